@@ -8,6 +8,7 @@ SHARE ?= 1
 MIX ?= real,ours,ours
 # Files or tests that a slow suite is to run, instead of all of its own: make peers ONLY=tests/peers/test_equal_znodes.py
 ONLY ?=
+# Built here where nothing else is named: scripts/test-container.sh.
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
 # Some images set it; the tests start hundreds of processes, each of which would compile every module again.
@@ -23,7 +24,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: lock audit help demo test all install lint unit integration container peers kills history faults attack simulate bench coverage clean
+.PHONY: lock audit help demo test test-time all install lint unit integration container clients peers kills history faults attack kit browser simulate bench coverage man site wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,9 +32,16 @@ help:  ## Show this list
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
 	@$(WITH_JAVA) $(BIN)/zkctl demo
 
+# Half of the tests' time is waiting for processes and sessions: two workers for each core, and no more than memory
+# and ZooKeepers allow.
+WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo $$((n + 4)) || echo $$((2 * n)))
+
 # Without --no-loadscope-reorder the files with the fewest tests would run last, and those are the longest.
-test: lint  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
-	@$(WITH_JAVA) $(BIN)/pytest -q -rfEs -n auto --dist loadfile --no-loadscope-reorder
+test: $(TEST_INSTALLED)  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
+	@$(WITH_JAVA) scripts/test.sh -q -rfEs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-time: $(TEST_INSTALLED)  ## The tests of make test, and the files of them that use most processor time
+	@$(WITH_JAVA) $(BIN)/pytest -q --processor-time -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 all:  ## Every suite there is, one after the other, and one table of their results and times (an hour)
 	@scripts/suites.sh all
@@ -41,6 +49,7 @@ all:  ## Every suite there is, one after the other, and one table of their resul
 install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
 
 lint: $(TEST_INSTALLED)  ## ruff, mypy --strict and the import contracts
+	@mkdir -p .types && ln -sfn ../cli .types/zkcontroller_cli
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
@@ -52,13 +61,18 @@ unit: $(TEST_INSTALLED)  ## The quick tests that need nothing but Python: unit a
 integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 	@$(WITH_JAVA) $(BIN)/pytest -q -m integration
 
-container: $(TEST_INSTALLED)  ## The contract and the session on a ZooKeeper in Docker (root starts dockerd if none runs)
+container: $(TEST_INSTALLED)  ## What needs Docker: images, compose file, contract and session (root starts dockerd if none runs)
 	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh $(ONLY)
 
 peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same story (fetched with Maven)
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
-	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers)
+	@scripts/fetch-kafka.sh jmx-exporter
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes
+	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers) -n 2 --dist loadfile
+
+clients: $(TEST_INSTALLED)  ## The clients of zkctl serve in Java, Go and JavaScript (Maven, Go, npm; a JVM)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m clients $(or $(ONLY),tests/clients) -rs --durations=0
 
 kills: $(TEST_INSTALLED)  ## Leaders killed for MINUTES=n (10), Kafka's controllers and ours in one quorum (MIX=real,ours,ours)
 	@scripts/fetch-kafka.sh
@@ -70,8 +84,15 @@ history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of re
 faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off, robbed of disks (minutes; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m faults $(or $(ONLY),tests/faults) --durations=0
 
+kit: $(TEST_INSTALLED)  ## The test kit at work: known bugs as tests, histories, disks, clocks (minutes; a JVM, root for disks)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m kit $(or $(ONLY),tests/kit) --durations=5
+
 attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
 	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack $(or $(ONLY),tests/attack) --durations=5
+
+browser: $(TEST_INSTALLED)  ## The page of zkctl lab in Debian's chromium (apt-get install chromium)
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[browser]'
+	@$(BIN)/pytest -q -m browser $(or $(ONLY),tests/browser) --durations=5
 
 simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
 	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)
@@ -84,6 +105,19 @@ coverage: $(TEST_INSTALLED)  ## Lines and branches the quick tests reach
 	@$(BIN)/coverage run -m pytest -q tests/unit tests/scenarios tests/simulation
 	@$(BIN)/coverage report
 
+man: $(INSTALLED)  ## Write the manual pages of zkctl into build/man: man -M build/man zkctl-topic
+	@$(BIN)/python scripts/write_man_pages.py
+
+# An environment of its own: what makes the site is no part of what is tested.
+site:  ## Write the documentation as a site into build/site
+	@$(PYTHON) -m venv build/site-venv
+	@build/site-venv/bin/pip install -qq --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@build/site-venv/bin/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build -q && echo "build/site/index.html"
+
+wheel: $(TEST_INSTALLED)  ## Build the wheel, and try it in a fresh environment outside of the repository
+	@$(WITH_JAVA) scripts/check-wheel.sh
+
 lock:  ## Renew the exact versions and hashes that images and CI install (requirements*.lock)
 	@scripts/lock.sh
 
@@ -91,7 +125,7 @@ audit:  ## Look for known vulnerabilities in the locked versions (says so if the
 	@scripts/audit.sh
 
 clean:  ## Remove .venv and everything the tools left behind
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .types .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/pip:
@@ -110,11 +144,11 @@ endif
 
 $(INSTALLED): $(BIN)/pip setup.cfg pyproject.toml
 	@echo 'Installing into $(VENV); pyspark, whose jars hold the ZooKeeper server, is a download of some 400 MB.'
-	@$(call install,requirements-spark.lock,.[spark]) || \
+	@$(call install,requirements-spark.lock,.[history]) || \
 		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 	@touch $@
 
 $(TEST_INSTALLED): $(INSTALLED)
-	@$(call install,requirements-test.lock,.[spark$(comma)test]) || \
+	@$(call install,requirements-dev.lock,.[history$(comma)dev]) || \
 		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 	@touch $@

@@ -3,7 +3,8 @@
 ``python -m benchmarks.history_ingest --sizes 0.5 2 8`` multiplies the real logs of the tests, with
 shifted brokers, topics and times, into files of some 256 MB, and reads them from a cold start with
 
-* ours: ``zkctl history ingest``, the JVM's start included;
+* ours: ``zkctl history ingest``: worker processes, no JVM;
+* spark: the same readers as tasks of Spark's, as on a cluster, the JVM's start included;
 * python: :mod:`benchmarks.straightforward_parser`, one process with the same output;
 * polars, if it is installed: only the head of each line and its logger, into Parquet, since 362
   expressions are no query; how fast could it be at best?
@@ -48,6 +49,14 @@ heads = lines.filter(pl.col("v").str.starts_with("[20")).select(
     pl.col("v").str.extract(r" \\(([\\w.$-]+)\\)$").alias("logger"),
     pl.col("v"))
 heads.sink_parquet(sys.argv[2], compression="zstd", compression_level=1)
+"""
+
+_SPARK: Final = """
+import sys
+from zkcontroller.history.readers.ingest import ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
+from zkcontroller.history.readers.session import start_spark
+ingest(start_spark(is_brief=True), [sys.argv[1]], IngestOptions(sys.argv[2]))
 """
 
 
@@ -173,6 +182,7 @@ def _ways(logs: Path, out: Path) -> dict[str, list[str]]:
             python, "-m", "zkcontroller_cli", "-o", "jsonl", "history", "ingest", str(logs),
             "--out", str(out / "ours"),
         ],
+        "spark": [python, "-c", _SPARK, str(logs), str(out / "spark")],
         "python": [
             python, "-m", "benchmarks.straightforward_parser", str(logs), str(out / "python"),
         ],
@@ -186,10 +196,12 @@ def main() -> None:
     """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=float, nargs="+", default=[0.5], metavar="GB")
-    parser.add_argument("--only", nargs="+", choices=("ours", "python", "polars", "grep"))
+    parser.add_argument("--only", nargs="+", choices=("ours", "spark", "python", "polars", "grep"))
     parser.add_argument("--folder", type=Path, help="where there is room for logs and tables")
     options = parser.parse_args()
-    print(f"{'':8} {'GB':>5} {'seconds':>8} {'CPU s':>8} {'MB/s':>7} {'peak MB':>8}")
+    print(
+        f"{'':8} {'GB':>5} {'seconds':>8} {'CPU s':>8} {'MB/s':>7} {'MB/CPU s':>9} {'peak MB':>8}"
+    )
     for size in options.sizes:
         with tempfile.TemporaryDirectory(prefix="history-ingest-", dir=options.folder) as name:
             folder = Path(name)
@@ -207,9 +219,11 @@ def main() -> None:
                 seconds[way], cpu[way] = found.seconds, found.cpu_seconds
                 print(
                     f"{way:8} {size:5} {found.seconds:8.1f} {found.cpu_seconds:8.1f} "
-                    f"{megabytes / found.seconds:7.1f} {found.peak_mb:8.0f}",
+                    f"{megabytes / found.seconds:7.1f} {megabytes / found.cpu_seconds:9.1f} "
+                    f"{found.peak_mb:8.0f}",
                     flush=True,
                 )
+            print(f"load of the last minute: {os.getloadavg()[0]:.1f}", flush=True)
             if "ours" in seconds and "python" in seconds:
                 print(
                     f"ours is {seconds['python'] / seconds['ours']:.1f} times as fast as python, "

@@ -1,11 +1,13 @@
 """A real Kafka 3.9.1, to measure and to talk with: its broker as a process, its tools as commands.
 
 The jars come from ``scripts/fetch-kafka.sh``; ``KAFKA_LIBS`` names another folder that holds them.
-Heap, collector and logging are those of Kafka's own start script and ``log4j.properties``.
+Heap, collector and logging are those of Kafka's own start script and ``log4j.properties``; a broker
+that is to be brief, and a tool, have a JVM that starts soon.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from benchmarks.broker_process import BrokerProcess
 VERSION: Final = "3.9.1"
 ZOOKEEPER_TOOLS_VERSION: Final = "2.8.2"
 """The last Kafka whose tools take ``--zookeeper``."""
+JMX_EXPORTER_VERSION: Final = "1.0.1"
 
 _PERFORMANCE_OPTIONS: Final = (
     "-server",
@@ -30,6 +33,8 @@ _PERFORMANCE_OPTIONS: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
+# A second compiler and a parallel collector pay off after minutes.
+_BRIEF_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 # logger -> (level, file); what is named here goes to its own file only, the rest to server.log.
 _LOGGERS: Final = {
     "kafka.controller": ("TRACE", "controller.log"),
@@ -57,6 +62,38 @@ def zookeeper_tools_libs() -> Path:
     return _libs(ZOOKEEPER_TOOLS_VERSION, "KAFKA_ZOOKEEPER_TOOLS_LIBS", fetch)
 
 
+def jmx_exporter() -> Path:
+    """The agent that shows Kafka's metrics to Prometheus; KafkaUnavailableError without it."""
+    default = Path.home() / ".cache" / "zkcontroller" / f"jmx-exporter-{JMX_EXPORTER_VERSION}"
+    libs = Path(os.environ.get("JMX_EXPORTER_LIBS", default))
+    agent = libs / f"jmx_prometheus_javaagent-{JMX_EXPORTER_VERSION}.jar"
+    if not agent.exists():
+        raise KafkaUnavailableError(f"no {agent}: run scripts/fetch-kafka.sh jmx-exporter")
+    return agent
+
+
+def classes_file(libs: Path) -> Path:
+    """Where the classes of the Kafka in ``libs`` are kept for this Java.
+
+    KafkaUnavailableError without a Java.  The JVM itself sees whether the jars are still the same.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise KafkaUnavailableError("no java on the PATH")
+    real = Path(java).resolve()
+    whose = hashlib.sha256(f"{real} {real.stat().st_mtime_ns} {libs}".encode()).hexdigest()[:16]
+    return libs.parent / f"classes-{whose}.jsa"
+
+
+def brief_options(libs: Path) -> list[str]:
+    """For a JVM of some seconds: one compiler, and the classes that were recorded, if any."""
+    file = classes_file(libs)
+    if not file.exists():
+        return list(_BRIEF_OPTIONS)
+    # What does not fit is loaded from the jars; a note about it would be among a tool's lines.
+    return [*_BRIEF_OPTIONS, f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-Xlog:disable"]
+
+
 def _libs(version: str, variable: str, fetch: str) -> Path:
     default = Path.home() / ".cache" / "zkcontroller" / f"kafka-{version}" / "libs"
     libs = Path(os.environ.get(variable, default))
@@ -82,26 +119,35 @@ class KafkaBroker(BrokerProcess):
         log_levels: Mapping[str, str] | None = None,
         heap: str = "1G",
         libs: Path | None = None,
+        is_brief: bool = False,
     ) -> None:
-        """``libs`` holds another Kafka than 3.9.1."""
+        """``libs`` holds another Kafka than 3.9.1.
+
+        A broker that ``is_brief`` starts soon, and is slower than Kafka's own after a minute.
+        """
         super().__init__(broker_id, zookeeper, directory, overrides)
         self._libs = libs
         self._log_levels = log_levels or {}
         self._heap = heap
+        self._is_brief = is_brief
+        self.jvm_options: Sequence[str] = ()
+        """More of them, for the next start."""
 
     @override
     def _command(self, properties: Path) -> Sequence[str]:
         log4j = self.directory / "log4j.properties"
         log4j.write_text(_log4j(self._log_levels))
+        libs = self._libs or kafka_libs()
+        fast = (f"-Xms{self._heap}", *_PERFORMANCE_OPTIONS)
         return [
             "java",
             f"-Xmx{self._heap}",
-            f"-Xms{self._heap}",
-            *_PERFORMANCE_OPTIONS,
+            *(brief_options(libs) if self._is_brief else fast),
+            *self.jvm_options,
             f"-Dkafka.logs.dir={self.logs}",
             f"-Dlog4j.configuration=file:{log4j}",
             "-cp",
-            f"{self._libs or kafka_libs()}/*",
+            f"{libs}/*",
             "kafka.Kafka",
             str(properties),
         ]
@@ -109,9 +155,9 @@ class KafkaBroker(BrokerProcess):
 
 def kafka_tool(main_class: str, *arguments: str, libs: Path | None = None) -> list[str]:
     """The command line of one of Kafka's tools; ``libs`` holds another Kafka than ours."""
-    # A tool lives for two seconds: it has no use for a second compiler or a parallel collector.
-    java = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return [*java, "-cp", f"{libs or kafka_libs()}/*", main_class, *arguments]
+    libs = libs or kafka_libs()
+    java = ["java", "-Xmx256M", *brief_options(libs)]
+    return [*java, "-cp", f"{libs}/*", main_class, *arguments]
 
 
 def run_kafka_tool(

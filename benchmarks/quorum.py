@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--python",
         default=sys.executable,
-        help="which runs our nodes: that of an installation without the extra test, as users have",
+        help="which runs our nodes: that of an installation without the extra dev, as users have",
     )
     options = parser.parse_args(arguments)
     OurVoter.python = options.python

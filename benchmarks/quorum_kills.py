@@ -64,7 +64,7 @@ _BECAME_LEADER: Final = re.compile(
 )
 
 
-class KillStory:
+class KillScenario:
     """What is done to a quorum that runs, and what must be true of it meanwhile.
 
     AssertionError, here and in every method, when it is not.
@@ -248,11 +248,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours = [node_id for node_id, kind in enumerate(options.mix, 1) if kind == "ours"]
     directory = Path(tempfile.mkdtemp(prefix="quorum-kills-"))
     quorum = MixedQuorum(directory, ours, CUT_LOGS if options.cut_logs else WHOLE_LOGS)
-    story = KillStory(quorum, seed, cuts_logs=options.cut_logs)
+    scenario = KillScenario(quorum, seed, cuts_logs=options.cut_logs)
     try:
         quorum.start()
-        story.run(minutes=options.minutes)
-        _print_summary(story, quorum)
+        scenario.run(minutes=options.minutes)
+        _print_summary(scenario, quorum)
     except AssertionError as wrong:
         print(f"\n{wrong}\n", file=sys.stderr)
         for voter in quorum.voters.values():
@@ -265,16 +265,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _print_summary(story: KillStory, quorum: MixedQuorum) -> None:
-    for blow, count in sorted(story.blows.items()):
+def _print_summary(scenario: KillScenario, quorum: MixedQuorum) -> None:
+    for blow, count in sorted(scenario.blows.items()):
         print(f"{count:6} x {blow}")
-    for node_id, epochs in sorted(Counter(story.leaders.values()).items()):
+    for node_id, epochs in sorted(Counter(scenario.leaders.values()).items()):
         print(f"{epochs:6} epochs led by {_name(quorum.voters[node_id])}")
-    waits = sorted(story.without_leader_s)
+    waits = sorted(scenario.without_leader_s)
     if waits:
         middle, longest = waits[len(waits) // 2], waits[-1]
         print(f"{middle:6.2f} s (median), {longest:.2f} s (longest) until the next leader")
-    print(f"{story.acknowledged:6} changes acknowledged, all there; logs equal")
+    print(f"{scenario.acknowledged:6} changes acknowledged, all there; logs equal")
 
 
 if __name__ == "__main__":

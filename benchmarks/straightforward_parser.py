@@ -113,7 +113,7 @@ class Parser:
 
 def _fill(row: dict[str, Any], shape: Shape, match: re.Match[str], message: str) -> None:
     row.update(
-        shape=shape.id, kind=shape.kind, story=shape.story, component=shape.component,
+        shape=shape.id, kind=shape.kind, scenario=shape.story, component=shape.component,
         text=message[:4000], **dict(shape.sets),
     )  # fmt: skip
     others: list[tuple[str, str]] = []

@@ -1,20 +1,33 @@
-"""zkctl: the operator's command line, one module per command group.
+"""zkctl: the operator's command line.  A module of this folder is a command; rooms hold the rest.
 
-Read :mod:`.main` (finds the verb, turns every end into an exit code), :mod:`.options` (what every
-verb shares), then one group, such as :mod:`.partition`.
+Read :mod:`.main` (finds the command, turns every end into an exit code), :mod:`.console.options`
+(what every verb shares), then one command, such as :mod:`.partition`.
 
-* Groups: ``broker``, ``cluster``, ``config``, ``controller``, ``demo``, ``doctor``, ``history``,
-  ``partition``, ``quorum``, ``storage``, ``topic``, ``znode``.
-* How they ask: :mod:`.zookeeper` (znodes, in bulk), :mod:`.wire` and ``wire_…`` (brokers).
-* What is wrong: :mod:`.doctor`, its rules, and its readings of ZooKeeper and of brokers.
-* How they answer: :mod:`.render`, one result in six formats; :mod:`.errors`, the exit codes.
-* Processes: :mod:`.local_cluster`, :mod:`.processes`, :mod:`.broker_process`.
+* Commands: ``acl``, ``broker``, ``check``, ``cluster``, ``completion``, ``config``, ``context``,
+  ``controller``, ``deletion``, ``demo``, ``doctor``, ``group``, ``history``, ``lab``,
+  ``log-dirs``, ``metadata``, ``metrics``, ``partition``, ``quorum``, ``quota``, ``reassign``,
+  ``serve``, ``snapshot``, ``storage``, ``token``, ``top``, ``topic``, ``txn``, ``user``, ``wait``,
+  ``znode``.
+* How a command asks: :mod:`.znodes` (ZooKeeper), :mod:`.wire` (brokers); :mod:`.values` is what
+  both give and take.
+* How it answers: :mod:`.console`.
+* What it does: :mod:`.acls`, :mod:`.configurations`, :mod:`.coordinators`, :mod:`.deletions`,
+  :mod:`.diagnosis` (``doctor``), :mod:`.elections`, :mod:`.histories`, :mod:`.moving`,
+  :mod:`.screen` (``top``), :mod:`.snapshots`, :mod:`.topics`, :mod:`.truth` (``metadata diff``,
+  ``check perf``), :mod:`.waiting`.
+* Processes of this machine: :mod:`.machine`, and :mod:`.local` for whole clusters.
 
-The folder installs as ``zkcontroller_cli`` and imports itself relatively.  It may import
-``replica_manager`` and ``zkcontroller``; neither imports it.  Only :mod:`.history_answers` knows
-pyspark.
+Each room says in its ``__init__`` in which order to read it.  Rooms import downwards: what a
+command does, ``wire``, ``znodes``, ``values``, ``machine``, ``console``.  The contract of setup.cfg
+holds that.
+
+The folder installs as ``zkcontroller_cli``.  It may import ``replica_manager`` and
+``zkcontroller``; neither imports it.  Only :mod:`.histories.answers` knows pyspark, and only
+:mod:`.screen.screen` knows textual.
 
 What must not be done here: import anything heavy before a verb runs (``zkctl --help`` answers at
 once); change the meaning of an exit code or a key of an output; print a result by anything but
-:mod:`.render`; decide what belongs to the controller.
+:mod:`.console.render`; decide what belongs to the controller.
 """
+
+import zkcontroller  # noqa: F401  before any module here imports kio

@@ -1,4 +1,4 @@
-"""``zkctl broker``: one broker in the foreground; the registered ones; stopping one."""
+"""``zkctl broker``: one broker in the foreground; the registered ones; draining, stopping one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any, Final
 
 import click
 
-from .cluster import existing_cluster, parse_overrides
-from .errors import Refused, TimedOut
-from .options import Group, say, settings
-from .render import named
+from zkcontroller_cli.console.errors import Refused, TimedOut
+from zkcontroller_cli.console.options import (
+    VerbGroup,
+    existing_cluster,
+    parse_overrides,
+    require_metrics_port,
+    say,
+    settings,
+    without_contexts,
+)
+from zkcontroller_cli.console.render import named
+from zkcontroller_cli.moving.broker_drain import drain
 
 _KEYS: Final = (
     "broker_id",
@@ -28,19 +36,13 @@ _LIST: Final = named(
     "broker_id", "broker_id", "endpoints", "rack", "broker_epoch", "is_controller", keys=_KEYS
 )
 
-_LOG_DIR_KEYS: Final = (
-    "broker_id",
-    "log_dir",
-    "replica_count",
-    "future_replica_count",
-    "size_bytes",
-    "error",
-)
 
-
-@click.group("broker", cls=Group)
+@click.group("broker", cls=VerbGroup)
 def command() -> None:
-    """Start a broker; list, describe and stop brokers."""
+    """Start a broker; list, describe, drain and stop brokers."""
+
+
+command.add_command(drain)
 
 
 @command.command("start")
@@ -53,16 +55,57 @@ def command() -> None:
     callback=parse_overrides,
     help="A configuration stronger than FILE's.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Serve its metrics for Prometheus at http://HOST:PORT/metrics; 0: a free port  [default: "
+    "as cluster start gave it, else they are not served]",
+)
+@click.option(
+    "--metrics-host",
+    metavar="HOST",
+    help="The address of that port  [default: 127.0.0.1]",
+)
+@click.option(
+    "--metrics-of-partitions",
+    is_flag=True,
+    help="Serve also those of single partitions, some ten of each.",
+)
 @click.option("--detach", is_flag=True, help="Return when it is registered, and leave it running.")
-def start(file: Path, overrides: dict[str, str], detach: bool) -> None:
+@without_contexts
+def start(
+    file: Path,
+    overrides: dict[str, str],
+    metrics_port: int | None,
+    metrics_host: str | None,
+    metrics_of_partitions: bool,
+    detach: bool,
+) -> None:
     """Run a broker with the server.properties FILE, until Ctrl-C or SIGTERM.
 
     Once it is registered, one record about it goes to stdout; its log goes to stderr, or with
     --detach to console.log beside FILE.
-    """
-    from .broker_process import BrokerFile, become_broker, leave_broker
 
+    Examples:
+      zkctl broker start broker-1/server.properties --detach
+      zkctl broker start server.properties --metrics-port 9404
+    """
+    from zkcontroller_cli.local.broker_process import BrokerFile, become_broker, leave_broker
+    from zkcontroller_cli.machine.ports import LOOPBACK
+    from zkcontroller_cli.machine.processes import MetricsOptions
+
+    require_metrics_port(
+        metrics_port,
+        {"--metrics-host": metrics_host, "--metrics-of-partitions": metrics_of_partitions},
+    )
     broker = BrokerFile.load(file, overrides)
+    if metrics_port is not None:
+        asked = MetricsOptions(metrics_port, metrics_host or LOOPBACK, metrics_of_partitions)
+        broker = broker._replace(metrics=asked)
+    if broker.metrics.port is not None:
+        broker = broker.with_free_metrics_port()
+        say(f"metrics: {broker.metrics.url}")
     if detach:
         leave_broker(broker, settings())
     else:
@@ -71,10 +114,15 @@ def start(file: Path, overrides: dict[str, str], detach: bool) -> None:
 
 @command.command("list")
 def list_() -> None:
-    """The brokers registered in ZooKeeper."""
-    from .cluster_view import read_controller
-    from .registrations import read_registrations
-    from .zookeeper import open_zookeeper
+    """The brokers registered in ZooKeeper.
+
+    Examples:
+      zkctl broker list
+      zkctl broker list -o name
+    """
+    from zkcontroller_cli.znodes.cluster_view import read_controller
+    from zkcontroller_cli.znodes.registrations import read_registrations
+    from zkcontroller_cli.znodes.session import open_zookeeper
 
     with open_zookeeper(settings()) as zookeeper:
         registrations = read_registrations(zookeeper)
@@ -85,16 +133,20 @@ def list_() -> None:
 @command.command("describe")
 @click.argument("broker_id", type=click.IntRange(min=0), metavar="ID")
 def describe(broker_id: int) -> None:
-    """Broker ID: its registration, and the partitions it leads and holds."""
-    from .cluster_view import read_controller
-    from .partitions import read_partitions
-    from .registrations import read_registrations
-    from .zookeeper import open_zookeeper
+    """Broker ID: its registration, and the partitions it leads and holds.
+
+    Examples:
+      zkctl broker describe 1
+    """
+    from zkcontroller_cli.znodes.cluster_view import read_controller
+    from zkcontroller_cli.znodes.partitions import read_partitions
+    from zkcontroller_cli.znodes.registrations import read_registrations
+    from zkcontroller_cli.znodes.session import open_zookeeper
 
     with open_zookeeper(settings()) as zookeeper:
         found = read_registrations(zookeeper, [broker_id])
         if not found:
-            raise Refused(f"broker {broker_id} is not registered")
+            raise Refused(f"broker {broker_id} is not registered; zkctl broker list shows all")
         controller_id = read_controller(zookeeper).controller_id
         partitions = read_partitions(zookeeper)
     held = [view for view in partitions if broker_id in view.assignment.replicas]
@@ -110,18 +162,6 @@ def describe(broker_id: int) -> None:
     settings().renderer.record(record, named("broker_id"))
 
 
-@command.command("log-dirs")
-@click.argument("broker_ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID…]")
-def log_dirs(broker_ids: tuple[int, ...]) -> None:
-    """The log directories of broker ID, or of every broker, and how much is in them."""
-    from .wire import Deadline, run
-    from .wire_logs import log_dirs as asked
-
-    given = settings()
-    rows = run(asked(given.bootstrap(), Deadline(given.deadline_s), list(broker_ids)))
-    given.renderer.rows(rows, named("log_dir", *_LOG_DIR_KEYS, keys=_LOG_DIR_KEYS))
-
-
 @command.command("stop")
 @click.argument("broker_id", type=click.IntRange(min=0), metavar="ID")
 @click.option("--kill", is_flag=True, help="SIGKILL: as if the machine had lost power.")
@@ -130,9 +170,15 @@ def log_dirs(broker_ids: tuple[int, ...]) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Find the process by the broker.json there instead of the cluster file.",
 )
+@without_contexts
 def stop(broker_id: int, kill: bool, log_dir: Path | None) -> None:
-    """Stop broker ID of the local cluster: SIGTERM and controlled shutdown, or --kill."""
-    from .broker_process import process_of_log_dir
+    """Stop broker ID of the local cluster: SIGTERM and controlled shutdown, or --kill.
+
+    Examples:
+      zkctl broker stop 2
+      zkctl broker stop 2 --kill
+    """
+    from zkcontroller_cli.local.broker_process import process_of_log_dir
 
     given = settings()
     process = process_of_log_dir(log_dir, broker_id) if log_dir else None
@@ -140,16 +186,20 @@ def stop(broker_id: int, kill: bool, log_dir: Path | None) -> None:
         cluster = existing_cluster(given)
         entry = cluster.broker(broker_id)
         if entry is None:
-            raise Refused(f"the cluster in {given.directory} has no broker {broker_id}")
+            raise Refused(
+                f"the cluster in {given.directory} has no broker {broker_id}; "
+                "zkctl cluster status shows all"
+            )
         process = entry.process
     if process is None or not process.is_alive:
-        raise Refused(f"broker {broker_id} does not run")
+        raise Refused(f"broker {broker_id} does not run; zkctl cluster status shows what does")
     number = signal.SIGKILL if kill else signal.SIGTERM
     say(f"{number.name} to broker {broker_id} (pid {process.pid})")
     process.signal(number)
     if not process.wait_gone(given.deadline_s):
         raise TimedOut(
-            f"broker {broker_id} (pid {process.pid}) still runs after {given.deadline_s:g} s"
+            f"broker {broker_id} (pid {process.pid}) still runs after {given.deadline_s:g} s; "
+            "--kill ends it at once"
         )
     record = {"broker_id": broker_id, "pid": process.pid, "signal": number.name, "alive": False}
     given.renderer.record(record, named("broker_id"))

@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from .errors import ExitCode, Refused
-from .options import Group, Settings, say, settings
-from .render import named
+from zkcontroller_cli.console.errors import CommandFailed, ExitCode
+from zkcontroller_cli.console.options import (
+    Settings,
+    VerbGroup,
+    existing_cluster,
+    parse_overrides,
+    require_metrics_port,
+    say,
+    settings,
+)
+from zkcontroller_cli.console.render import named
 
 if TYPE_CHECKING:
-    from .cluster_file import ClusterFile
+    pass
 
 _START_TIMEOUT_S: Final = 60.0
 _LAYOUT: Final = named("directory")
 
 
-@click.group("cluster", cls=Group)
+@click.group("cluster", cls=VerbGroup, uses_contexts=False)
 def command() -> None:
     """Run a whole cluster on this machine: ZooKeeper and brokers."""
 
 
-def parse_overrides(
-    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """``k=v`` options as a mapping, the last of equal keys wins."""
-    pairs = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
-        pairs[key.strip()] = text.strip()
-    return pairs
+@command.command("fetch")
+def fetch() -> None:
+    """Fetch the jars of the embedded ZooKeeper: 10 MB, once for all projects of this user.
+
+    With Maven, or from the Maven repository that ZKCONTROLLER_MAVEN_REPOSITORY names. pyspark, the
+    extra history, has them as well.
+    """
+    from zkcontroller.zookeeper.server_jars import cache_folder, fetch_jars
+
+    folder = cache_folder()
+    jars = fetch_jars(folder, say)
+    record = {"directory": str(folder), "jars": [each.name for each in jars]}
+    settings().renderer.record(record, _LAYOUT)
 
 
 @command.command("start")
@@ -61,30 +73,62 @@ def parse_overrides(
     help="A broker configuration for this run, stronger than server.properties.",
 )
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    metavar="M",
+    help="Brokers serve their metrics for Prometheus on M, M+1, …, in this run; 0: free ports.",
+)
+@click.option(
+    "--metrics-of-partitions",
+    is_flag=True,
+    help="Serve also those of single partitions, some ten of each.",
+)
+@click.option(
     "--detach", is_flag=True, help="Return when the cluster is ready, and leave it running."
 )
-def start(brokers: int | None, base_port: int, overrides: dict[str, str], detach: bool) -> int:
+def start(
+    brokers: int | None,
+    base_port: int,
+    overrides: dict[str, str],
+    metrics_port: int | None,
+    metrics_of_partitions: bool,
+    detach: bool,
+) -> int:
     """Start brokers, and a ZooKeeper unless --zookeeper HOSTS names one.
 
     ZooKeeper is "embedded" by default: the server that pyspark's jars hold, its data in DIR. Here
     --zookeeper counts as a flag only: ZKCTL_ZOOKEEPER is not read, so that no broker joins a
     cluster by accident. Without --detach the cluster stops at Ctrl-C.
+
+    Examples:
+      zkctl cluster start --brokers 3 --detach
+      zkctl cluster start --base-port 9092 --override num.partitions=6
+      zkctl cluster start -z zk1:2181/test --dir /tmp/test
     """
-    from . import local_cluster
-    from .cluster_file import exclusive
+    from zkcontroller_cli.local import local_cluster
+    from zkcontroller_cli.machine.cluster_file import exclusive
+    from zkcontroller_cli.machine.processes import MetricsOptions
 
     given = settings()
+    require_metrics_port(metrics_port, {"--metrics-of-partitions": metrics_of_partitions})
+    metrics = MetricsOptions(metrics_port, of_partitions=metrics_of_partitions)
     # SIGTERM unwinds like Ctrl-C, from the first process on.
     signal.signal(signal.SIGTERM, _interrupt)
     with exclusive(given.directory):
-        cluster = local_cluster.plan(given.directory, brokers, given.zookeeper_flag, base_port)
+        cluster = local_cluster.plan(
+            given.directory, brokers, given.zookeeper_flag, base_port, metrics
+        )
         timeout_s = _START_TIMEOUT_S if given.timeout_s is None else given.timeout_s
         view = local_cluster.start(cluster, overrides, given, timeout_s)
     if detach:
         given.renderer.record(view.record(), _LAYOUT)
         say(f"the cluster runs; zkctl cluster stop --dir {given.directory} ends it")
+        _warn_of_context(given)
         return ExitCode.OK
     try:
+        # All imports come before the user can know that the cluster runs: Python ends as killed by
+        # SIGINT, whatever it returns, if that came while a class of an import was made.
+        _warn_of_context(given)
         given.renderer.record(view.record(), _LAYOUT)
         say("the cluster runs; Ctrl-C stops it")
         _await_end(given)
@@ -99,9 +143,20 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _warn_of_context(given: Settings) -> None:
+    """Say so where verbs without an address will go to another cluster than the one started."""
+    with suppress(CommandFailed):
+        chosen = replace(given, directory_flag=None, zookeeper_flag=None).choose_context()
+        if chosen is not None:
+            say(
+                f"verbs go to context {chosen.name} ({chosen.source}); "
+                f"--dir {given.directory} names this cluster"
+            )
+
+
 def _await_end(given: Settings) -> None:
     """Return when no process of the cluster is left; say who comes and goes."""
-    from .processes import wait_until
+    from zkcontroller_cli.machine.processes import wait_until
 
     running = set(existing_cluster(given).processes)
 
@@ -120,10 +175,15 @@ def _await_end(given: Settings) -> None:
 @command.command("status")
 @click.option("--check", is_flag=True, help="Exit with 1 unless everything runs.")
 def status(check: bool) -> int:
-    """Processes, registrations and the controller of the cluster in DIR."""
-    from .cluster_view import read_view
-    from .errors import exit_code_of
-    from .zookeeper import open_zookeeper
+    """Processes, registrations and the controller of the cluster in DIR.
+
+    Examples:
+      zkctl cluster status
+      zkctl cluster status --check -o jsonl
+    """
+    from zkcontroller_cli.console.errors import exit_code_of
+    from zkcontroller_cli.znodes.cluster_view import read_view
+    from zkcontroller_cli.znodes.session import open_zookeeper
 
     given = settings()
     cluster = existing_cluster(given)
@@ -148,10 +208,15 @@ def status(check: bool) -> int:
 @command.command("stop")
 @click.option("--force", is_flag=True, help="Kill every process at once, as a power cut would.")
 def stop(force: bool) -> None:
-    """Stop the cluster in DIR: brokers one by one, the controller last, then ZooKeeper."""
-    from . import local_cluster
-    from .cluster_file import exclusive
-    from .cluster_view import read_view
+    """Stop the cluster in DIR: brokers one by one, the controller last, then ZooKeeper.
+
+    Examples:
+      zkctl cluster stop
+      zkctl cluster stop --force --dir /tmp/test
+    """
+    from zkcontroller_cli.local import local_cluster
+    from zkcontroller_cli.machine.cluster_file import exclusive
+    from zkcontroller_cli.znodes.cluster_view import read_view
 
     given = settings()
     existing_cluster(given)
@@ -164,13 +229,3 @@ def stop(force: bool) -> None:
         else:
             local_cluster.stop(cluster, given, given.deadline_s)
     given.renderer.record(read_view(cluster, None).record(), _LAYOUT)
-
-
-def existing_cluster(given: Settings) -> ClusterFile:
-    """The cluster in ``--dir``; Refused if there is none."""
-    from .cluster_file import ClusterFile
-
-    cluster = ClusterFile.load(given.directory)
-    if cluster is None:
-        raise Refused(f"there is no cluster in {given.directory}: zkctl cluster start makes one")
-    return cluster

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from .errors import ExitCode, TimedOut
-from .options import Group, say, settings
-from .render import Layout, named
+from zkcontroller_cli.console.errors import ExitCode, TimedOut
+from zkcontroller_cli.console.options import VerbGroup, say, settings
+from zkcontroller_cli.console.render import Layout, named
 
 _SHOW_KEYS: Final = (
     "controller_id",
@@ -35,7 +35,7 @@ _WATCH: Final = Layout(
 )
 
 
-@click.group("controller", cls=Group)
+@click.group("controller", cls=VerbGroup)
 def command() -> None:
     """Show, elect and watch the controller."""
 
@@ -43,10 +43,15 @@ def command() -> None:
 @command.command("show")
 @click.option("--check", is_flag=True, help="Exit with 1 if there is no controller.")
 def show(check: bool) -> int:
-    """The controller: its broker, epoch and session; nulls if there is none."""
-    from .cluster_view import read_controller
-    from .registrations import read_registrations
-    from .zookeeper import open_zookeeper
+    """The controller: its broker, epoch and session; nulls if there is none.
+
+    Examples:
+      zkctl controller show
+      zkctl controller show --check -o name
+    """
+    from zkcontroller_cli.znodes.cluster_view import read_controller
+    from zkcontroller_cli.znodes.registrations import read_registrations
+    from zkcontroller_cli.znodes.session import open_zookeeper
 
     with open_zookeeper(settings()) as zookeeper:
         controller = read_controller(zookeeper)
@@ -73,9 +78,13 @@ def elect(yes: bool, dry_run: bool) -> None:
     first_update_metadata_ms is the time from the deletion to the first moment a broker was seen to
     have taken an UpdateMetadata of the new controller; null, with the reason, where that cannot be
     seen.
+
+    Examples:
+      zkctl controller elect --dry-run
+      zkctl controller elect --yes -o json
     """
-    from . import election
-    from .target import name_zookeeper_to_change
+    from zkcontroller_cli.elections import election
+    from zkcontroller_cli.wire.target import name_zookeeper_to_change
 
     given = settings()
     with election.Election.begin(given) as under_way:
@@ -101,8 +110,12 @@ def watch(count: int | None) -> int:
     """One line for the controller as it is, then one for each change, until Ctrl-C.
 
     --timeout ends it too: with exit code 4 if --count lines had not come by then.
+
+    Examples:
+      zkctl controller watch
+      zkctl controller watch --count 2 --timeout 60 -o jsonl
     """
-    from .controller_watch import changes
+    from zkcontroller_cli.elections.controller_watch import changes
 
     given = settings()
     stream = given.renderer.stream(_WATCH)

@@ -1,14 +1,15 @@
-"""``zkctl demo``: the command around :mod:`.demo_story`."""
+"""``zkctl demo``: the command around :mod:`.local.demo_steps`."""
 
 from __future__ import annotations
 
 import click
 
-from .options import settings, shared_options
+from zkcontroller_cli.console.options import settings, shared_options, without_contexts
 
 
 @shared_options
 @click.command("demo")
+@without_contexts
 def command() -> int:
     """Three brokers on an embedded ZooKeeper lose their controller, then a broker; all is shown.
 
@@ -16,7 +17,11 @@ def command() -> int:
     only if all of it was true. With -o json (or another format) the text goes to stderr and the
     facts to stdout. The cluster lives in a temporary directory unless --dir names one, and is
     stopped at the end.
-    """
-    from .demo_story import tell
 
-    return tell(settings())
+    Examples:
+      zkctl demo
+      zkctl demo -o json
+    """
+    from zkcontroller_cli.local.demo_steps import run
+
+    return run(settings())

@@ -8,24 +8,24 @@ from typing import Any, Final
 import click
 from typing_extensions import override
 
-from .errors import Refused
-from .options import Group
+from zkcontroller_cli.console.errors import Refused
+from zkcontroller_cli.console.options import VerbGroup
 
 _MODULE_OF: Final = {
-    "ingest": "history_ingest",
-    "follow": "history_follow",
+    "ingest": "ingest",
+    "follow": "follow",
     **dict.fromkeys(
         ("report", "tenures", "partition", "outages", "isr", "rules", "state", "diff", "audit"),
-        "history_answers",
+        "answers",
     ),
 }
 
 
 _EXTRA: Final = frozenset({"pyspark", "py4j", "matplotlib", "pyarrow"})
-"""What the extra ``spark`` brings."""
+"""What the extra ``history`` brings."""
 
 
-class _LazyVerbs(Group):
+class _LazyVerbs(VerbGroup):
     """Verbs of several modules, imported when they are called."""
 
     @override
@@ -38,11 +38,11 @@ class _LazyVerbs(Group):
             return None
         if cmd_name in self.commands:
             return self.commands[cmd_name]
-        module = import_module(f".{_MODULE_OF[cmd_name]}", __package__)
+        module = import_module(f".histories.{_MODULE_OF[cmd_name]}", __package__)
         verb: click.Command = getattr(module, cmd_name)
         # Adds the shared options, as for verbs that are declared in their group.
         self.add_command(verb)
-        return verb
+        return self.commands[cmd_name]
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
@@ -52,7 +52,7 @@ class _LazyVerbs(Group):
             if (missing.name or "").split(".")[0] not in _EXTRA:
                 raise
             raise Refused(
-                f"{missing.name} is not installed: pip install 'zkcontroller[spark]'"
+                f"{missing.name} is not installed: pip install 'zkcontroller[history]'"
             ) from missing
         except Exception as error:
             # py4j and pyspark have no common base; neither may be imported to ask.

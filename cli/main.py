@@ -12,28 +12,57 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from typing_extensions import override
 
-from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller_cli.console.errors import (
+    ExitCode,
+    OutputLost,
+    ReaderGone,
+    exit_code_of,
+    sentence_of,
+)
+from zkcontroller_cli.console.options import Settings, commands_first, shared_group
 
-from .errors import ExitCode, OutputLost, ReaderGone, exit_code_of
-from .options import Settings, commands_first, shared_options
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_COMPLETION: Final = "_ZKCTL_COMPLETE"
+"""Set by the scripts of :mod:`.console.completion_shells`."""
 
 _GROUPS: Final = {
-    "broker": "Start a broker; list, describe and stop brokers.",
+    "acl": "Who may do what, and why; add and remove the rules.",
+    "broker": "Start a broker; list, describe, drain and stop brokers.",
+    "check": "How fast a cluster answers, against limits.",
     "cluster": "Run a whole cluster on this machine: ZooKeeper and brokers.",
-    "config": "Read and change the configuration of topics and brokers.",
+    "completion": "The script that completes zkctl in bash, zsh and fish.",
+    "config": "Read, change and compare configurations.",
+    "context": "Clusters by name: their addresses and how to connect.",
     "controller": "Show, elect and watch the controller.",
+    "deletion": "Deletions of topics that do not end: why, and the safe act.",
     "demo": "A cluster loses its controller, then a broker: watch it.",
     "doctor": "What is wrong, where it stands, and the next safe step.",
+    "group": "What groups read and commit; reset and delete their offsets.",
     "history": "What happened, out of the logs of all brokers.",
-    "partition": "Who leads, who is in sync; move replicas, elect leaders.",
+    "lab": "Watch the controller decide, step by step, on a page.",
+    "log-dirs": "What is in log directories; move replicas between them.",
+    "metadata": "Whether every broker knows what ZooKeeper holds.",
+    "metrics": "What a broker measures of itself: numbers, and what they mean.",
+    "partition": "Who leads, who is in sync; elect leaders.",
     "quorum": "Run a node of a raft quorum; describe one; read its log.",
+    "quota": "Quotas of users, client ids and addresses; which one counts.",
+    "reassign": "Move replicas between brokers: plan, start, watch, verify.",
+    "serve": "Real clusters for tests in any language, by HTTP.",
+    "snapshot": "The metadata in one file, and what changed between two.",
     "storage": "Format and describe the log directories of a KRaft node.",
-    "topic": "Create, list, describe, grow and delete topics.",
+    "token": "Delegation tokens: create, list, renew and expire them.",
+    "top": "The cluster on one screen, and what happens in it.",
+    "topic": "Create, describe, grow and delete topics; offsets, records.",
+    "txn": "Transactions: list, describe, find those that hang, abort them.",
+    "user": "SCRAM credentials of users.",
+    "wait": "Wait until partitions, brokers, the controller are as wanted.",
     "znode": "Read what ZooKeeper holds, decoded.",
 }
 
@@ -49,8 +78,21 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _GROUPS:
             return None
-        command: click.Command = import_module(f".{cmd_name}", __package__).command
+        module = cmd_name.replace("-", "_")
+        command: click.Command = import_module(f".{module}", __package__).command
         return command
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        # Not by get_command, which would import every group to ask it what it does.
+        groups = [
+            CompletionItem(name, help=text)
+            for name, text in _GROUPS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*groups, *click.Command.shell_complete(self, ctx, incomplete)]
 
     @override
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -62,7 +104,27 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(_GROUPS.items()))
 
 
-@shared_options
+def _show_version(ctx: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        click.echo(f"zkctl, version {_installed_version()}")
+        ctx.exit()
+
+
+def _installed_version() -> str:
+    """The version that is installed, off the name of its folder.
+
+    ``importlib.metadata`` finds it too, and takes as long as all the rest of ``zkctl --version``.
+    """
+    for folder in filter(os.path.isdir, sys.path):
+        for name in os.listdir(folder):
+            if name.startswith("zkcontroller-") and name.endswith(".dist-info"):
+                return name.removeprefix("zkcontroller-").removesuffix(".dist-info")
+    from importlib.metadata import version
+
+    return version("zkcontroller")
+
+
+@shared_group
 @click.group(
     "zkctl",
     cls=LazyGroup,
@@ -70,17 +132,27 @@ class LazyGroup(click.Group):
     epilog="Exit codes: 0 ok, 1 found something (--check), 2 usage, 3 cannot connect, 4 timed out, "
     "5 refused, 130 interrupted.",
 )
-@click.version_option(package_name="zkcontroller", prog_name="zkctl")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def zkctl() -> None:
     """Operate ZooKeeper-mode Kafka clusters: ours, and Apache Kafka's up to 3.9.
 
-    Data goes to stdout, talk to stderr. The options below stand before the verb or after it.
+    Data goes to stdout, talk to stderr. The options below stand before the verb or after it. zkctl
+    GROUP --help shows the verbs of a group, zkctl GROUP VERB --help a verb with examples.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; the result is the process's exit code."""
     settings = Settings()
+    if _COMPLETION in os.environ:
+        return _complete(settings, is_process=arguments is None)
     if sys.stdout is None:  # "zkctl … >&-"
         click.echo("zkctl: stdout is closed, so no result could be written", err=True)
         return ExitCode.OUTPUT_LOST
@@ -108,6 +180,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else ExitCode.OK
 
 
+def _complete(settings: Settings, *, is_process: bool) -> int:
+    """Answer a shell that completes a command line; no failure is shown."""
+    from zkcontroller_cli.console.completion_shells import answer_shell
+
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(answer_shell(zkctl, settings), nl=False)
+        sys.stdout.flush()
+    if is_process:
+        # A thread may still wait for a server that does not answer: nothing waits for it.
+        os._exit(ExitCode.OK)
+    return ExitCode.OK
+
+
 def _forget_what_is_buffered() -> None:
     """What is left for stdout has nowhere to go, and must not be tried again at exit."""
     with contextlib.suppress(OSError, ValueError):
@@ -120,10 +205,26 @@ def _report(error: Exception, settings: Settings) -> int:
 
         traceback.print_exception(error)
     code = exit_code_of(error)
-    sentence = str(error) or type(error).__name__
-    if isinstance(error, ZooKeeperRefused) and error.code_name in ("NO_AUTH", "AUTH_FAILED"):
-        sentence += ": say who you are with ZKCTL_ZOOKEEPER_AUTH=digest:USER:PASSWORD"
+    sentence = sentence_of(error)
+    sentence += _hint(code, settings, sentence)
     if code is ExitCode.INTERNAL:
         sentence = f"internal error: {type(error).__name__}: {sentence} (--debug shows where)"
     click.echo(f"zkctl: {sentence}", err=True)
     return code
+
+
+def _hint(code: ExitCode, settings: Settings, sentence: str) -> str:
+    """The next step that an error of its kind has, whatever verb it ended."""
+    if code is ExitCode.TIMED_OUT and "\n" not in sentence:  # else a log's last lines stand there
+        return "; --timeout SECONDS waits longer"
+    if code is not ExitCode.CANNOT_CONNECT:
+        return ""
+    # Not asked for here: what is wrong with the contexts may be the error itself.
+    context = settings.__dict__.get("context")
+    if context is not None:
+        return f"; this is context {context.name}: zkctl context show {context.name}"
+    for variable in ("ZKCTL_ZOOKEEPER", "ZKCTL_BOOTSTRAP_SERVER"):
+        addresses = os.environ.get(variable, "").partition("/")[0]
+        if any(address in sentence for address in filter(None, addresses.split(","))):
+            return f"; the address is from {variable}"
+    return ""

@@ -1,4 +1,4 @@
-"""``zkctl partition``: leaders and in-sync replicas from the state znodes; moves and elections."""
+"""``zkctl partition``: leaders and in-sync replicas from the state znodes; elections."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 import click
 
-from .errors import ExitCode
-from .options import Group, settings
-from .partition_moves import elect, reassign, reassignments
-from .render import Layout
-from .tables import RowColour
+from zkcontroller_cli.console.errors import ExitCode
+from zkcontroller_cli.console.options import VerbGroup, settings
+from zkcontroller_cli.console.render import Layout
+from zkcontroller_cli.console.tables import RowColour
+from zkcontroller_cli.moving.partition_elect import elect
 
 _KEYS: Final = (
     "topic",
@@ -51,13 +51,12 @@ LAYOUT: Final = Layout(
 )
 
 
-@click.group("partition", cls=Group)
+@click.group("partition", cls=VerbGroup)
 def command() -> None:
-    """Who leads, who is in sync, as ZooKeeper has it; replicas moved, leaders elected."""
+    """Who leads, who is in sync, as ZooKeeper has it; leaders elected."""
 
 
-for _verb in (reassign, reassignments, elect):
-    command.add_command(_verb)
+command.add_command(elect)
 
 
 @command.command("list")
@@ -69,9 +68,15 @@ for _verb in (reassign, reassignments, elect):
 def list_(
     topics: tuple[str, ...], offline: bool, under_replicated: bool, not_preferred: bool, check: bool
 ) -> int:
-    """Every partition, or those that at least one of the filters finds."""
-    from .partitions import read_partitions
-    from .zookeeper import open_zookeeper
+    """Every partition, or those that at least one of the filters finds.
+
+    Examples:
+      zkctl partition list --under-replicated
+      zkctl partition list --topic orders -o name
+      zkctl partition list --offline --check
+    """
+    from zkcontroller_cli.znodes.partitions import read_partitions
+    from zkcontroller_cli.znodes.session import open_zookeeper
 
     filters = [
         key

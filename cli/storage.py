@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .errors import BadUsage, ExitCode
-from .options import Group, settings
-from .render import named
+from zkcontroller_cli.console.errors import BadUsage, ExitCode
+from zkcontroller_cli.console.options import VerbGroup, settings
+from zkcontroller_cli.console.render import named
 
 if TYPE_CHECKING:
     from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
@@ -33,7 +33,7 @@ _config = click.option(
 )
 
 
-@click.group("storage", cls=Group)
+@click.group("storage", cls=VerbGroup, uses_contexts=False)
 def command() -> None:
     """Format and describe the log directories of a KRaft node."""
 
@@ -80,7 +80,11 @@ def format_(
     no_initial_controllers: bool,
     initial_controllers: str | None,
 ) -> int:
-    """Format the directories that FILE names for a node of the cluster."""
+    """Format the directories that FILE names for a node of the cluster.
+
+    Examples:
+      zkctl storage format -c controller.properties -t AbCdEfGhIjKlMnOpQrStUw
+    """
     dynamic = {
         "--standalone": standalone,
         "--no-initial-controllers": no_initial_controllers,
@@ -149,7 +153,7 @@ def _format(
         [parse_scram(argument, secrets.token_bytes) for argument in scram],
         config.is_enabled("unstable.feature.versions.enable"),
     )
-    is_text = settings().output in (None, "table")
+    is_text = settings().renderer.is_for_eyes
     for line in format_log_dirs(
         request, now_ms=lambda: time.time_ns() // 1_000_000, new_uuid=uuid4
     ):
@@ -174,7 +178,11 @@ def _format(
 @command.command("info")
 @_config
 def info(config_file: Path) -> int:
-    """What the directories that FILE names are formatted for, and what is wrong with them."""
+    """What the directories that FILE names are formatted for, and what is wrong with them.
+
+    Examples:
+      zkctl storage info -c controller.properties
+    """
     return _refusing(lambda: _info(config_file))
 
 
@@ -193,7 +201,7 @@ def _info(config_file: Path) -> int:
         metadata_log_dir = broker.text("metadata.log.dir")
         directories = [*broker.log_dirs, *([Path(metadata_log_dir)] if metadata_log_dir else ())]
     found = describe_log_dirs(directories, is_kraft=is_kraft)
-    if settings().output in (None, "table"):
+    if settings().renderer.is_for_eyes:
         for line in found.lines:
             click.echo(line)
     else:
@@ -208,13 +216,17 @@ def _info(config_file: Path) -> int:
 
 @command.command("random-uuid")
 def random_uuid() -> None:
-    """A new cluster id."""
+    """A new cluster id.
+
+    Examples:
+      zkctl storage random-uuid
+    """
     from uuid import uuid4
 
     from zkcontroller.protocol.uuid_text import usable_uuid, uuid_text
 
     text = uuid_text(usable_uuid(uuid4))
-    if settings().output in (None, "table"):
+    if settings().renderer.is_for_eyes:
         click.echo(text)
     else:
         settings().renderer.record({"uuid": text}, named("uuid"))

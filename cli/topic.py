@@ -1,252 +1,210 @@
-"""``zkctl topic``: created, grown, deleted by the controller; listed from brokers or ZooKeeper."""
+"""``zkctl topic``: listed and described here; what changes topics and records is beside it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection
+from typing import Any, Final
 
 import click
 
-from .cluster import parse_overrides
-from .errors import Refused
-from .options import Group, Settings, settings
-from .render import Layout, named
+from zkcontroller_cli.console.errors import BadUsage, CommandFailed, ExitCode, Refused
+from zkcontroller_cli.console.options import Settings, VerbGroup, say, settings
+from zkcontroller_cli.console.render import Layout, named
+from zkcontroller_cli.console.tables import RowColour
+from zkcontroller_cli.topics.changes import alter, create
+from zkcontroller_cli.topics.delete import delete
+from zkcontroller_cli.topics.offsets import offsets
+from zkcontroller_cli.topics.reading import TopicRow, TopicsRead, read_topics_chosen, with_configs
+from zkcontroller_cli.topics.records import delete_records
+from zkcontroller_cli.values.topic_names import ChosenTopics
+from zkcontroller_cli.values.topic_reports import (
+    MIN_IN_SYNC,
+    PARTITION_KEYS,
+    TopicReport,
+    partition_rows,
+)
 
-if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.request import CreatableTopic
-
-_KEYS: Final = ("topic", "topic_id", "partition_count", "replication_factor", "is_internal")
+_KEYS: Final = (
+    "topic",
+    "topic_id",
+    "partition_count",
+    "replication_factor",
+    "is_internal",
+    "is_marked_for_deletion",
+)
 _LIST: Final = named("topic", *_KEYS, keys=_KEYS)
 _NAMED: Final = named("topic")
-_OFFSET_KEYS: Final = (
-    "topic",
-    "partition",
-    "leader",
-    "earliest_offset",
-    "latest_offset",
-    "offset_count",
-    "error",
+_OVERRIDES_KEYS: Final = (*_KEYS, "configs")
+_OVERRIDES: Final = named("topic", *_OVERRIDES_KEYS, keys=_OVERRIDES_KEYS)
+_PARTITIONS: Final = Layout(
+    lambda row: f"{row['topic']}-{row['partition']}",
+    ("topic", "partition", "leader", "isr", *TopicReport),
+    PARTITION_KEYS,
+    lambda row: (
+        RowColour.ERROR
+        if row[TopicReport.UNAVAILABLE] or row[TopicReport.UNDER_MIN_ISR]
+        else RowColour.WARNING
+    ),
 )
-_OFFSETS: Final = Layout(
-    lambda row: f"{row['topic']}-{row['partition']}", _OFFSET_KEYS, _OFFSET_KEYS
+_regex = click.option(
+    "--regex", "is_regex", is_flag=True, help="TOPIC is a regular expression, not a glob."
+)
+_exclude_internal = click.option(
+    "--exclude-internal", is_flag=True, help="Leave Kafka's own topics out."
 )
 
 
-@click.group("topic", cls=Group)
+@click.group("topic", cls=VerbGroup)
 def command() -> None:
-    """Create, list, describe, grow and delete topics."""
+    """Create, list, describe, grow and delete topics; their offsets and records."""
 
 
-@command.command("create")
-@click.argument("topic")
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 1_000_000),
-    help="[default: num.partitions of the broker]",
-)
-@click.option(
-    "--replication-factor",
-    type=click.IntRange(1, 32_767),
-    help="[default: default.replication.factor of the broker]",
-)
-@click.option(
-    "--config",
-    "configs",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=parse_overrides,
-    help="A configuration of the topic.",
-)
-@click.option(
-    "--replica-assignment",
-    metavar="1:2:3,2:3:1,…",
-    help="Replicas of each partition, the preferred leader first.",
-)
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
-def create(
-    topic: str,
-    partitions: int | None,
-    replication_factor: int | None,
-    configs: dict[str, str],
-    replica_assignment: str | None,
-    if_not_exists: bool,
-) -> None:
-    """Create TOPIC and wait until its partitions have leaders."""
-    from kio.schema.errors import ErrorCode
-
-    from .target import brokers_to_change
-    from .topics import topic_id_text
-    from .wire import Deadline, create_topic, raise_for, run
-    from .wire_topics import creatable
-
-    if replica_assignment is not None and (partitions or replication_factor):
-        raise click.UsageError(
-            "--replica-assignment says it all: leave --partitions and --replication-factor out"
-        )
-    wanted = creatable(topic, partitions, replication_factor, configs, replica_assignment)
-    given = settings()
-    bootstrap = brokers_to_change(given)
-    result = run(create_topic(bootstrap, Deadline(given.deadline_s), wanted))
-    if if_not_exists and result.error_code is ErrorCode.topic_already_exists:
-        record = next(row for row in _from_brokers(given, [topic]) if row["topic"] == topic)
-        del record["partitions"]
-        given.renderer.record({**record, "is_created": False, "configs": None}, _NAMED)
-        return
-    raise_for(result)
-    given.renderer.record(
-        {
-            "topic": str(result.name),
-            "topic_id": topic_id_text(result.topic_id),
-            "partition_count": result.num_partitions,
-            "replication_factor": result.replication_factor,
-            "is_internal": False,
-            "is_created": True,
-            "configs": _set_configs(wanted),
-        },
-        _NAMED,
-    )
+for _verb in (create, alter, delete, offsets, delete_records):
+    command.add_command(_verb)
 
 
 @command.command("list")
-def list_() -> None:
-    """Every topic, as a broker knows it, or ZooKeeper where only that is named."""
-    rows = _describe(settings(), None)
+@click.argument("topics", nargs=-1, metavar="[TOPIC]…")
+@_regex
+@_exclude_internal
+def list_(topics: tuple[str, ...], is_regex: bool, exclude_internal: bool) -> None:
+    """Every topic, or those that TOPIC (a name or a glob) chooses.
+
+    As a broker knows them, or ZooKeeper where only that is named. is_marked_for_deletion is null
+    where brokers are asked, which know no topic that is being deleted.
+    """
+    chosen = ChosenTopics(topics, is_regex, exclude_internal)
+    rows = read_topics_chosen(settings(), chosen, is_missing_refused=False).topics
     settings().renderer.rows([{key: row[key] for key in _KEYS} for row in rows], _LIST)
 
 
 @command.command("describe")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
-def describe(topics: tuple[str, ...]) -> None:
-    """TOPIC with its partitions, as a broker knows it, or ZooKeeper where only that is named.
-
-    One TOPIC is one object, several are a list. configs are those set on the topic; null where a
-    broker does not show them.
-    """
-    given = settings()
-    rows = _describe(given, list(topics))
-    if rows and rows[0]["configs"] is None:
-        rows = _with_configs(given, rows)
-    if len(topics) == 1:
-        settings().renderer.record(rows[0], _NAMED)
-    else:
-        settings().renderer.rows(rows, _LIST)
-
-
-@command.command("offsets")
-@click.argument("topics", nargs=-1, metavar="[TOPIC…]")
-def offsets(topics: tuple[str, ...]) -> None:
-    """Where the partitions of TOPIC, or of every topic, begin and end, as their leaders say."""
-    from .wire import Deadline, run
-    from .wire_logs import topic_offsets
-
-    given = settings()
-    names = list(dict.fromkeys(topics)) or None
-    rows = run(topic_offsets(given.bootstrap(), Deadline(given.deadline_s), names))
-    given.renderer.rows(rows, _OFFSETS)
-
-
-@command.command("alter")
-@click.argument("topic")
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 1_000_000),
-    required=True,
-    help="How many it shall have in all.",
-)
-@click.option(
-    "--replica-assignment",
-    metavar="1:2:3,2:3:1,…",
-    help="Replicas of each new partition, the preferred leader first.",
-)
-@click.option("--dry-run", is_flag=True, help="Have it checked, change nothing.")
-def alter(topic: str, partitions: int, replica_assignment: str | None, dry_run: bool) -> None:
-    """Give TOPIC more partitions and wait until they have leaders.
-
-    Records with a key may go to another partition than before.
-    """
-    from .target import brokers_to_change
-    from .wire import Deadline, run
-    from .wire_admin import add_partitions
-    from .wire_topics import parse_assignment
-
-    assignments = None
-    if replica_assignment is not None:
-        assignments = [each.broker_ids for each in parse_assignment(replica_assignment)]
-    given = settings()
-    run(
-        add_partitions(
-            brokers_to_change(given),
-            Deadline(given.deadline_s),
-            topic,
-            partitions,
-            assignments,
-            is_dry_run=dry_run,
-        )
-    )
-    record = {"topic": topic, "partition_count": partitions, "is_dry_run": dry_run}
-    given.renderer.record(record, _NAMED)
-
-
-@command.command("delete")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]…")
+@click.option("--topic-id", metavar="ID", help="The topic with this id, instead of names.")
+@_regex
+@_exclude_internal
 @click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
-def delete(topics: tuple[str, ...], yes: bool, if_exists: bool) -> None:
-    """Delete TOPIC with all its data, and wait until the brokers have forgotten it."""
-    from kio.schema.errors import ErrorCode
+@click.option(
+    "--under-replicated-partitions", is_flag=True, help="Only partitions with replicas out of sync."
+)
+@click.option("--unavailable-partitions", is_flag=True, help="Only those without a live leader.")
+@click.option(
+    "--under-min-isr-partitions",
+    is_flag=True,
+    help="Only those with fewer than min.insync.replicas.",
+)
+@click.option(
+    "--at-min-isr-partitions", is_flag=True, help="Only those with just min.insync.replicas."
+)
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics that set configurations.")
+@click.option("--check", is_flag=True, help="Exit with 1 if such a partition is listed.")
+def describe(
+    topics: tuple[str, ...],
+    topic_id: str | None,
+    is_regex: bool,
+    exclude_internal: bool,
+    if_exists: bool,
+    under_replicated_partitions: bool,
+    unavailable_partitions: bool,
+    under_min_isr_partitions: bool,
+    at_min_isr_partitions: bool,
+    topics_with_overrides: bool,
+    check: bool,
+) -> int:
+    """TOPIC (names or globs; none: every topic) with partitions and configurations.
 
-    from .target import brokers_to_change
-    from .wire import Deadline, delete_topics_named, raise_for, run
-
+    As a broker knows it, or ZooKeeper where only that is named. One name, or --topic-id, is one
+    object, anything else a list. configs are those set on the topic; null where a broker does not
+    show them. With an option that names partitions, those that at least one of them finds are
+    listed, and nothing else.
+    """
+    reports = [
+        report
+        for report, is_wanted in (
+            (TopicReport.UNDER_REPLICATED, under_replicated_partitions),
+            (TopicReport.UNAVAILABLE, unavailable_partitions),
+            (TopicReport.UNDER_MIN_ISR, under_min_isr_partitions),
+            (TopicReport.AT_MIN_ISR, at_min_isr_partitions),
+        )
+        if is_wanted
+    ]
+    if topics_with_overrides and reports:
+        raise BadUsage("--topics-with-overrides lists topics: leave the options of partitions out")
+    if check and not reports:
+        raise BadUsage("--check needs an option that says which partitions are listed")
+    if topic_id is not None and topics:
+        raise BadUsage("name topics or say --topic-id, not both")
     given = settings()
-    question = f"Delete {', '.join(topics)} with all data?"
-    given.can_be_asked(question, yes=yes)
-    bootstrap = brokers_to_change(given)
-    given.confirm(question, yes=yes)
-    names = list(dict.fromkeys(topics))
-    results = run(delete_topics_named(bootstrap, Deadline(given.deadline_s), names))
-    rows = []
-    for result in results:
-        is_missing = result.error_code is ErrorCode.unknown_topic_or_partition
-        if not (is_missing and if_exists):
-            raise_for(result)
-        rows.append({"topic": str(result.name), "is_deleted": not is_missing})
-    given.renderer.rows(rows, named("topic", keys=("topic", "is_deleted")))
+    chosen = ChosenTopics(topics, is_regex, exclude_internal)
+    found = read_topics_chosen(
+        given, chosen, is_missing_refused=not if_exists, is_with_moves=not topics_with_overrides
+    )
+    if topic_id is not None:
+        found = found._replace(topics=_with_id(found.topics, topic_id, if_exists=if_exists))
+    if reports:
+        rows = _in_reports(given, found, reports)
+        given.renderer.rows(rows, _PARTITIONS)
+        return ExitCode.FINDING if check and rows else ExitCode.OK
+    described = found.topics if found.is_from_zookeeper else with_configs(given, found.topics)
+    if topics_with_overrides:
+        keys = _OVERRIDES_KEYS
+        overriding = [{key: row[key] for key in keys} for row in described if row["configs"]]
+        given.renderer.rows(overriding, _OVERRIDES)
+        return ExitCode.OK
+    is_one = topic_id is not None or (chosen.exact is not None and len(chosen.exact) == 1)
+    if is_one and described:
+        given.renderer.record(described[0], _NAMED)
+    else:
+        given.renderer.descriptions(described, _LIST)
+    return ExitCode.OK
 
 
-def _describe(given: Settings, topics: list[str] | None) -> list[dict[str, Any]]:
-    """Topics from the source named most explicitly; from brokers where both are named alike."""
-    zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
-    if zookeeper is not None and (bootstrap is None or zookeeper.origin < bootstrap.origin):
-        from .topics import topics_from_zookeeper
-        from .zookeeper import open_zookeeper
-
-        with open_zookeeper(given) as connection:
-            return topics_from_zookeeper(connection, topics)
-    return _from_brokers(given, topics)
+def _with_id(rows: list[TopicRow], topic_id: str, *, if_exists: bool) -> list[TopicRow]:
+    found = [row for row in rows if row["topic_id"] == topic_id]
+    if not found and not if_exists:
+        raise Refused(f"there is no topic with the id {topic_id}; zkctl topic list shows all")
+    return found
 
 
-def _from_brokers(given: Settings, topics: list[str] | None) -> list[dict[str, Any]]:
-    from .wire import Deadline, metadata, run
-    from .wire_topics import topics_from_metadata
-
-    answer = run(metadata(given.bootstrap(), Deadline(given.deadline_s), topics))
-    rows = topics_from_metadata(answer)
-    for topic in topics or ():
-        if all(row["topic"] != topic for row in rows):
-            raise Refused(f"there is no topic {topic}")
-    # In the order asked for: a broker answers in its own.
-    order = {topic: position for position, topic in enumerate(topics or ())}
-    return sorted(rows, key=lambda row: (order.get(row["topic"], 0), row["topic"]))
+def _in_reports(
+    given: Settings, found: TopicsRead, reports: Collection[TopicReport]
+) -> list[dict[str, Any]]:
+    min_isr: dict[str, int] = {}
+    if any(report.needs_min_isr for report in reports):
+        min_isr = _min_isr(given, found)
+    return partition_rows(found.topics, found.live_brokers, min_isr, reports)
 
 
-def _with_configs(given: Settings, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from .wire import Deadline, run
-    from .wire_admin import configs_set_on
+def _min_isr(given: Settings, found: TopicsRead) -> dict[str, int]:
+    """``min.insync.replicas`` of each topic: brokers know their server.properties as well."""
+    from zkcontroller_cli.wire.requests import Deadline, run
+    from zkcontroller_cli.wire.topic_state import min_in_sync_replicas
 
-    names = [str(row["topic"]) for row in rows]
-    configs = run(configs_set_on(given.bootstrap(), Deadline(given.deadline_s), names))
-    return [{**row, "configs": configs.get(row["topic"])} for row in rows]
+    names = [str(row["topic"]) for row in found.topics]
+    try:
+        deadline = Deadline(given.deadline_s)
+        known = run(min_in_sync_replicas(given.bootstrap(), deadline, names))
+    except CommandFailed as error:
+        if not found.is_from_zookeeper:
+            raise
+        say(f"warning: {MIN_IN_SYNC} is read from ZooKeeper, not from server.properties: {error}")
+        return _min_isr_in_znodes(given, found)
+    hidden = len(names) - len(known)
+    if hidden:
+        say(f"warning: {MIN_IN_SYNC} of {hidden} topics is not shown: they are not listed by it")
+    return known
 
 
-def _set_configs(wanted: CreatableTopic) -> dict[str, str | None]:
-    return {config.name: config.value for config in wanted.configs}
+def _min_isr_in_znodes(given: Settings, found: TopicsRead) -> dict[str, int]:
+    from zkcontroller.zookeeper.znodes import ConfigZnode
+    from zkcontroller_cli.znodes.session import open_zookeeper
+    from zkcontroller_cli.znodes.topics import read_configs
+
+    with open_zookeeper(given) as zookeeper:
+        [of_all] = read_configs(zookeeper, [ConfigZnode.broker_path(None)])
+    values = {
+        str(row["topic"]): (row["configs"] or {}).get(MIN_IN_SYNC)
+        or (of_all or {}).get(MIN_IN_SYNC, "1")
+        for row in found.topics
+    }
+    return {topic: int(value) for topic, value in values.items() if value.isdecimal()}

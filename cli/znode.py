@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from .options import Group, settings
-from .render import Layout, Row, named
+from zkcontroller_cli.console.options import VerbGroup, reads, settings
+from zkcontroller_cli.console.render import Layout, Row, named
 
 if TYPE_CHECKING:
+    from zkcontroller.json_values import JsonObject
     from zkcontroller.zookeeper.requests import ZkCode
-
-    from .zookeeper import ZooKeeper
+    from zkcontroller_cli.znodes.session import ZooKeeper
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _STAT_KEYS: Final = (
 )
 
 
-@click.group("znode", cls=Group)
+@click.group("znode", cls=VerbGroup)
 def command() -> None:
     """Read what ZooKeeper holds, decoded."""
 
@@ -40,9 +40,15 @@ def command() -> None:
 @command.command("ls")
 @click.argument("path", default="/")
 @click.option("--stat", "with_stat", is_flag=True, help="Show each znode's metadata as well.")
+@reads
 def ls(path: str, with_stat: bool) -> None:
-    """The children of PATH."""
-    from .zookeeper import existing, open_zookeeper
+    """The children of PATH.
+
+    Examples:
+      zkctl znode ls /brokers/ids
+      zkctl znode ls /brokers/topics --stat
+    """
+    from zkcontroller_cli.znodes.session import existing, open_zookeeper
 
     path = _clean(path)
     with open_zookeeper(settings()) as zookeeper:
@@ -66,9 +72,15 @@ def ls(path: str, with_stat: bool) -> None:
 @command.command("get")
 @click.argument("path")
 @click.option("--stat", "with_stat", is_flag=True, help="Show the znode's metadata as well.")
+@reads
 def get(path: str, with_stat: bool) -> None:
-    """What PATH holds, decoded; the text as it is where its content is unknown or corrupt."""
-    from .zookeeper import existing, open_zookeeper
+    """What PATH holds, decoded; the text as it is where its content is unknown or corrupt.
+
+    Examples:
+      zkctl znode get /controller
+      zkctl znode get /brokers/topics/orders/partitions/0/state --stat
+    """
+    from zkcontroller_cli.znodes.session import existing, open_zookeeper
 
     path = _clean(path)
     with open_zookeeper(settings()) as zookeeper:
@@ -82,9 +94,15 @@ def get(path: str, with_stat: bool) -> None:
 @click.argument("path", default="/")
 @click.option("--depth", type=click.IntRange(min=0), help="Levels below PATH  [default: all]")
 @click.option("--stat", "with_stat", is_flag=True, help="Show each znode's metadata as well.")
+@reads
 def tree(path: str, depth: int | None, with_stat: bool) -> None:
-    """PATH and everything below it, decoded, parents before their children."""
-    from .zookeeper import open_zookeeper
+    """PATH and everything below it, decoded, parents before their children.
+
+    Examples:
+      zkctl znode tree /admin
+      zkctl znode tree / --depth 2 -o name
+    """
+    from zkcontroller_cli.znodes.session import open_zookeeper
 
     root = _clean(path)
     with open_zookeeper(settings()) as zookeeper:
@@ -109,7 +127,7 @@ def tree(path: str, depth: int | None, with_stat: bool) -> None:
 
 def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
     """Every path from ``root`` down, read level by level in bulk."""
-    from .zookeeper import existing
+    from zkcontroller_cli.znodes.session import existing
 
     existing(root, zookeeper.stats([root])[0])
     level, found = [root], [root]
@@ -127,8 +145,7 @@ def _readable(path: str, answer: T | ZkCode) -> T | None:
     """The answer; None if the znode has gone, or with a warning if ZooKeeper refuses it."""
     from zkcontroller.errors import ZooKeeperRefused
     from zkcontroller.zookeeper.answers import optional
-
-    from .options import say
+    from zkcontroller_cli.console.options import say
 
     try:
         return optional(path, answer)
@@ -137,12 +154,11 @@ def _readable(path: str, answer: T | ZkCode) -> T | None:
         return None
 
 
-def _content(path: str, data: bytes) -> dict[str, Any]:
+def _content(path: str, data: bytes) -> JsonObject:
     """``data`` decoded; where it is corrupt, as it stands there, with a warning."""
     from zkcontroller.errors import ZnodeCorrupt
     from zkcontroller.zookeeper.znodes import describe
-
-    from .options import say
+    from zkcontroller_cli.console.options import say
 
     raw = data.decode("utf-8", "backslashreplace")
     try:

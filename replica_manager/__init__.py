@@ -6,6 +6,7 @@ LeaderAndIsr through the packages.
 From the top down; a module imports only what is below it (*The broker is built from the disk up*
 in ``setup.cfg``):
 
+* :mod:`.container`: the process in a container, configured by its environment;
 * ``__main__``: the process; :mod:`.broker`: a broker in ZooKeeper mode; :mod:`.quorum`: a node of a
   KRaft quorum (``broker`` and ``quorum`` do not import each other); :mod:`.metrics_server`;
 * :mod:`.server`: requests and their handlers;
@@ -18,3 +19,5 @@ in ``setup.cfg``):
 
 What must not be done here: import the command line; block the event loop.
 """
+
+import zkcontroller  # noqa: F401  before any module here imports kio

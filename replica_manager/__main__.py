@@ -6,7 +6,9 @@ SIGTERM and SIGINT stop it by controlled shutdown; a second one ends it at once.
 server.log says ``[KafkaServer id=1] started`` and ``broker.json`` stands in the first log
 directory.  Exit code 0 after a stop, 1 after a failure.  The environment variable
 ``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD`` or ``sasl:USER:PASSWORD``, holds its
-credentials for ZooKeeper.  With ``ZKCONTROLLER_LOOP_WATCH_MS`` server.log names each callback that
+credentials for ZooKeeper.  With ``ZKCONTROLLER_HOLD_SOCKET`` a test may hold the controller
+between two of its steps (:mod:`zkcontroller.runtime.hold_points`), and the broker ends with the
+test.  With ``ZKCONTROLLER_LOOP_WATCH_MS`` server.log names each callback that
 holds the event loop for so many milliseconds.
 
 Source: Kafka's ``kafka-server-start.sh``, ``kafka.Kafka``.
@@ -21,7 +23,9 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +40,7 @@ from zkcontroller.observability.log_files import LogFiles, install_log_files
 from zkcontroller.observability.loop_watch import watching
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.process.interpreter import set_up_interpreter
+from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
 from zkcontroller.zookeeper.connect_string import parse_credentials
 
 FAILED: Final = 1
@@ -45,10 +50,50 @@ _log = logging.getLogger("kafka.Kafka$")
 def main(arguments: list[str] | None = None) -> int:
     """The process; answers its exit code."""
     options = _parser().parse_args(arguments)
+    try:
+        config = load_config(options.properties, parse_overrides(options.override))
+    except ZkControllerError as refused:
+        print(f"{options.properties}: {refused}", file=sys.stderr)
+        return FAILED
+    levels = {STATE_CHANGE_LOGGER: "TRACE"} if options.trace_state_changes else {}
+    return run_broker(
+        config,
+        source=str(options.properties),
+        logs_dir=_logs_dir(options.logs_dir),
+        levels=levels,
+        metrics=MetricsServing(
+            options.metrics_port, options.metrics_host, options.metrics_of_partitions
+        ),
+        is_quiet=options.quiet,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsServing:
+    """Where a broker serves its metrics, and which; without a port it does not."""
+
+    port: int | None = None
+    host: str = LOOPBACK
+    of_partitions: bool = False
+
+
+def run_broker(
+    config: BrokerConfig,
+    *,
+    source: str,
+    logs_dir: Path,
+    levels: Mapping[str, str],
+    metrics: MetricsServing,
+    is_quiet: bool = False,
+) -> int:
+    """Runs the broker until a signal ends it; answers the exit code.  Once per process.
+
+    ``source`` is where the configuration comes from, for messages; ``levels`` are logger to level
+    of log4j, over the defaults; ``is_quiet`` leaves server.log out of standard output.
+    """
     set_up_interpreter()
     raise_open_files_limit()
     try:
-        config = load_config(options.properties, parse_overrides(options.override))
         zookeeper_auth = parse_credentials(
             ZOOKEEPER_AUTH_VARIABLE, os.environ.get(ZOOKEEPER_AUTH_VARIABLE, "")
         )
@@ -56,33 +101,31 @@ def main(arguments: list[str] | None = None) -> int:
         if broker_id < 0:
             broker_id = stored_broker_id(config.log_dirs) or -1
     except ZkControllerError as refused:
-        print(f"{options.properties}: {refused}", file=sys.stderr)
+        print(f"{source}: {refused}", file=sys.stderr)
         return FAILED
-    levels = {"state.change.logger": "TRACE"} if options.trace_state_changes else None
-    log_files = install_log_files(
-        _logs_dir(options.logs_dir), broker_id=broker_id, levels=levels, stdout=not options.quiet
-    )
+    log_files = install_log_files(logs_dir, broker_id=broker_id, levels=levels, stdout=not is_quiet)
     try:
         for warning in config.warnings:
             logging.getLogger("kafka.server.KafkaConfig").warning("%s", warning)
-        if not options.quiet and (rights := root_warning(os.geteuid())) is not None:
+        if not is_quiet and (rights := root_warning(os.geteuid())) is not None:
             # Not in server.log: Kafka's has no such line, and its readers know every line of it.
             print(f"warning: {rights}", file=sys.stderr)
-        metrics = Metrics()
+        values = Metrics()
+        is_served = metrics.port is not None
         with (
-            watching(metrics, has_readers=options.metrics_port is not None),
+            watching(values, has_readers=is_served),
             nullcontext()
-            if options.metrics_port is None
-            else MetricsServer(metrics, options.metrics_port, options.metrics_host),
+            if metrics.port is None
+            else MetricsServer(values, metrics.port, metrics.host),
         ):
             return asyncio.run(
                 _run(
                     config,
                     log_files,
-                    metrics,
+                    values,
                     zookeeper_auth,
-                    counts_requests=options.metrics_port is not None,
-                    counts_partitions=options.metrics_of_partitions,
+                    counts_requests=is_served,
+                    counts_partitions=metrics.of_partitions,
                 )
             )
     except ZkControllerError as failure:

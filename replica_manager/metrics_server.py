@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import logging
 import socket
-import socketserver
 import threading
 from typing import Any, ClassVar, Final, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import make_wsgi_app
+from prometheus_client import ProcessCollector, make_wsgi_app
 from typing_extensions import override
 
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.net.bounded_threads import BoundedThreads
 from zkcontroller.observability.exposition import registry_of
 from zkcontroller.observability.metrics import Metrics
 
@@ -40,7 +40,9 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, port: int, host: str = LOOPBACK) -> None:
-        app = make_wsgi_app(registry_of(metrics))
+        registry = registry_of(metrics)
+        ProcessCollector(registry=registry)
+        app = make_wsgi_app(registry)
         try:
             server = _server_class(host, port)
             self._server = make_server(host, port, app, server, handler_class=_ScrapeHandler)
@@ -67,28 +69,10 @@ class MetricsServer:
         self._thread.join()
 
 
-class _ScrapeServer(socketserver.ThreadingMixIn, WSGIServer):
+class _ScrapeServer(BoundedThreads, WSGIServer):
     """A thread for each scrape, and so many threads."""
 
-    daemon_threads = True
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._places = threading.BoundedSemaphore(MOST_SCRAPES)
-        super().__init__(*arguments, **options)
-
-    @override
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    @override
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
+    most_connections = MOST_SCRAPES
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -17,7 +17,7 @@ answer=$(mktemp)
 trap 'rm -f "$answer" "$answer.err"' EXIT
 status=0
 "$tools/bin/pip-audit" --disable-pip --require-hashes --progress-spinner off --format json \
-    -r requirements-test.lock >"$answer" 2>"$answer.err" || status=$?
+    -r requirements-dev.lock >"$answer" 2>"$answer.err" || status=$?
 
 "$tools/bin/python" - "$answer" "$status" <<'PYTHON' || { tail -n 3 "$answer.err" >&2; exit 1; }
 import json

@@ -1,15 +1,21 @@
 #!/bin/sh
 # Fetches Apache Kafka from Maven Central for tests/peers and benchmarks/: 3.9.1 (broker and tools), or with the argument
-# 2.8.2 the last tools that speak to ZooKeeper themselves.
-# KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_ZOOKEEPER_TOOLS_LIBS one for those of 2.8.2.
+# 2.8.2 the last tools that speak to ZooKeeper themselves, or with jmx-exporter the agent that shows Kafka's metrics to
+# Prometheus.
+# KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_ZOOKEEPER_TOOLS_LIBS one for those of 2.8.2,
+# JMX_EXPORTER_LIBS one for the agent.
 set -eu
 
 version=${1:-3.9.1}
 cache=$HOME/.cache/zkcontroller/kafka-$version/libs
+group=org.apache.kafka name="Kafka $version"
 case $version in
     3.9.1) libs=${KAFKA_LIBS:-$cache}; artifacts='kafka_2.13 kafka-tools' ;;
     2.8.2) libs=${KAFKA_ZOOKEEPER_TOOLS_LIBS:-$cache}; artifacts=kafka_2.13 ;;
-    *) echo "fetch-kafka: $version is not among those that are used: 3.9.1, 2.8.2" >&2; exit 2 ;;
+    jmx-exporter)
+        version=1.0.1 group=io.prometheus.jmx artifacts=jmx_prometheus_javaagent name='the JMX exporter 1.0.1'
+        libs=${JMX_EXPORTER_LIBS:-$HOME/.cache/zkcontroller/jmx-exporter-$version} ;;
+    *) echo "fetch-kafka: $version is not among those that are used: 3.9.1, 2.8.2, jmx-exporter" >&2; exit 2 ;;
 esac
 
 complete=yes
@@ -17,7 +23,7 @@ for artifact in $artifacts; do
     [ -e "$libs/$artifact-$version.jar" ] || complete=no
 done
 if [ $complete = yes ]; then
-    echo "Kafka $version is in $libs"
+    echo "$name is in $libs"
     exit 0
 fi
 if ! command -v mvn >/dev/null; then
@@ -39,7 +45,7 @@ POM
     for artifact in $artifacts; do
         cat <<POM
     <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>$artifact</artifactId><version>$version</version>
+      <groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version>
     </dependency>
 POM
     done
@@ -57,4 +63,4 @@ mvn --quiet --batch-mode -f "$work/pom.xml" dependency:copy-dependencies \
     -DincludeScope=runtime -DoutputDirectory="$work/libs"
 mkdir -p "$libs"
 cp "$work"/libs/*.jar "$libs"/
-echo "Kafka $version is in $libs"
+echo "$name is in $libs"

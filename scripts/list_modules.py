@@ -15,7 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "modules.md"
-PACKAGES = ("zkcontroller", "replica_manager", "cli")
+PACKAGES = (
+    "zkcontroller",
+    "replica_manager",
+    "cli",
+    "zkcontroller_lab",
+    "zkcontroller_simulation",
+    "zkcontroller_testing",
+)
 
 INTRODUCTION = """# Modules
 

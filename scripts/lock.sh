@@ -22,5 +22,6 @@ lock() {
 }
 
 lock requirements.lock
-lock requirements-spark.lock --extra spark
-lock requirements-test.lock --extra spark --extra test
+lock requirements-spark.lock --extra history
+lock requirements-dev.lock --extra history --extra dev
+lock requirements-docs.lock --extra docs

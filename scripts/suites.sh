@@ -4,8 +4,8 @@
 #   scripts/suites.sh part    make test, and of each slow suite the tests that show most (.ci/run)
 #   scripts/suites.sh all     everything there is (make all)
 #
-# Runs without a terminal. As root on Debian it installs the tools that some suites want. The container and peers suites
-# are left out, with a line that says why, where their tools cannot be had; where they run, they must pass.
+# Runs without a terminal. As root on Debian it installs the tools that some suites want. The browser, container and
+# peers suites are left out, with a line that says why, where their tools cannot be had; where they run, they must pass.
 #
 # Real processes and other people's clients share a busy machine here: tests that failed are run once more, by
 # themselves. A test that passes then is named as FLAKY at the end; one that fails twice has failed, and so has what is
@@ -32,6 +32,9 @@ readonly ATTACK="
     tests/attack/test_random_requests.py
     tests/attack/test_huge_messages.py
     tests/attack/test_descriptor_limits.py"
+readonly KIT="
+    tests/kit/test_known_bugs_of_kafka.py
+    tests/kit/test_histories.py"
 readonly HISTORY="
     tests/history/test_readers.py
     tests/history/test_report.py"
@@ -141,7 +144,8 @@ install_missing() {
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "what the tests like to have"
-    install_missing kcat=kcat debootstrap=debootstrap dockerd=docker.io mvn=maven chromium=chromium
+    install_missing kcat=kcat promtool=prometheus debootstrap=debootstrap dockerd=docker.io docker-compose=docker-compose \
+        mvn=maven npm=npm go=golang chromium=chromium
 fi
 
 # Before the tests: some of them hold Kafka's own tools to our brokers where they are there.
@@ -151,9 +155,20 @@ scripts/fetch-kafka.sh && has_kafka=yes
 # Exact versions, checked by their hashes.
 export LOCKED=yes
 run test
+run wheel
+if [ "$EXTENT" = all ]; then
+    run site
+    run clients
+    if command -v chromium >/dev/null; then
+        run browser
+    else
+        left_out browser "no chromium (the reason stands above)"
+    fi
+fi
 if [ "$EXTENT" = part ]; then run simulate SEEDS=$SIMULATED_SEEDS; else run simulate; fi
 run_part faults "$FAULTS"
 SHARE=0.02 run_part attack "$ATTACK"
+run_part kit "$KIT"
 run_part history "$HISTORY"
 
 if command -v debootstrap >/dev/null && scripts/with-dockerd.sh true; then

@@ -23,7 +23,8 @@ from typing import Final, NewType, Union, get_args, get_origin
 from uuid import UUID
 
 from replica_manager.quorum.controller_apis.table import OFFERED_BY_CONTROLLER
-from replica_manager.server.dispatch import OFFERED
+from replica_manager.server.context import versions_of
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_type
 
@@ -161,8 +162,9 @@ def _overloads(messages: Iterable[Message]) -> Iterator[str]:
 
 def answered() -> dict[int, tuple[int, int]]:
     """API key to first and last version that a broker or a controller answers."""
-    keys = sorted({*OFFERED, *OFFERED_BY_CONTROLLER} - _READ_BY_OURSELVES)
-    ranges = {key: [r[key] for r in (OFFERED, OFFERED_BY_CONTROLLER) if key in r] for key in keys}
+    offered = versions_of(HANDLERS)
+    keys = sorted({*offered, *OFFERED_BY_CONTROLLER} - _READ_BY_OURSELVES)
+    ranges = {key: [r[key] for r in (offered, OFFERED_BY_CONTROLLER) if key in r] for key in keys}
     return {
         key: (min(first for first, _ in found), max(last for _, last in found))
         for key, found in ranges.items()

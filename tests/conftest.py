@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import re
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pytest
 from hypothesis import settings
 
+from tests.processor_time import ProcessorTime
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -23,6 +26,10 @@ _numbers = itertools.count()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# No test, and no zkctl that a test starts, reads the contexts or the cache of the user.
+os.environ["XDG_CONFIG_HOME"] = f"{os.devnull}/config"
+os.environ["XDG_CACHE_HOME"] = f"{os.devnull}/cache"
+
 # The same examples in every run: a run that fails must fail again.  Others come with
 # pytest --hypothesis-profile=default.  No example has a time limit: a machine may be busy.  A
 # failure prints the decorator that repeats its example alone.
@@ -31,28 +38,124 @@ settings.load_profile("repeatable")
 
 
 LONGEST: Final = (
+    "integration/test_kit_document.py",
+    "integration/test_drill.py",
     "integration/test_forced_elections.py",
     "integration/test_broker_process.py",
-    "integration/test_cli_cluster.py",
-    "simulation/test_mutations.py",
+    "integration/test_doctor.py",
+    "integration/test_clients_admin.py",
+    "integration/test_cli_lifecycle.py",
+    "integration/test_cli_truth.py",
+    "integration/test_doctor_causes.py",
+    "integration/test_cli_moves.py",
+    "integration/test_prometheus.py",
     "integration/test_transaction_failover.py",
+    "clients/test_confluent_transactions.py",
+    "cli/test_demo.py",
+    "configuration/test_hostile_properties.py",
+    "integration/test_cli_targets.py",
 )
 """The files that take longest, by far: whichever of them runs last keeps one worker alone."""
-LONG_FOLDERS: Final = ("integration", "clients")
-"""Those whose tests start processes and wait for them."""
+WAITING_FOLDERS: Final = ("integration", "clients")
+"""Those whose tests start processes and wait for them, mostly without work for a processor."""
+FOLDERS_NAMED_LIKE_THEIR_MARKER: Final = frozenset({"attack", "peers"})
+"""Every test of these has the marker of the folder's name."""
 
 
-def running_order(file: Path) -> int:
-    """The place of a file: files of a lower one run earlier, others as they were collected."""
-    name = "/".join(file.parts[-2:])
-    if name in LONGEST:
-        return LONGEST.index(name)
-    return len(LONGEST) + (file.parent.name not in LONG_FOLDERS)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--order``: the order of the test files, which no test may depend on."""
+    parser.addoption(
+        "--order",
+        default="spread",
+        help="order of the test files: spread (those that wait among those that compute), reverse, "
+        "or a number that seeds a shuffle",
+    )
+    parser.addoption(
+        "--processor-time",
+        action="store_true",
+        help="show at the end which files of tests used most processor time",
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first, so that the workers end at about the same time."""
-    items.sort(key=lambda item: running_order(item.path))
+def pytest_configure(config: pytest.Config) -> None:
+    """Measures processor time where it is asked for."""
+    if config.getoption("--processor-time"):
+        config.pluginmanager.register(ProcessorTime())
+
+
+def left_out_as_a_whole(path: Path, expression: str) -> str | None:
+    """The marker of every test below ``path`` with which the expression of ``-m`` deselects them.
+
+    None where some test there may run, or where only its import could tell.
+    """
+    if path.is_dir():
+        found = path.name if path.name in FOLDERS_NAMED_LIKE_THEIR_MARKER else None
+    elif path.name.startswith("test_") and path.suffix == ".py":
+        marked = re.search(
+            r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", path.read_text(), re.MULTILINE
+        )
+        found = marked and marked[1]
+    else:
+        return None
+    if " or " not in expression and f"not {found}" in expression.split(" and "):
+        return found
+    return None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not import files of which ``-m`` deselects every test; one in four has large imports.
+
+    What the command line names is collected all the same, and pytest says that it is deselected.
+    """
+    expression: str = config.getoption("markexpr")
+    if left_out_as_a_whole(collection_path, expression) is None:
+        return None
+    named = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    if any(path == collection_path or collection_path in path.parents for path in named):
+        return None
+    return True
+
+
+def running_order(files: Sequence[Path], order: str = "spread") -> list[Path]:
+    """The order in which ``files`` run: the longest first, the others so that workers share well.
+
+    Files whose tests wait stand evenly among those whose tests compute, so that some workers wait
+    while others compute.  ``order`` may also be ``reverse`` or the seed of a shuffle.  Raises
+    ``ValueError`` for another one.
+    """
+    if order == "reverse":
+        return list(reversed(files))
+    if order != "spread":
+        return Random(int(order)).sample(list(files), len(files))
+    longest = {name: place for place, name in enumerate(LONGEST)}
+    first = sorted(
+        (file for file in files if _short_name(file) in longest),
+        key=lambda file: longest[_short_name(file)],
+    )
+    others = [file for file in files if _short_name(file) not in longest]
+    waiting = [file for file in others if file.parent.name in WAITING_FOLDERS]
+    computing = [file for file in others if file.parent.name not in WAITING_FOLDERS]
+    places = [
+        (place / len(group), file)
+        for group in (waiting, computing)
+        for place, file in enumerate(group)
+    ]
+    return first + [file for _, file in sorted(places, key=lambda placed: placed[0])]
+
+
+def _short_name(file: Path) -> str:
+    return "/".join(file.parts[-2:])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts the files into their order; the tests of one file stay as they are."""
+    order: str = config.getoption("--order")
+    files = list(dict.fromkeys(item.path for item in items))
+    try:
+        places = {file: place for place, file in enumerate(running_order(files, order))}
+    except ValueError:
+        raise pytest.UsageError(f"--order is spread, reverse or a number, not {order!r}") from None
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.hookimpl(wrapper=True)

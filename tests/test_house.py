@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib
 import io
 import re
 import subprocess
+import sys
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from replica_manager.container import container_config
 from scripts import list_modules, write_request_types
 from scripts.draw_state_machines import DOCUMENT, redrawn
 from tests.support.asserting import Suite
 
 ROOT = Path(__file__).parent.parent
-INSTALLED_FOLDERS = ("zkcontroller", "replica_manager", "cli")
+INSTALLED_FOLDERS = list_modules.PACKAGES
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -187,25 +191,45 @@ def test_the_drawn_state_machines_equal_the_tables() -> None:
 def test_the_compose_file_names_only_what_it_defines() -> None:
     compose = yaml.safe_load((ROOT / "compose" / "compose.yaml").read_text())
     services = compose["services"]
-    published = [port.split(":")[1] for service in services.values() for port in service["ports"]]
-    volumes = [
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    mounted = [
         volume.split(":")[0] for service in services.values() for volume in service["volumes"]
     ]
-    broker_ids = [
-        argument
-        for service in services.values()
-        for argument in service.get("command", ())
-        if argument.startswith("broker.id=")
-    ]
+    files = [volume for volume in mounted if volume.startswith("./")]
+    volumes = {volume for volume in mounted if volume not in files}
 
-    assert sorted(volumes) == sorted(compose["volumes"])
-    assert len(published) == len(set(published)) == len(services)
-    assert len(broker_ids) == len(set(broker_ids)) == len(services) - 1
-    assert all("healthcheck" in service for service in services.values())
+    assert volumes == set(compose["volumes"])
+    assert all((ROOT / "compose" / file).exists() for file in files)
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
     for service in services.values():
         assert set(service.get("depends_on", ())) <= set(services)
         build = service.get("build")
         assert build is None or (ROOT / build["dockerfile"]).exists()
+        assert build is not None or "healthcheck" in service
+
+
+def test_the_compose_file_configures_brokers_and_an_ensemble_that_differ_in_their_ids() -> None:
+    services = yaml.safe_load((ROOT / "compose" / "compose.yaml").read_text())["services"]
+    brokers = {name: each for name, each in services.items() if name.startswith("broker-")}
+    zookeepers = {name: each for name, each in services.items() if name.startswith("zookeeper-")}
+
+    assert len(brokers) == len(zookeepers) == 3
+    for name, service in brokers.items():
+        config = container_config(service["environment"]).broker
+        [published] = service["ports"]
+        assert name == f"broker-{config.broker_id}"
+        assert service["hostname"] == config.listeners.advertised[0].host == name
+        # Clients on the host reach the broker where it says that it is.
+        assert config.listeners.advertised[1].host == "localhost"
+        assert published == "127.0.0.1:{0}:{0}".format(config.listeners.advertised[1].port)
+        assert {endpoint.host for endpoint in config.listeners.bound} == {"0.0.0.0"}
+        assert all(zookeeper in config.zookeeper_connect for zookeeper in zookeepers)
+        assert not config.warnings
+    for name, service in zookeepers.items():
+        own = service["environment"]["ZOO_MY_ID"]
+        assert name == service["hostname"] == f"zookeeper-{own}"
+        assert f"server.{own}={name}:" in service["environment"]["ZOO_SERVERS"]
 
 
 def test_imports_between_packages_are_what_the_contracts_say(
@@ -249,7 +273,7 @@ def test_every_deviation_names_its_test() -> None:
     assert [(area, here) for area, here, test in rows if not named_tests(test)] == []
 
 
-@pytest.mark.parametrize("document", ["docs/deviations.md", "docs/security.md"])
+@pytest.mark.parametrize("document", ["docs/deviations.md", "docs/doctor.md", "docs/security.md"])
 def test_every_test_that_a_document_names_exists(document: str) -> None:
     named = named_tests((ROOT / document).read_text())
 
@@ -394,12 +418,13 @@ def makes_threads_or_locks(file: Path) -> bool:
 def test_the_tables_of_threads_and_locks_name_every_module_that_makes_one() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     section = text.partition("\n## Threads and locks\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`((?:zkcontroller|replica_manager)/[\w/]+\.py)`", section))
+    named = set(re.findall(r"`((?:zkcontroller\w*|replica_manager)/[\w/]+\.py)`", section))
 
     making = {
         str(path)
         for path in modules()
-        if path.parts[0] != "cli" and makes_threads_or_locks(ROOT / path)
+        if path.parts[0] not in ("cli", "zkcontroller_testing")
+        and makes_threads_or_locks(ROOT / path)
     }
 
     assert making == named
@@ -428,7 +453,9 @@ def test_every_link_to_a_heading_leads_to_one(project_files: list[Path]) -> None
 
 
 def test_every_test_asserts_something() -> None:
-    assert Suite(ROOT, ("tests", "benchmarks")).without_assertion() == []
+    folders = ("tests", "benchmarks", "zkcontroller_simulation", "zkcontroller_testing")
+
+    assert Suite(ROOT, folders).without_assertion() == []
 
 
 RETIRED_WORDS = re.compile(
@@ -488,8 +515,10 @@ def _prose(document: str) -> str:
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")
 NOT_OF_THE_PROJECT = {
     "report.md",  # what `zkctl history report` writes
+    *("hang.py", "stale.py"),  # scripts that docs/drill.md shows
     "trace_broker.py",  # a script that docs/debugging.md shows
-    "zkcontroller_cli/history_job.py",  # a path inside an installed package
+    "test_killed.py",  # what `zkctl lab --save-test` writes
+    "zkcontroller_cli/histories/job.py",  # a path inside an installed package
 }
 
 
@@ -516,3 +545,161 @@ def test_every_file_that_a_docstring_or_a_document_names_exists(project_files: l
             unknown[str(path.relative_to(ROOT))] = names
 
     assert unknown == {}
+
+
+USED_ELSEWHERE = {
+    **dict.fromkeys(("timer_count", "heap_size"), "shows tests that timers are taken back"),
+    **dict.fromkeys(("connection_count", "unfinished_count"), "shows tests what clients leave"),
+    "serialize": "kazoo's Connection calls it",
+    "import_kio_types": "zkcontroller/__init__.py calls it, before anything else is imported",
+}
+"""What is public and what the product itself does not use, each with its reason."""
+
+
+def kit_interface() -> set[str]:
+    """What docs/testing.md offers to tests, and the hooks by which pytest calls the plugin."""
+    text = (ROOT / "docs" / "testing.md").read_text()
+    code = [*re.findall(r"```python\n(.*?)```", text, re.DOTALL), *re.findall(r"`([^`\n]+)`", text)]
+    return {
+        *re.findall(r"\w+", " ".join(code)),
+        *("pytest_addoption", "pytest_configure", "pytest_runtest_makereport"),
+    }
+
+
+def names_in_tests() -> set[str]:
+    """Every name that a test uses: the simulator is for tests as well as for the lab."""
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("*.py"))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in nodes
+        if isinstance(node, ast.Name | ast.Attribute)
+    }
+
+
+def _is_registered(definition: ast.stmt) -> bool:
+    """Whether a library calls it: a command of click, or the override of a library's method."""
+    decorators = map(ast.unparse, getattr(definition, "decorator_list", ()))
+    calls = r"override$|[\w.]*command\(|pytest\.fixture"
+    return any(re.match(calls, each) for each in decorators)
+
+
+def _public_definitions(body: list[ast.stmt]) -> set[str]:
+    """The public functions, methods and classes among statements."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            found |= {node.name} | _public_definitions(node.body)
+        elif isinstance(node, FUNCTION) and not _is_registered(node):
+            found.add(node.name)
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_the_product_uses_every_public_function_and_class_that_it_defines() -> None:
+    defined: set[str] = set()
+    used: set[str] = set()
+    used_by_tests = names_in_tests()
+    for path in modules():
+        source = (ROOT / path).read_text()
+        tree = ast.parse(source)
+        public = _public_definitions(tree.body)
+        if "from textual" in source:  # which calls these by their names
+            public = {name for name in public if not name.startswith(("action_", "on_"))}
+        if path.parts[0] == "zkcontroller_testing":  # tests use it, as the page tells them
+            public -= kit_interface()
+        if path.parts[0] == "zkcontroller_simulation":
+            public -= used_by_tests
+        defined |= public
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name) | ast.Attribute(attr=name):
+                    used.add(name)
+                case ast.MatchClass(kwd_attrs=names):
+                    used.update(names)
+                case ast.alias(name=name, asname=str()):
+                    used.add(name)
+                case _:
+                    pass
+
+    assert defined - used == set(USED_ELSEWHERE)
+
+
+def test_no_two_public_classes_of_the_product_share_a_name() -> None:
+    """A name that is looked up leads to one class.  Type aliases may repeat: they are local."""
+    places: dict[str, list[str]] = {}
+    for module in modules():
+        for node in ast.walk(ast.parse((ROOT / module).read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert shared == {}
+
+
+def test_what_tests_take_from_zkctl_by_name_is_there() -> None:
+    """Tests import the installed ``zkcontroller_cli`` by name, which mypy does not follow."""
+    missing = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if "zkcontroller_cli" not in (source := path.read_text()):
+            continue
+        tree = ast.parse(source)
+        modules_of = {
+            name: module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.AnnAssign | ast.Assign)
+            for name, module in _imported_by_name(node)
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules_of:
+                    module = modules_of[name]
+                    if not hasattr(importlib.import_module(module), attribute):
+                        missing.append(f"{path.relative_to(ROOT)}:{node.lineno} {attribute}")
+                case _:
+                    pass
+    assert missing == []
+
+
+def _imported_by_name(assignment: ast.AnnAssign | ast.Assign) -> Iterator[tuple[str, str]]:
+    """The name and the module of ``name = import_module("zkcontroller_cli.…")``."""
+    targets = [assignment.target] if isinstance(assignment, ast.AnnAssign) else assignment.targets
+    match targets, assignment.value:
+        case (
+            [ast.Name(id=name)],
+            ast.Call(func=ast.Name(id="import_module"), args=[ast.Constant(value=str(module))]),
+        ) if module.startswith("zkcontroller_cli"):
+            yield name, module
+        case _:
+            pass
+
+
+RETIRED_IN_NAMES = re.compile(
+    r"(?:^|_)(?:deeds?|desks?|story|stories|duty|duties|told|hears?|heard|news|"
+    r"(?:some|no|every)body|who(?:m)?ever)(?:_|$)"
+    r"|(?:Deed|Desk|Dut(?:y|ies)|News|Stor(?:y|ies)|Told)(?![a-z])"
+)
+
+
+DEFINED = re.compile(r"\b(?:def|class)\s+(\w+)")
+
+
+def test_no_function_class_or_test_is_named_by_a_retired_word() -> None:
+    names = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for folder in (*INSTALLED_FOLDERS, "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        # To parse every file takes long, and hardly one has such a name.
+        if any(map(RETIRED_IN_NAMES.search, DEFINED.findall(source := path.read_text())))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (*FUNCTION, ast.ClassDef))
+        and (folder != "tests" or node.name.startswith("test_"))
+        and RETIRED_IN_NAMES.search(node.name)
+    ]
+
+    assert names == []
+
+
+def test_no_module_beside_the_job_of_spark_submit_hides_one_of_pythons_own() -> None:
+    """``spark-submit`` runs a file of this folder as a script, and so looks there first."""
+    names = {path.stem for path in (ROOT / "cli" / "histories").glob("*.py")}
+
+    assert names & sys.stdlib_module_names == set()

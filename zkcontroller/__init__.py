@@ -3,7 +3,8 @@
 The packages, from the bottom up.  A package imports only what stands above it in this list;
 ``setup.cfg`` holds the contract (*The controller's shell calls its core, never the reverse*).
 
-1. :mod:`.errors` (the one exception tree), then :mod:`.model` and :mod:`.topic_names` (values).
+1. :mod:`.errors` (the one exception tree), then :mod:`.model`, :mod:`.topic_names` and
+   :mod:`.json_values` (values and types).  :mod:`.lean_kio` comes before any import of kio.
 2. :mod:`.protocol` (Kafka's wire format) and :mod:`.zookeeper` (znodes, requests, the session).
    Neither imports the other.
 3. :mod:`.state_changes`: the record of each change, and Kafka's log lines.
@@ -21,3 +22,7 @@ What must not be done here: import ``replica_manager`` or the command line; read
 or a random number in a module that the contract *Pure code does no I/O* names; raise an error that
 a caller must handle and that is not in :mod:`.errors`.
 """
+
+from zkcontroller.lean_kio import import_kio_types
+
+import_kio_types()

@@ -109,6 +109,14 @@ class ConfigInvalid(ZkControllerError):
         self.allowed = allowed
 
 
+class NotInstalled(ZkControllerError):
+    """A program or package is not on the machine; the message says how to get it."""
+
+
+class ContainerUnavailable(ZkControllerError):
+    """Docker could not start a container, or what ran in it ended; the message says why."""
+
+
 class InconsistentClusterId(ZkControllerError):
     """``meta.properties`` belongs to another cluster than ``/cluster/id`` names."""
 

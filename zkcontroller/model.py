@@ -154,6 +154,13 @@ class ConfigSource(IntEnum):
     CLIENT_METRICS = 7
 
 
+class ElectionType(IntEnum):
+    """``election_type`` of ElectLeaders (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
 class OpType(IntEnum):
     """What IncrementalAlterConfigs does to a key (``AlterConfigOp.OpType``)."""
 

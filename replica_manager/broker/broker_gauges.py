@@ -11,20 +11,25 @@ Source: Kafka ``ReplicaManager``, ``LogManager``, ``DelayedOperationPurgatory``,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sized
+from pathlib import Path
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.network.listener import SocketServer
 from replica_manager.replication.fetch_sessions import FetchSessionCache
+from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.partition import Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.observability.meanings import meaning_of
+from zkcontroller.observability.metrics import Metrics, Sensors, mbean
 
 Labels = dict[str, str]
 
@@ -80,6 +85,115 @@ def register_log_gauges(metrics: Metrics, logs: LogManager) -> None:
         )
 
 
+def register_cleaner_gauges(
+    metrics: Metrics, cleaner: CleanerManager, logs: LogManager, has_ended: Callable[[], bool]
+) -> None:
+    """What compaction does and leaves undone; ``has_ended``: no log is compacted any more.
+
+    Source: Kafka ``LogCleaner``, ``LogCleanerManager``.
+    """
+
+    def gauge(kind: str, name: str, read: Callable[[], float]) -> None:
+        metrics.gauge(mbean("kafka.log", kind, name), read)
+
+    gauge("LogCleaner", "cleaner-recopy-percent", lambda: cleaner.last_cleaning.recopied_percent)
+    gauge(
+        "LogCleaner",
+        "max-buffer-utilization-percent",
+        lambda: 100 * cleaner.last_cleaning.map_share,
+    )
+    gauge("LogCleaner", "max-clean-time-secs", lambda: cleaner.last_cleaning.duration_s)
+    gauge(
+        "LogCleaner",
+        "max-compaction-delay-secs",
+        lambda: cleaner.last_cleaning.compaction_delay_ms / 1000,
+    )
+    gauge("LogCleaner", "DeadThreadCount", lambda: int(has_ended()))
+    gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * cleaner.highest_ratio))
+    gauge(
+        "LogCleanerManager",
+        "time-since-last-run-ms",
+        lambda: logs.environment.now_ms() - cleaner.last_run_ms,
+    )
+
+    def uncleanable(log_dir: Path) -> list[TopicPartition]:
+        return [
+            tp
+            for tp in cleaner.uncleanable
+            if (log := logs.logs.get(tp)) is not None and log.log_dir == log_dir
+        ]
+
+    for log_dir in (*logs.live_log_dirs, *logs.offline_log_dirs):
+        tags = {"logDirectory": log_dir.absolute()}
+        metrics.gauge(
+            mbean("kafka.log", "LogCleanerManager", "uncleanable-partitions-count", tags),
+            lambda log_dir=log_dir: len(uncleanable(log_dir)),  # type: ignore[misc]
+        )
+        metrics.gauge(
+            mbean("kafka.log", "LogCleanerManager", "uncleanable-bytes", tags),
+            lambda log_dir=log_dir: sum(  # type: ignore[misc]
+                map(cleaner.dirty_bytes, uncleanable(log_dir))
+            ),
+        )
+
+
+def register_move_gauges(metrics: Metrics, moves: LogDirMoves) -> None:
+    """The replicas that move between log directories.
+
+    Source: Kafka ``ReplicaAlterLogDirsManager``, ``AbstractFetcherManager``.
+    """
+    tags = {"clientId": "ReplicaAlterLogDirs"}
+    reads: Mapping[str, Callable[[], int]] = {
+        "MaxLag": lambda: moves.max_lag,
+        "FailedPartitionsCount": lambda: len(moves.failed),
+        "DeadThreadCount": lambda: moves.ended_tasks,
+    }
+    for name, read in reads.items():
+        metrics.gauge(mbean("kafka.server", "ReplicaAlterLogDirsManager", name, tags), read)
+
+
+def register_network_gauges(metrics: Metrics, server: SocketServer) -> None:
+    """The memory of requests, and the connections whose logins were over.
+
+    Source: Kafka ``SocketServer``.
+    """
+    memory = server.request_memory
+    reads: Mapping[str, Callable[[], int]] = {
+        "MemoryPoolUsed": lambda: memory.used_bytes,
+        "MemoryPoolAvailable": lambda: memory.limit_bytes - memory.used_bytes,
+        "ExpiredConnectionsKilledCount": lambda: server.expired_count,
+    }
+    for name, read in reads.items():
+        metrics.gauge(mbean("kafka.network", "SocketServer", name), read)
+
+
+def register_process_gauges(metrics: Metrics, io: Path = Path("/proc/self/io")) -> None:
+    """What the process has read from disks and written to them, where the system tells it.
+
+    Source: Kafka ``LinuxIoMetricsCollector``, ``KafkaServer``.
+    """
+
+    def count(field: str) -> int:
+        lines = dict(line.split(": ") for line in io.read_text().splitlines())
+        return int(lines[field])
+
+    names = {"linux-disk-read-bytes": "read_bytes", "linux-disk-write-bytes": "write_bytes"}
+    try:
+        for field in names.values():
+            count(field)
+    except (OSError, KeyError, ValueError):
+        names = {}
+    for name, field in names.items():
+        metrics.gauge(
+            mbean("kafka.server", "KafkaServer", name),
+            lambda field=field: count(field),  # type: ignore[misc]
+        )
+    metrics.gauge(
+        mbean("kafka.server", "KafkaServer", "yammer-metrics-count"),
+        lambda: sum(not isinstance(each, Sensors) for each in list(metrics.instruments.values())),
+    )
+
+
 def register_purgatories(metrics: Metrics, rooms: Mapping[str, Sized]) -> None:
     """How many requests wait, by kind: ``Produce``, ``Fetch`` and others."""
     for kind, room in rooms.items():
@@ -126,7 +240,7 @@ class PartitionGauges(Collector):
         def add(start: str, labels: Labels, values: Mapping[str, int]) -> None:
             for name, value in values.items():
                 full = f"{start}_{name.lower()}"
-                family = families.setdefault(full, GaugeMetricFamily(full, full))
+                family = families.setdefault(full, GaugeMetricFamily(full, meaning_of(full)))
                 family.add_sample(full, labels, float(value))
 
         for tp, partition in list(self._partitions.items()):

@@ -19,11 +19,10 @@ from replica_manager.configuration.listeners import with_real_addresses
 from replica_manager.network.connection import Respond
 from replica_manager.network.connection_rates import ConnectionRates
 from replica_manager.network.listener import SocketServer
-from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from replica_manager.network.listener_authenticator import ListenerAuthenticator, Refusal
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.scram_credentials import ScramCredentials
-from replica_manager.server.dispatch import refusal
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
 
@@ -38,15 +37,20 @@ class BrokerListeners:
         config: BrokerConfig,
         securities: ListenerSecurities,
         respond: Respond,
+        refusal: Refusal,
         *,
         broker_id: int,
         credentials: ScramCredentials,
         tokens: DelegationTokens,
         rates: ConnectionRates,
     ) -> None:
-        """Opens nothing; ``rates``: how fast connections may come."""
+        """Opens nothing; ``rates``: how fast connections may come.
+
+        ``refusal``: the response to a request before authentication.
+        """
         self._loop = asyncio.get_running_loop()
         self.securities = securities
+        self._refusal = refusal
         self._credentials = credentials
         self._tokens = tokens
         self.server = SocketServer(
@@ -99,7 +103,7 @@ class BrokerListeners:
         security = self.securities.server[listener_name]
         if security.tls is None and security.sasl is None:
             return None
-        return ListenerAuthenticator(security, self._credentials, refusal, self._tokens)
+        return ListenerAuthenticator(security, self._credentials, self._refusal, self._tokens)
 
     async def _change(self, before: BrokerConfig, after: BrokerConfig) -> None:
         """Opens new listeners, then closes those that were removed.

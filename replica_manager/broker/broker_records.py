@@ -12,15 +12,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from random import SystemRandom
+from typing import Protocol
 
 from replica_manager.broker.broker_gauges import (
     PartitionGauges,
+    register_cleaner_gauges,
     register_log_gauges,
+    register_move_gauges,
     register_purgatories,
     register_replica_gauges,
     register_session_gauges,
 )
-from replica_manager.broker.storage import Storage
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_loading import led_log
 from replica_manager.coordinators.group_service import GroupService
@@ -28,6 +30,9 @@ from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.transaction_service import TransactionService
 from replica_manager.coordinators.transaction_settings import transaction_settings
 from replica_manager.coordinators.transaction_verification import TransactionVerification
+from replica_manager.log.cleaner_manager import CleanerManager
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.network.broker_links import BrokerLinks, link_keys
 from replica_manager.replication.alter_partition_manager import IsrRoute
 from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
@@ -35,7 +40,7 @@ from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
-from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.replica_manager import ReplicaLogs, ReplicaManager
 from replica_manager.replication.replication_tasks import ControllerEpochOf, ReplicationTasks
 from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.replication.topic_stats import BrokerTopicStats
@@ -47,6 +52,34 @@ from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 
 
+class RecordStorage(Protocol):
+    """Where records are kept: a broker's :class:`.Storage`, as far as these parts need it."""
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def replica_logs(self) -> ReplicaLogs: ...
+
+    @property
+    def cleaner(self) -> CleanerManager | None:
+        """None where logs are not compacted."""
+
+    @property
+    def has_cleaner_ended(self) -> bool: ...
+
+    def min_in_sync_replicas(self, topic: str, /) -> int:
+        """The topic's ``min.insync.replicas``."""
+
+    async def flush(self, log: UnifiedLog, /) -> None:
+        """Brings a log to disk."""
+
+
+def monotonic_ms() -> int:
+    """The time by which a broker's replicas and requests are timed, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class BrokerRecords:
     """The parts of one broker that keep and serve records.  For the event loop."""
 
@@ -54,7 +87,7 @@ class BrokerRecords:
         self,
         broker_id: int,
         config: Callable[[], BrokerConfig],
-        storage: Storage,
+        storage: RecordStorage,
         throttles: ReplicationThrottles,
         metadata_cache: MetadataCache,
         *,
@@ -63,8 +96,9 @@ class BrokerRecords:
         broker_epoch: Callable[[], int],
         state_changes: StateChangeSink,
         new_producer_id: Callable[[], Awaitable[int]],
-        is_tracing: bool,
+        is_tracing: Callable[[], bool],
         metrics: Metrics,
+        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         """``config`` is the configuration as it is now; ``storage`` has been loaded.
 
@@ -85,21 +119,22 @@ class BrokerRecords:
             security=security,
             isr_route=isr_route,
             metrics=metrics,
-            now_ms=_now_ms,
+            now_ms=now_ms,
             on_changed=lambda tp: self.replica_manager.partition_changed(tp),
+            flush=self._flush,
             throttle=throttles.follower,
         )
         self.replica_manager = ReplicaManager(
             broker_id,
             metadata_cache,
             write_state_changes=state_changes.write,
-            now_ms=_now_ms,
-            is_tracing=lambda: is_tracing,
+            now_ms=now_ms,
+            is_tracing=is_tracing,
             logs=storage.replica_logs,
             fetchers=self.replication.fetchers,
             on_led=self._on_led,
             on_resigned=self._on_resigned,
-            min_in_sync_replicas=storage.replica_logs.min_in_sync_replicas,
+            min_in_sync_replicas=storage.min_in_sync_replicas,
             replica_lag_time_max_ms=now.integer("replica.lag.time.max.ms"),
         )
         self.topic_stats = BrokerTopicStats(metrics)
@@ -112,12 +147,11 @@ class BrokerRecords:
             )
             for is_from_follower, kind in ((False, "consumer"), (True, "follower"))
         }
-        flush = storage.maintenance.flush
-        self.appends = RecordAppends(self.replica_manager, flush, self.topic_stats, _now_ms)
+        self.appends = RecordAppends(self.replica_manager, storage.flush, self.topic_stats, now_ms)
         self.reads = RecordReads(
             self.replica_manager,
             self.topic_stats,
-            _now_ms,
+            now_ms,
             self.replication.submit,
             self._on_fetch_expired,
             throttles.leader,
@@ -125,6 +159,12 @@ class BrokerRecords:
         self.fetch_sessions = FetchSessionCache(
             now.integer("max.incremental.fetch.session.cache.slots"),
             partial(SystemRandom().randint, 1, MAX_SESSION_ID),
+            on_evicted=metrics.meter(
+                mbean(
+                    "kafka.server", "FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec"
+                ),
+                "evictions",
+            ).mark,
         )
         self.deletions = RecordDeletions(self.replica_manager, storage.logs)
         self.groups = GroupService(
@@ -154,11 +194,11 @@ class BrokerRecords:
             self.transactions.partition_for,
             version=transaction_verification_version(now.inter_broker_version),
             is_enabled=storage.logs.environment.verifies_transactions,
-            now_ms=_now_ms,
+            now_ms=now_ms,
             metrics=metrics,
         )
         self.log_dir_moves = LogDirMoves(
-            self.replica_manager, storage.logs, lambda: move_settings(config()), flush
+            self.replica_manager, storage.logs, lambda: move_settings(config()), storage.flush
         )
 
     def start(self) -> None:
@@ -184,6 +224,12 @@ class BrokerRecords:
             metrics, self.replica_manager, logs, self._max_transaction_timeout_ms
         )
         register_log_gauges(metrics, logs)
+        storage = self._storage
+        if storage.cleaner is not None:
+            register_cleaner_gauges(
+                metrics, storage.cleaner, logs, lambda: storage.has_cleaner_ended
+            )
+        register_move_gauges(metrics, self.log_dir_moves)
         if counts_partitions:
             metrics.sources.append(
                 PartitionGauges(self.replica_manager.partitions, logs, self.replication.fetchers)
@@ -209,6 +255,12 @@ class BrokerRecords:
         """The broker is configured differently from now on."""
         self.replication.fetchers.resize(config.integer("num.replica.fetchers"))
         self.replica_manager.topics_changed({tp.topic for tp in self.replica_manager.partitions})
+
+    async def _flush(self, tp: TopicPartition) -> None:
+        """Brings what was fetched to disk; a log that is gone by now has nothing to bring."""
+        log = self._storage.logs.log(tp)
+        if log is not None:
+            await self._storage.flush(log)
 
     def _on_fetch_expired(self, is_from_follower: bool) -> None:
         self._fetches_expired[is_from_follower].mark()
@@ -236,7 +288,3 @@ def move_settings(config: BrokerConfig) -> MoveSettings:
         bytes_per_second=config.quota("replica.alter.log.dirs.io.max.bytes.per.second"),
         tasks=tasks if isinstance(tasks, int) else len(config.log_dirs),
     )
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -21,6 +21,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeVar
 
+from replica_manager.broker.broker_gauges import register_network_gauges, register_process_gauges
 from replica_manager.broker.broker_identity import BrokerIdentity
 from replica_manager.broker.broker_listeners import BrokerListeners
 from replica_manager.broker.broker_quotas import BrokerQuotas
@@ -44,7 +45,7 @@ from replica_manager.configuration.dynamic_keys import STORE_KEYS, base_name
 from replica_manager.configuration.reconfiguration import check_reconfiguration
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.throttle import (
     FOLLOWER_RATE,
@@ -59,7 +60,7 @@ from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.server.administration import Administration
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.context import BrokerContext
-from replica_manager.server.dispatch import respond
+from replica_manager.server.dispatch import refusal, respond
 from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.request_metrics import RequestMetrics
 from zkcontroller.errors import ConfigInvalid, KafkaStorage
@@ -67,6 +68,7 @@ from zkcontroller.model import UNKNOWN_BROKER_EPOCH
 from zkcontroller.observability.log_files import StateChangeSink
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.process.wall_clock import WallClock
+from zkcontroller.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 _T = TypeVar("_T")
@@ -200,13 +202,13 @@ class BrokerServer:
         self.state = BrokerState.RECOVERY
         disks = await self._load_disks(ground)
 
-        async def answer(data: bytes, peer: Peer) -> Answer:
+        async def answer(data: bytes, peer: Peer) -> ResponseFrame:
             return await respond(data, peer, running.context)
 
         listeners = self._make_listeners(ground, configured, answer)
         records, producer_ids = await self._make_records(ground, configured, disks)
         self._follow_broker_config(ground, listeners, disks, records)
-        self._register_gauges(ground, records)
+        self._register_gauges(ground, listeners, records)
         disks.storage.start()
         membership = await ground.metadata.join(listeners.endpoints, listeners.securities.client)
         context = self._context(
@@ -217,7 +219,7 @@ class BrokerServer:
         listeners.server.open()
         self._running = running = RunningBroker(
             self.broker_id,
-            time.time_ns() // 1_000_000,
+            wall_time_ms(),
             self._config.log_dirs[0],
             ground.metadata,
             membership,
@@ -278,6 +280,7 @@ class BrokerServer:
             metadata.config,
             self._identity.failed_log_dirs,
             lambda failure: failures.failed(failure, storage.logs.live_log_dirs),
+            self.metrics.timer(mbean("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs")).update,
         )
         self._stops.add(StopStep.STORAGE, storage.stop)
         throttles = ReplicationThrottles(
@@ -307,6 +310,7 @@ class BrokerServer:
             config,
             configured.securities,
             answer,
+            partial(refusal, ground.metadata.handlers),
             broker_id=self.broker_id,
             credentials=configured.credentials,
             tokens=ground.side.tokens,
@@ -332,7 +336,7 @@ class BrokerServer:
             broker_epoch=lambda: metadata.broker_epoch,
             state_changes=self._state_changes,
             new_producer_id=producer_ids.next_id,
-            is_tracing=self._trace,
+            is_tracing=lambda: self._trace,
             metrics=self.metrics,
         )
         self._stops.add(StopStep.RECORDS, *records.stops)
@@ -379,6 +383,7 @@ class BrokerServer:
         return handler_context(
             records,
             administration,
+            handlers=metadata.handlers,
             broker_id=self.broker_id,
             cluster_id=ground.cluster_id,
             config=metadata.config,
@@ -398,13 +403,17 @@ class BrokerServer:
             request_metrics=self._request_metrics,
         )
 
-    def _register_gauges(self, ground: _Ground, records: BrokerRecords) -> None:
+    def _register_gauges(
+        self, ground: _Ground, listeners: BrokerListeners, records: BrokerRecords
+    ) -> None:
         self.metrics.gauge(
             mbean("kafka.server", "KafkaServer", "BrokerState"), lambda: int(self.state)
         )
         self.metrics.gauge(
             mbean("kafka.server", "KafkaServer", "ClusterId"), lambda: ground.cluster_id
         )
+        register_network_gauges(self.metrics, listeners.server)
+        register_process_gauges(self.metrics)
         records.register_gauges(counts_partitions=self._counts_partitions)
 
     # Running

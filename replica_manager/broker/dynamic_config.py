@@ -21,7 +21,7 @@ from replica_manager.configuration.config import (
     usable_dynamic,
     without_effect,
 )
-from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, Effect
+from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, KeyEffect
 from replica_manager.configuration.reconfiguration import ReconfigurationRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
@@ -216,7 +216,7 @@ def _decoded(path: str, answer: Znode | ZkCode) -> dict[str, str]:
     return {} if znode is None else dict(ConfigZnode.decode(path, znode.data).config)
 
 
-def _warn_of_ineffective(names: Iterable[str], effects: Mapping[str, Effect]) -> None:
+def _warn_of_ineffective(names: Iterable[str], effects: Mapping[str, KeyEffect]) -> None:
     ineffective = without_effect(names, effects)
     if ineffective:
         _log.warning("%s", no_effect_warning(ineffective))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from replica_manager.configuration.config import BrokerConfig
@@ -22,8 +22,7 @@ from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.server.administration import Administration
 from replica_manager.server.configs.reconfiguring import Reconfiguring
-from replica_manager.server.context import BrokerContext
-from replica_manager.server.dispatch import OFFERED
+from replica_manager.server.context import BrokerContext, Handler
 from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
@@ -68,6 +67,7 @@ def handler_context(
     records: Records,
     administration: Administration,
     *,
+    handlers: Mapping[int, Handler],
     broker_id: int,
     cluster_id: str,
     config: Callable[[], BrokerConfig],
@@ -108,7 +108,7 @@ def handler_context(
         auto_creation=AutoTopicCreation(topics, metadata_cache, config),
         controller=administration.controller,
         quotas=quotas,
-        offered=OFFERED,
+        handlers=handlers,
         broker_epoch=broker_epoch,
         features=administration.features,
         authorizer=authorizer,

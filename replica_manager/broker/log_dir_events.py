@@ -20,26 +20,26 @@ class LogDirEvents:
     def __init__(self, session: ZooKeeperSession, broker_id: int) -> None:
         self._session = session
         self._broker_id = broker_id
-        self._has_news = False
+        self._must_read = False
 
     def note(self) -> None:
         """A directory failed."""
-        self._has_news = True
+        self._must_read = True
 
     def propagate(self) -> None:
         """Writes the znode if a directory has failed since the last one.  Blocks."""
-        if not self._has_news:
+        if not self._must_read:
             return
         # One znode reports all failures until now: the controller asks for every replica.
-        self._has_news = False
+        self._must_read = False
         znode = LogDirEventNotificationSequenceZnode(self._broker_id)
         try:
             written = self._session.write(
                 Create(znode.CREATE_PATH, znode.encode(), sequential=True)
             )
         except BaseException:
-            self._has_news = True
+            self._must_read = True
             raise
         if isinstance(written, ZkCode):
-            self._has_news = True
+            self._must_read = True
             raise ZooKeeperRefused(znode.CREATE_PATH, written.name)

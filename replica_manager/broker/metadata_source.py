@@ -10,7 +10,7 @@ none has a part that may be missing:
 
 1. :class:`MetadataSource`: opened.  It knows the cluster, but not yet the broker's id.
 2. :class:`BrokerMetadata`: of one broker.  It reads what the broker needs before it may serve.
-3. :class:`Membership`: registered.  It answers administration, and follows changes.
+3. :class:`ClusterMembership`: registered.  It answers administration, and follows changes.
 
 A broker calls in this order, and adds nothing in between that an implementation might miss::
 
@@ -45,6 +45,7 @@ from replica_manager.resizable_executor import ResizableExecutor
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.server.administration import Administration
+from replica_manager.server.context import Handler
 from replica_manager.server.producer_ids import ProducerIdManager
 from zkcontroller.model import Endpoint
 from zkcontroller.net.client_security import ClientSecurity
@@ -95,6 +96,10 @@ class BrokerMetadata(Protocol):
     def broker_epoch(self) -> int:
         """Of the newest registration; UNKNOWN_BROKER_EPOCH before the first."""
 
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """By API key: what a broker with this source of metadata answers."""
+
     def config(self) -> BrokerConfig:
         """The configuration as it is now: dynamic changes replace it.  From any thread."""
 
@@ -126,11 +131,11 @@ class BrokerMetadata(Protocol):
 
     async def join(
         self, endpoints: Sequence[Endpoint], client: Mapping[str, ClientSecurity]
-    ) -> Membership:
+    ) -> ClusterMembership:
         """Registers the broker with the endpoints that it advertises; ``client`` as above."""
 
 
-class Membership(Protocol):
+class ClusterMembership(Protocol):
     """A registered broker's part in the cluster."""
 
     @property

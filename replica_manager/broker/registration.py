@@ -32,6 +32,7 @@ from zkcontroller.errors import (
     ZooKeeperRefused,
 )
 from zkcontroller.model import Broker, Endpoint
+from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Committed,
@@ -123,7 +124,7 @@ class _Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class ZooKeeperRegistration:
     """How this broker registers, as often as it has to."""
 
     session: ZooKeeperSession
@@ -204,7 +205,7 @@ class Registration:
         return None
 
     def _data(self) -> bytes:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_time_ms()
         return BrokerIdZnode(self.broker, now_ms, version=self.znode_version).encode()
 
     def _owner(self) -> _Owner | None:

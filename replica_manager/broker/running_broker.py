@@ -13,7 +13,7 @@ from pathlib import Path
 from replica_manager.broker.broker_listeners import BrokerListeners
 from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.broker_status import BrokerStatus
-from replica_manager.broker.metadata_source import BrokerMetadata, Membership
+from replica_manager.broker.metadata_source import BrokerMetadata, ClusterMembership
 from replica_manager.broker.storage import Storage
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.listeners import connection_string
@@ -31,7 +31,7 @@ class RunningBroker:
     status_dir: Path
     """The log directory with ``broker.json``."""
     metadata: BrokerMetadata
-    membership: Membership
+    membership: ClusterMembership
     listeners: BrokerListeners
     storage: Storage
     records: BrokerRecords

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +21,11 @@ from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.resizable_executor import ResizableExecutor
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
+from zkcontroller.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -49,8 +50,12 @@ class Storage:
         config: Callable[[], BrokerConfig],
         failed_log_dirs: Mapping[Path, str],
         on_failure: Callable[[LogDirFailure], None],
+        on_flush: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """``failed_log_dirs`` were found unusable, and why; ``on_failure`` is for the loop."""
+        """``on_flush`` is called with the milliseconds of each flush, in its thread.
+
+        ``failed_log_dirs`` were found unusable, and why; ``on_failure`` is for the loop.
+        """
         self._config = config
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -60,16 +65,24 @@ class Storage:
         self._cleaner_executor = ThreadPoolExecutor(1, "kafka-log-cleaner-thread")
         self.logs = LogManager(
             now.log_dirs,
-            lambda: time.time_ns() // 1_000_000,
+            wall_time_ms,
             on_failure=self._failed,
             recovery_threads_per_dir=now.integer("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=lambda: config().integer("producer.id.expiration.ms"),
             verifies_transactions=lambda: _is_verifying_transactions(config()),
+            on_flush=on_flush,
         )
         self.replica_logs = DiskLogs(self.logs, lambda: self._config().values)
         for log_dir, reason in failed_log_dirs.items():
             self.logs.fail(log_dir, reason)
         self.maintenance = LogMaintenance(self.logs, self._executor, _schedule(now))
+        self.cleaner: CleanerManager | None = None
+        """None where ``log.cleaner.enable`` is false."""
+        if now.is_enabled("log.cleaner.enable"):
+            self.cleaner = CleanerManager(
+                self.logs, self._cleaner_executor, lambda: self.cleaner_settings.memory_bytes
+            )
+        self._cleaning: asyncio.Task[None] | None = None
 
     def load(self) -> None:
         """Opens every log, with recovery where it is needed.  Blocks."""
@@ -78,18 +91,25 @@ class Storage:
     def start(self) -> None:
         """Begins the upkeep."""
         self._tasks.append(self._loop.create_task(self._keep_up(self.maintenance.run)))
-        now = self._config()
-        if now.is_enabled("log.cleaner.enable"):
-            cleaner = CleanerManager(
-                self.logs,
-                self._cleaner_executor,
-                lambda: self.cleaner_settings.memory_bytes,
+        cleaner = self.cleaner
+        if cleaner is not None:
+            self._cleaning = self._loop.create_task(
+                self._keep_up(lambda: cleaner.run(lambda: self.cleaner_settings.backoff_ms))
             )
-            self._tasks.append(
-                self._loop.create_task(
-                    self._keep_up(lambda: cleaner.run(lambda: self.cleaner_settings.backoff_ms))
-                )
-            )
+            self._tasks.append(self._cleaning)
+
+    def min_in_sync_replicas(self, topic: str) -> int:
+        """The topic's ``min.insync.replicas``."""
+        return self.replica_logs.min_in_sync_replicas(topic)
+
+    async def flush(self, log: UnifiedLog) -> None:
+        """Brings a log to disk, in a thread."""
+        await self.maintenance.flush(log)
+
+    @property
+    def has_cleaner_ended(self) -> bool:
+        """Whether the task that compacts has ended, and no log is compacted any more."""
+        return self._cleaning is not None and self._cleaning.done()
 
     def broker_changed(self) -> None:
         """The broker is configured differently from now on."""

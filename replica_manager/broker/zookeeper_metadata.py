@@ -31,7 +31,7 @@ from replica_manager.broker.log_dir_events import LogDirEvents
 from replica_manager.broker.metadata_source import BrokerSide
 from replica_manager.broker.refresher import Refresher
 from replica_manager.broker.registration import (
-    Registration,
+    ZooKeeperRegistration,
     check_endpoints,
     cluster_id,
     create_persistent_paths,
@@ -50,7 +50,12 @@ from replica_manager.replication.replication_tasks import ControllerEpochOf
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import token_settings
-from replica_manager.server.administration import Administration, Controller, FinalizedFeatures
+from replica_manager.server.administration import (
+    Administration,
+    ControllerCandidate,
+    FinalizedFeatures,
+)
+from replica_manager.server.context import Handler
 from replica_manager.server.producer_ids import (
     BlocksOfController,
     ProducerIdManager,
@@ -64,6 +69,7 @@ from replica_manager.server.zookeeper_admin import (
     TokensInZooKeeper,
     ZooKeeperAdmin,
 )
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
@@ -184,6 +190,10 @@ class ZooKeeperMetadata:
         if self.token_store is not None:
             tokens = self._refresher("delegation tokens", self.token_store.process_changes)
             self.refreshers[tokens] = (TokenChangeZnode.ROOT,)
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        return HANDLERS
 
     def config(self) -> BrokerConfig:
         """The configuration as it is now.  From any thread."""
@@ -321,6 +331,7 @@ class ZooKeeperMembership:
             channel_settings=channel_settings(
                 config, broker_id, client[config.listeners.controller_uses]
             ),
+            logs_in_by_sasl=self.session.logs_in_by_sasl,
         )
         self.runtime.follow(metadata.source.router)
         self._broker.stops.add(
@@ -384,9 +395,9 @@ class ZooKeeperMembership:
             self._client[config.listeners.inter_broker],
         ).run()
 
-    def _registration(self) -> Registration:
+    def _registration(self) -> ZooKeeperRegistration:
         config = self._metadata.static_config
-        return Registration(
+        return ZooKeeperRegistration(
             self.session,
             Broker(self._metadata.broker_id, self._endpoints, config.text("broker.rack")),
             broker_znode_version(config.inter_broker_version),
@@ -425,7 +436,7 @@ def zookeeper_administration(
     config: Callable[[], BrokerConfig],
     random: Random,
     *,
-    controller: Controller,
+    controller: ControllerCandidate,
     features: FinalizedFeatures,
     acl_store: AclStore | None = None,
     token_store: DelegationTokenStore | None = None,

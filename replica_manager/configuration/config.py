@@ -30,7 +30,12 @@ from replica_manager.configuration.dynamic_keys import (
     is_per_broker,
     is_security_key,
 )
-from replica_manager.configuration.key_effects import BROKER_EFFECTS, Effect, Kind, texts_of
+from replica_manager.configuration.key_effects import (
+    BROKER_EFFECTS,
+    KeyEffect,
+    KeyEffectKind,
+    texts_of,
+)
 from replica_manager.configuration.listeners import Listeners, resolve_listeners
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.regular_files import read_configured
@@ -38,7 +43,7 @@ from zkcontroller.errors import ConfigInvalid
 from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, version_of
 from zkcontroller.zookeeper.connect_string import parse_connect
 
-_REFUSED: Final = texts_of(BROKER_EFFECTS, Kind.REFUSED)
+_REFUSED: Final = texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED)
 """Keys that may only have their default: to ignore them would leave out what the user relies on."""
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -410,19 +415,19 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
             continue
         if plain_key not in BROKER_KEYS:
             warnings.append(_unknown(key))
-        elif BROKER_EFFECTS[plain_key].kind is Kind.WARNED:
+        elif BROKER_EFFECTS[plain_key].kind is KeyEffectKind.WARNED:
             ineffective.append(key)
     if ineffective:
         warnings.append(no_effect_warning(ineffective))
     return warnings
 
 
-def without_effect(names: Iterable[str], effects: Mapping[str, Effect]) -> list[str]:
+def without_effect(names: Iterable[str], effects: Mapping[str, KeyEffect]) -> list[str]:
     """Those of the dynamic keys that are accepted and have no effect."""
     return [
         name
         for name in names
-        if (effect := effects.get(base_name(name) or name)) and effect.kind is Kind.WARNED
+        if (effect := effects.get(base_name(name) or name)) and effect.kind is KeyEffectKind.WARNED
     ]
 
 

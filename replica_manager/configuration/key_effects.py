@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 
-class Kind(Enum):
+class KeyEffectKind(Enum):
     """What happens to a value that is set."""
 
     EFFECTIVE = "effective"
@@ -29,20 +29,20 @@ class Kind(Enum):
     WARNED = "warned"
 
 
-class Effect(NamedTuple):
+class KeyEffect(NamedTuple):
     """What one key does."""
 
-    kind: Kind
+    kind: KeyEffectKind
     text: str
     """The module that reads it, what is allowed, or why it has no effect."""
 
 
-def _read(table: str) -> dict[str, Effect]:
+def _read(table: str) -> dict[str, KeyEffect]:
     lines = (line.split(" ", 2) for line in table.strip().splitlines())
-    return {key: Effect(Kind(kind), text) for key, kind, text in lines}
+    return {key: KeyEffect(KeyEffectKind(kind), text) for key, kind, text in lines}
 
 
-def texts_of(effects: Mapping[str, Effect], kind: Kind) -> dict[str, str]:
+def texts_of(effects: Mapping[str, KeyEffect], kind: KeyEffectKind) -> dict[str, str]:
     """The keys of one kind, each with its text."""
     return {key: effect.text for key, effect in effects.items() if effect.kind is kind}
 

@@ -27,19 +27,19 @@ from replica_manager.coordinators.group_settings import GroupSettings
 from replica_manager.coordinators.groups.batches import append_batch
 from replica_manager.coordinators.groups.coordinator import GroupCoordinator
 from replica_manager.coordinators.groups.events import (
-    Answer,
-    Append,
-    Appended,
+    AppendGroupRecords,
+    CoordinatorLogLine,
+    CoordinatorStartup,
     Elected,
+    GroupRecordsAppended,
+    GroupResponse,
     Load,
-    LogLine,
     Measured,
     Output,
     PartitionsDeleted,
     Quantity,
     Resigned,
     Shutdown,
-    Startup,
     TransactionCompleted,
 )
 from replica_manager.coordinators.groups.group import GroupState
@@ -116,7 +116,7 @@ class GroupService:
         if partition_count is None:
             partition_count = self._settings.default_partition_count
         self._say("Starting up.")
-        self._run.step(Startup(partition_count))
+        self._run.step(CoordinatorStartup(partition_count))
         self._say("Startup complete.")
 
     async def stop(self) -> None:
@@ -165,13 +165,13 @@ class GroupService:
 
     def _perform(self, output: Output) -> None:
         match output:
-            case Answer(request_id, result):
+            case GroupResponse(request_id, result):
                 self._run.answer(request_id, result)
-            case Append():
+            case AppendGroupRecords():
                 self._run.begin(self._append(output))
             case Load():
                 self._run.begin(self._run.load(OFFSETS_TOPIC, output, _log))
-            case LogLine(level, logger, text):
+            case CoordinatorLogLine(level, logger, text):
                 logging.getLogger(logger).log(level.value, "%s", text)
             case Measured(quantity, value):
                 self._sensors[quantity].record(value)
@@ -180,13 +180,15 @@ class GroupService:
 
     # ------------------------------------------------------------------ the log
 
-    async def _append(self, append: Append) -> None:
+    async def _append(self, append: AppendGroupRecords) -> None:
         partition = TopicPartition(OFFSETS_TOPIC, append.partition)
         error, base_offset = await self._appended(partition, append)
         if append.append_id is not None:
-            self._run.step(Appended(append.append_id, error, base_offset))
+            self._run.step(GroupRecordsAppended(append.append_id, error, base_offset))
 
-    async def _appended(self, partition: TopicPartition, append: Append) -> tuple[ErrorCode, int]:
+    async def _appended(
+        self, partition: TopicPartition, append: AppendGroupRecords
+    ) -> tuple[ErrorCode, int]:
         try:
             outcomes = await self._appends.append_records(
                 {partition: MemoryRecords(append_batch(append, self._settings.codec))},
@@ -204,7 +206,7 @@ class GroupService:
 
 
 def _guards(
-    partition: TopicPartition, append: Append
+    partition: TopicPartition, append: AppendGroupRecords
 ) -> Mapping[TopicPartition, VerificationGuard]:
     if append.producer is None or append.producer.guard is None:
         return {}

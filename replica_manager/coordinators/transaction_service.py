@@ -19,26 +19,26 @@ from kio.schema.errors import ErrorCode
 from replica_manager.coordinators.coordinator_run import Appends, CoordinatorRun
 from replica_manager.coordinators.group_loading import OffsetsLog
 from replica_manager.coordinators.groups.events import (
+    CoordinatorLogLine,
+    CoordinatorStartup,
     Elected,
     Load,
-    LogLine,
     Resigned,
     Shutdown,
-    Startup,
 )
 from replica_manager.coordinators.transaction_messages import markers_request, read_marker_errors
 from replica_manager.coordinators.transaction_settings import TransactionSettings
 from replica_manager.coordinators.transactions.coordinator import TransactionCoordinator
 from replica_manager.coordinators.transactions.events import (
-    Answer,
-    Append,
-    Appended,
+    AppendTransactionRecords,
     MarkersAnswered,
     NewProducerId,
     Output,
     PartitionLoaded,
     ProducerIdGiven,
     SendMarkers,
+    TransactionRecordsAppended,
+    TransactionResponse,
 )
 from replica_manager.coordinators.transactions.markers import NO_LEADER
 from replica_manager.coordinators.transactions.requests import Request, Result
@@ -126,7 +126,7 @@ class TransactionService:
         """``partition_count``: of ``__transaction_state``; None if it does not exist yet."""
         if partition_count is None:
             partition_count = self._settings.default_partition_count
-        self._run.step(Startup(partition_count))
+        self._run.step(CoordinatorStartup(partition_count))
 
     async def stop(self) -> None:
         """Unloads every partition and cancels every task."""
@@ -166,9 +166,9 @@ class TransactionService:
 
     def _perform(self, output: Output) -> None:
         match output:
-            case Answer(request_id, result):
+            case TransactionResponse(request_id, result):
                 self._run.answer(request_id, result)
-            case Append():
+            case AppendTransactionRecords():
                 self._run.begin(self._append(output))
             case Load():
                 self._run.begin(self._run.load(TRANSACTION_TOPIC, output, _log))
@@ -176,7 +176,7 @@ class TransactionService:
                 self._run.begin(self._give_producer_id(wish_id))
             case SendMarkers():
                 self._run.begin(self._send_markers(output))
-            case LogLine(level, logger, text):
+            case CoordinatorLogLine(level, logger, text):
                 logging.getLogger(logger).log(level.value, "%s", text)
             case PartitionLoaded(duration_ms):
                 self._load_time.record(duration_ms)
@@ -185,10 +185,10 @@ class TransactionService:
 
     # ------------------------------------------------------------------ what takes its time
 
-    async def _append(self, append: Append) -> None:
-        self._run.step(Appended(append.append_id, await self._appended(append)))
+    async def _append(self, append: AppendTransactionRecords) -> None:
+        self._run.step(TransactionRecordsAppended(append.append_id, await self._appended(append)))
 
-    async def _appended(self, append: Append) -> ErrorCode:
+    async def _appended(self, append: AppendTransactionRecords) -> ErrorCode:
         partition = TopicPartition(TRANSACTION_TOPIC, append.partition)
         batch = encode_batch(
             [

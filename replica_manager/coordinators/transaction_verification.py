@@ -128,8 +128,10 @@ class TransactionVerification:
         found = await self._ask(wanted)
         self._time_ms.update(self._now_ms() - began_ms)
         self._failures.mark(len(found))
-        told = {tp: _told(error, knows_abortable=knows_abortable) for tp, error in found.items()}
-        return Verified(errors | told, guards)
+        answered = {
+            tp: _client_error(error, knows_abortable=knows_abortable) for tp, error in found.items()
+        }
+        return Verified(errors | answered, guards)
 
     async def stop(self) -> None:
         """Stops; waiting requests end as if the connection had broken."""
@@ -223,7 +225,7 @@ def _answer(waiting: _Waiting, error: ErrorCode) -> None:
         waiting.answered.set_result(dict.fromkeys(waiting.wanted.partitions, error))
 
 
-def _told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+def _client_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     """The errors that producers expect."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from replica_manager.log.files import CLEANED_SUFFIX
 from replica_manager.log.log_cleaner import (
@@ -34,6 +34,26 @@ LOGS_AT_ONCE: Final = 50
 _log = logging.getLogger("kafka.log.LogCleaner")
 
 
+class LastCleaning(NamedTuple):
+    """What the last compaction came to.
+
+    Source: Kafka ``CleanerStats``, ``PreCleanStats``.
+    """
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    map_share: float = 0.0
+    """How much of its memory the map of offsets took, from 0 to 1."""
+    duration_s: float = 0.0
+    compaction_delay_ms: int = 0
+    """For how long ``max.compaction.lag.ms`` had been over when the compaction began."""
+
+    @property
+    def recopied_percent(self) -> int:
+        """What was written, in percent of what was read."""
+        return 100 * self.written_bytes // max(self.read_bytes, 1)
+
+
 class CleanerManager:
     """Compacts the logs of a manager.  For the event loop; the work is done in ``executor``."""
 
@@ -44,6 +64,11 @@ class CleanerManager:
         self._manager = manager
         self._executor = executor
         self._memory_bytes = memory_bytes
+        self.last_cleaning = LastCleaning()
+        self.highest_ratio = 0.0
+        """How dirty the dirtiest log was when logs were last looked at, from 0 to 1."""
+        self.last_run_ms = manager.environment.now_ms()
+        """When logs were last looked at."""
 
     @property
     def uncleanable(self) -> Collection[TopicPartition]:
@@ -60,6 +85,8 @@ class CleanerManager:
         """The log to compact: past its compaction lag, with the largest share of dirty bytes."""
         best: tuple[TopicPartition, UnifiedLog] | None = None
         worst: Dirtiness | None = None
+        highest_ratio = 0.0
+        self.last_run_ms = self._now_ms()
         for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
             if number % LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -70,8 +97,10 @@ class CleanerManager:
             except Exception as error:  # noqa: BLE001 - one log must not stop all
                 self._failed(topic_partition, log.log_dir, error)
                 continue
+            highest_ratio = max(highest_ratio, found.ratio)
             if found.is_due and (worst is None or _urgency(found) > _urgency(worst)):
                 best, worst = (topic_partition, log), found
+        self.highest_ratio = highest_ratio
         return best
 
     def _may_clean(self, topic_partition: TopicPartition, log: UnifiedLog) -> bool:
@@ -136,9 +165,27 @@ class CleanerManager:
         self, topic_partition: TopicPartition, log: UnifiedLog, switch: AbortSwitch
     ) -> Cleaned:
         job = cleaning_job(log, self._checkpoint(topic_partition, log), self._now_ms())
-        return await asyncio.get_running_loop().run_in_executor(
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        cleaned = await loop.run_in_executor(
             self._executor, clean, job, self._memory_bytes(), switch
         )
+        self.last_cleaning = LastCleaning(
+            sum(replacement.old_size for replacement in cleaned.replacements),
+            sum(replacement.new.size for replacement in cleaned.replacements),
+            cleaned.map_share,
+            loop.time() - began_s,
+            job.dirtiness.compaction_delay_ms,
+        )
+        return cleaned
+
+    def dirty_bytes(self, topic_partition: TopicPartition) -> int:
+        """Bytes of a log that are to be compacted; 0 if there is no such log."""
+        log = self._manager.logs.get(topic_partition)
+        if log is None:
+            return 0
+        checkpoint = self._checkpoint(topic_partition, log)
+        return dirtiness(log, checkpoint, self._now_ms()).cleanable_bytes
 
     def _failed(self, topic_partition: TopicPartition, log_dir: Path, error: Exception) -> bool:
         """Handles a failed compaction; returns whether to go on with the next log."""

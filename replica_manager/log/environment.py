@@ -1,7 +1,8 @@
 """A log's environment: clock, randomness, deferred work, and failure reports.
 
 A log decides on the event loop and does there what the page cache takes at once.  What waits for
-the disk (fsync, deleting files) it leaves as a :class:`Duty`, which its owner performs in a thread.
+the disk (fsync, deleting files) it leaves as a :class:`DeferredTask`, which its owner performs in a
+thread.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 
-class Duty(NamedTuple):
+class DeferredTask(NamedTuple):
     """Something to do off the event loop, not before ``due_ms``."""
 
     due_ms: int
@@ -31,7 +32,7 @@ class Duty(NamedTuple):
     """What to do on the event loop once the action has succeeded."""
 
 
-class Duties:
+class DeferredTasks:
     """The work that logs deferred.
 
     Logs that are being loaded may add from their threads; the rest is for the event loop.  Bounded
@@ -40,7 +41,7 @@ class Duties:
     """
 
     def __init__(self) -> None:
-        self._heap: list[Duty] = []
+        self._heap: list[DeferredTask] = []
         self._numbers = itertools.count()
 
     def add(
@@ -53,14 +54,14 @@ class Duties:
         after: Callable[[], None] | None = None,
     ) -> None:
         """Adds deferred work."""
-        duty = Duty(due_ms, next(self._numbers), name, partition, action, directory, after)
-        heapq.heappush(self._heap, duty)
+        task = DeferredTask(due_ms, next(self._numbers), name, partition, action, directory, after)
+        heapq.heappush(self._heap, task)
 
-    def put_off(self, duty: Duty, due_ms: int) -> None:
+    def put_off(self, task: DeferredTask, due_ms: int) -> None:
         """Adds taken work again, for another time."""
-        heapq.heappush(self._heap, duty._replace(due_ms=due_ms))
+        heapq.heappush(self._heap, task._replace(due_ms=due_ms))
 
-    def take_due(self, now_ms: int) -> Iterator[Duty]:
+    def take_due(self, now_ms: int) -> Iterator[DeferredTask]:
         """Removes and returns the due work, oldest first."""
         while self._heap and self._heap[0].due_ms <= now_ms:
             yield heapq.heappop(self._heap)
@@ -81,6 +82,10 @@ def _ignore_end(directory: Path, active_base_offset: int, is_below_recovery_poin
     del directory, active_base_offset, is_below_recovery_point
 
 
+def _ignore_flush(duration_ms: float) -> None:
+    del duration_ms
+
+
 def _one_day() -> int:
     return 86_400_000
 
@@ -95,7 +100,7 @@ class LogEnvironment:
 
     now_ms: Callable[[], int]
     """Milliseconds since 1970."""
-    duties: Duties = field(default_factory=Duties)
+    deferred_tasks: DeferredTasks = field(default_factory=DeferredTasks)
     random: Random = field(default_factory=Random)
     """Gives the jitter of rolls."""
     on_failure: Callable[[Path, str, OSError], None] = _ignore_failure
@@ -112,3 +117,5 @@ class LogEnvironment:
     The third value says whether the recovery point has fallen.  May write to disk; OSError if that
     fails.
     """
+    on_flush: Callable[[float], None] = _ignore_flush
+    """Called with the milliseconds that a flush took, in the thread that flushed."""

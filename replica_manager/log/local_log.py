@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -95,9 +96,12 @@ class FlushPlan(NamedTuple):
     """The folder, if files in it are new."""
     before: Callable[[], None]
     """Writes the small files that must be there first."""
+    on_flush: Callable[[float], None]
+    """Called with the milliseconds that it took."""
 
     def run(self) -> None:
         """Flushes to disk.  Blocks; for an executor.  OSError if the disk fails."""
+        began_ns = time.monotonic_ns()
         self.before()
         for file in self.files:
             file.flush()
@@ -116,6 +120,7 @@ class FlushPlan(NamedTuple):
         if self.directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 sync_directory(self.directory)
+        self.on_flush((time.monotonic_ns() - began_ns) / 1e6)
 
 
 class _Guard:
@@ -437,7 +442,7 @@ class LocalLog:
         """Adds deferred work."""
         environment = self._environment
         due_ms = environment.now_ms() + delay_ms
-        environment.duties.add(name, self.name, self.log_dir, due_ms, action, after)
+        environment.deferred_tasks.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
         """The flush that makes everything before ``offset`` durable; None if it is."""
@@ -457,6 +462,7 @@ class LocalLog:
             tuple(path for segment in segments for path in segment.paths()[1:]),
             self.directory if segments[-1].base_offset >= self.recovery_point else None,
             before,
+            self._environment.on_flush,
         )
 
     def mark_flushed(self, plan: FlushPlan) -> None:

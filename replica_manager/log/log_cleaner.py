@@ -81,6 +81,8 @@ class Dirtiness(NamedTuple):
     """Whether ``max.compaction.lag.ms`` is over."""
     least_ratio: float
     """``min.cleanable.dirty.ratio``"""
+    compaction_delay_ms: int = 0
+    """For how long ``max.compaction.lag.ms`` has been over."""
 
     @property
     def ratio(self) -> float:
@@ -126,6 +128,8 @@ class Cleaned(NamedTuple):
     replacements: tuple[Replacement, ...]
     generation: int
     """Of the log that was read."""
+    map_share: float = 0.0
+    """How much of its memory the map of offsets took, from 0 to 1."""
 
 
 def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
@@ -149,14 +153,17 @@ def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness
     bases = {segment.base_offset for segment in dirty}
     clean = [s for s in inactive if s.base_offset < first_dirty and s.base_offset not in bases]
     longest_ms = log.config.max_compaction_lag_ms
+    # The timestamps are read from the segments: only where they can matter.
+    ages_ms = [now_ms - s.first_batch_timestamp() for s in dirty] if longest_ms < now_ms else []
+    delay_ms = max(ages_ms, default=0) - longest_ms
     return Dirtiness(
         first_dirty,
         uncleanable,
         sum(segment.size for segment in clean),
         sum(segment.size for segment in dirty),
-        # The timestamps are read from the segments: only where they can matter.
-        longest_ms < now_ms and any(now_ms - s.first_batch_timestamp() > longest_ms for s in dirty),
+        delay_ms > 0,
         log.config.min_cleanable_dirty_ratio,
+        max(delay_ms, 0),
     )
 
 
@@ -209,7 +216,8 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
         with contextlib.suppress(CleaningAborted), switch.paths():
             discard(done)
         raise
-    return Cleaned(end_offset, tuple(done), job.generation)
+    map_share = len(offset_map) / offset_map.capacity
+    return Cleaned(end_offset, tuple(done), job.generation, map_share)
 
 
 def discard(replacements: Sequence[Replacement]) -> None:

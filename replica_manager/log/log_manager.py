@@ -26,7 +26,7 @@ from replica_manager.log.checkpoints import (
     CheckpointWrite,
 )
 from replica_manager.log.cleaner_state import CleanerState
-from replica_manager.log.environment import Duties, LogEnvironment
+from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_directory import (
     FolderKind,
@@ -92,7 +92,9 @@ class LogManager:
         producer_id_expiration_ms: Callable[[], int] = lambda: 86_400_000,
         verifies_transactions: Callable[[], bool] = lambda: True,
         random: Random | None = None,
+        on_flush: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """``on_flush`` is called with the milliseconds of each flush, in its thread."""
         self.default_config = default_config or LogConfig()
         """Of topics without a configuration of their own."""
         self._log_dirs = tuple(log_dirs)
@@ -101,7 +103,6 @@ class LogManager:
         self._current: dict[TopicPartition, UnifiedLog] = {}
         self._future: dict[TopicPartition, UnifiedLog] = {}
         self._preferred: dict[TopicPartition, Path] = {}
-        self._stray: list[LogFolder] = []
         self.cleaning = CleanerState()
         """How far logs are compacted; knows of every log that goes."""
         self._files: dict[tuple[Path, str], CheckpointFile] = {}
@@ -113,13 +114,14 @@ class LogManager:
         """``num.recovery.threads.per.data.dir``; counts for the next load or close."""
         self.environment = LogEnvironment(
             now_ms,
-            Duties(),
+            DeferredTasks(),
             random or Random(),
             self._disk_failed,
             producer_id_expiration_ms,
             verifies_transactions,
             self._before_truncation,
             self._after_truncation,
+            on_flush,
         )
 
     # What there is.
@@ -142,10 +144,6 @@ class LogManager:
     def future_logs(self) -> Mapping[TopicPartition, UnifiedLog]:
         """The logs that move to another directory."""
         return self._future
-
-    @property
-    def stray_folders(self) -> tuple[LogFolder, ...]:
-        return tuple(self._stray)
 
     def log(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
         """The partition's log, None if this broker has none."""
@@ -247,7 +245,6 @@ class LogManager:
                 self._remove_folder_later(folder.path, self.default_config.file_delete_delay_ms)
             elif folder.kind is FolderKind.STRAY:
                 _log.warning("Loaded stray log: %s", folder.path)
-                self._stray.append(folder)
 
     def _add(self, folder: LogFolder, log: UnifiedLog) -> None:
         logs = self._future if folder.kind is FolderKind.FUTURE else self._current
@@ -371,7 +368,6 @@ class LogManager:
         )  # fmt: skip
         if is_stray:
             log.close()
-            self._stray.append(LogFolder(path, topic_partition, kind))
         else:
             self._remove_folder_later(path, log.config.file_delete_delay_ms)
 
@@ -381,7 +377,9 @@ class LogManager:
             _log.info("Deleted log for %s", path)
 
         due_ms = self.environment.now_ms() + delay_ms
-        self.environment.duties.add("kafka-delete-logs", path.name, path.parent, due_ms, remove)
+        self.environment.deferred_tasks.add(
+            "kafka-delete-logs", path.name, path.parent, due_ms, remove
+        )
 
     def replace_current_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
         """Replaces the partition's log by its future log, which has caught up.

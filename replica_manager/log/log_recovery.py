@@ -54,8 +54,8 @@ def _learn_epoch(epochs: LeaderEpochs, epoch: int, offset: int) -> None:
     has an epoch that was cut off, and not the older one whose records were appended instead.
     """
     latest, listed = epochs.latest_epoch, epochs.epoch_for_offset(offset)
-    is_news = latest is None or epoch > latest or (listed is not None and listed != epoch)
-    if epoch >= 0 and is_news:
+    is_new = latest is None or epoch > latest or (listed is not None and listed != epoch)
+    if epoch >= 0 and is_new:
         epochs.assign(epoch, offset)
 
 

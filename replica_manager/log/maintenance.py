@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from replica_manager.log.checkpoints import CheckpointWrite
-from replica_manager.log.environment import Duty
+from replica_manager.log.environment import DeferredTask
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import KafkaStorage
@@ -89,8 +89,8 @@ class LogMaintenance:
         """Does what is due now; unexpected failures are logged."""
         manager = self._manager
         now_ms = manager.environment.now_ms()
-        for duty in list(manager.environment.duties.take_due(now_ms)):
-            await self._guarded(duty.name, self._do(duty))
+        for task in list(manager.environment.deferred_tasks.take_due(now_ms)):
+            await self._guarded(task.name, self._do(task))
         await self._guarded("stale-checkpoints", self._write_stale_checkpoints())
         for name, due_ms in self._due_ms.items():
             if now_ms >= due_ms:
@@ -103,14 +103,14 @@ class LogMaintenance:
         except Exception:  # noqa: BLE001 - one task must not take the others along
             _log.exception("Uncaught exception in scheduled task '%s'", name)
 
-    async def _do(self, duty: Duty) -> None:
-        if self._manager.is_live(duty.directory):
-            outcome = await self._blocking(duty.directory, duty.action)
+    async def _do(self, task: DeferredTask) -> None:
+        if self._manager.is_live(task.directory):
+            outcome = await self._blocking(task.directory, task.action)
             if outcome is _Outcome.PUT_OFF:
                 now_ms = self._manager.environment.now_ms()
-                self._manager.environment.duties.put_off(duty, now_ms + RETRY_MS)
-            elif outcome is _Outcome.DONE and duty.after is not None:
-                duty.after()
+                self._manager.environment.deferred_tasks.put_off(task, now_ms + RETRY_MS)
+            elif outcome is _Outcome.DONE and task.after is not None:
+                task.after()
 
     async def _write_stale_checkpoints(self) -> None:
         """Writes the checkpoint files of directories where logs were deleted, moved or cut off."""

@@ -82,7 +82,11 @@ _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class UnifiedLog:
-    """One replica's log.  For the event loop."""
+    """One replica's log.  For the event loop.
+
+    The high watermark is no part of its own: each change of it looks at the log's start and end,
+    and moves the producers' first unstable offset.
+    """
 
     def __init__(self, loaded: LoadedLog, environment: LogEnvironment) -> None:
         self._local = loaded.local
@@ -585,14 +589,6 @@ class UnifiedLog:
         LATEST_TIMESTAMP gives the log's end; how far the client may see is the caller's business.
         """
         return offset_by_timestamp(self._local, self._epochs, self._log_start_offset, timestamp)
-
-    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The same, with the search.  Blocks; KafkaStorage if the disk fails."""
-        found = self.search_offset_by_timestamp(timestamp)
-        if isinstance(found, TimestampedOffset):
-            return found
-        with self._local.guarded("Error while fetching offset by timestamp for"):
-            return found.run()
 
     def search_failed(self, error: OSError) -> KafkaStorage:
         """The error to raise after a failed search; reports the directory."""

@@ -55,7 +55,7 @@ class Peer(NamedTuple):
     """It logged in by a delegation token."""
 
 
-class Answer(NamedTuple):
+class ResponseFrame(NamedTuple):
     """The response frame, and how long the connection is muted afterwards."""
 
     frame: bytes
@@ -73,7 +73,7 @@ class Answer(NamedTuple):
     """Entered for as long as the client is not listened to."""
 
 
-Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
+Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[ResponseFrame]]
 """(frame, who sent it) to the answer; InvalidFrame closes."""
 
 _SIZE: Final = Struct(">i")
@@ -120,6 +120,8 @@ class ClientConnection:
         self.address = address
         """The peer's IP address."""
         self.listener_name = listener_name
+        self.is_login_over = False
+        """Whether it ends because its login was not renewed in time (KIP-368)."""
         self.last_active_s = asyncio.get_running_loop().time()
         """On the loop's clock: when a request or an answer last went through."""
         self._socket = sock
@@ -195,7 +197,7 @@ class ClientConnection:
             await self._be_mute(answer)
         return True
 
-    async def _be_mute(self, answer: Answer) -> None:
+    async def _be_mute(self, answer: ResponseFrame) -> None:
         with answer.muted:
             self._is_waiting_for_peer = False
             try:
@@ -306,6 +308,7 @@ class ClientConnection:
             return True
         if self._now_ms() > login.expires_at_ms:
             _log.debug("Disconnecting expired channel of %s", self.address)
+            self.is_login_over = True
             raise ConnectionAbortedError("the login is over")
         return False
 
@@ -350,14 +353,14 @@ class ClientConnection:
         await self._stream.send_all(data, has_more=has_more)
         self._note_io()
 
-    async def _answer(self, answer: Answer) -> None:
+    async def _answer(self, answer: ResponseFrame) -> None:
         if not answer.closes:
             sending = self._send_parts(answer)
             await (sending if answer.loop_time is None else Timed(sending, answer.loop_time))
         for tell in answer.sent:
             tell()
 
-    async def _send_parts(self, answer: Answer) -> None:
+    async def _send_parts(self, answer: ResponseFrame) -> None:
         pending = answer.frame
         for part in answer.rest:
             if isinstance(part, bytes):

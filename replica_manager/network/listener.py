@@ -108,6 +108,8 @@ class SocketServer:
             request_memory_bytes(limits.max_queued_request_bytes, limits.max_request_bytes)
         )
         self._has_room = asyncio.Event()
+        self.expired_count = 0
+        """How many connections were closed whose login had not been renewed in time."""
 
     def bind_ephemeral(self) -> None:
         """Binds the listeners whose port is 0; :attr:`ports` knows their numbers then."""
@@ -293,6 +295,7 @@ class SocketServer:
         task = self._connections.pop(connection, None)
         if task is None:
             return
+        self.expired_count += connection.is_login_over
         if self._hang_ups is not None:
             self._hang_ups.forget(sock)
         self._quotas.closed(connection.listener_name, connection.address)

@@ -9,6 +9,7 @@ import secrets
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +22,9 @@ from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.scram import MECHANISMS
+
+Refusal: TypeAlias = Callable[[bytes, ErrorCode], bytes | None]
+"""The frame that refuses a request with an error; None if it gets no response."""
 
 
 class AdmissionRefused(ZkControllerError):
@@ -38,7 +42,7 @@ class ListenerAuthenticator:
         self,
         security: ListenerSecurity,
         credentials: ScramCredentials,
-        refusal: Callable[[bytes, ErrorCode], bytes | None],
+        refusal: Refusal,
         tokens: DelegationTokens | None = None,
     ) -> None:
         """``refusal``: the dispatcher's response to a request before authentication.

@@ -26,8 +26,8 @@ from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
-from zkcontroller.kraft.values import Endpoint, VoterSet
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.kraft.values import NodeAddress, VoterSet
+from zkcontroller.model import Endpoint
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -51,12 +51,12 @@ class ControllerServerConfig:
     node_id: int
     voters: VoterSet
     """Static ones; empty if the quorum is found by its bootstrap servers."""
-    bootstrap_servers: tuple[Endpoint, ...]
+    bootstrap_servers: tuple[NodeAddress, ...]
     controller_listener_names: tuple[str, ...]
     """The first one is that by which the quorum talks."""
-    listeners: tuple[Listener, ...]
+    listeners: tuple[Endpoint, ...]
     """Those of the controller, to be bound; an empty host stands for every interface."""
-    advertised: tuple[Listener, ...]
+    advertised: tuple[Endpoint, ...]
     """Where others reach them; an empty host stands for the machine's name."""
     log_dirs: tuple[Path, ...]
     metadata_log_dir: Path
@@ -124,7 +124,7 @@ class ControllerServerConfig:
         return self.controller_listener_names[0]
 
     @property
-    def quorum_listener(self) -> Listener:
+    def quorum_listener(self) -> Endpoint:
         """The quorum's listener with address and protocol."""
         return next(each for each in self.listeners if each.listener_name == self.listener_name)
 
@@ -154,13 +154,13 @@ def load_controller_config(path: Path) -> ControllerServerConfig:
     return ControllerServerConfig.parse(read_properties_file(path))
 
 
-def parse_voters(entries: Collection[str]) -> dict[int, Endpoint]:
+def parse_voters(entries: Collection[str]) -> dict[int, NodeAddress]:
     """``id@host:port`` each; ConfigInvalid.
 
     Source: Kafka ``QuorumConfig.parseVoterConnections``.
     """
     key = "controller.quorum.voters"
-    voters: dict[int, Endpoint] = {}
+    voters: dict[int, NodeAddress] = {}
     for entry in entries:
         voter_id, _, address = entry.partition("@")
         if not _VOTER_ID.fullmatch(voter_id) or abs(int(voter_id)) > _MAX_INT or "@" in address:
@@ -169,12 +169,12 @@ def parse_voters(entries: Collection[str]) -> dict[int, Endpoint]:
     return voters
 
 
-def parse_address(key: str, text: str) -> Endpoint:
+def parse_address(key: str, text: str) -> NodeAddress:
     """``host:port``, an IPv6 host in brackets; ConfigInvalid names ``key``."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found[2]) > _HIGHEST_PORT:
         raise ConfigInvalid(key, text, "an address in the form `{host}:{port}`")
-    return Endpoint(found[1], int(found[2]))
+    return NodeAddress(found[1], int(found[2]))
 
 
 def _integer(values: Mapping[str, ConfigValue], key: str) -> int:
@@ -234,8 +234,8 @@ def _advertised(
     values: Mapping[str, ConfigValue],
     protocols: Mapping[str, str],
     names: Collection[str],
-    bound: Collection[Listener],
-) -> tuple[Listener, ...]:
+    bound: Collection[Endpoint],
+) -> tuple[Endpoint, ...]:
     """The advertised listeners, by default the bound ones.
 
     Source: Kafka 3.9.1 ``KafkaConfig.effectiveAdvertisedControllerListeners``.
@@ -286,7 +286,7 @@ def _snapshots_of(values: Mapping[str, ConfigValue]) -> SnapshotConfig:
 
 
 def _check(
-    config: ControllerServerConfig, every: Collection[Listener], protocols: Mapping[str, str]
+    config: ControllerServerConfig, every: Collection[Endpoint], protocols: Mapping[str, str]
 ) -> None:
     """The rules that need more than one key, in Kafka's order."""
     voter_ids = ",".join(map(str, config.voters.ids))

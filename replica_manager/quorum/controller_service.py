@@ -46,7 +46,7 @@ from zkcontroller.kraft.metadata.bootstrap import (
     decode_bootstrap,
 )
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.kraft.values import Endpoint
+from zkcontroller.kraft.values import NodeAddress
 from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
@@ -201,7 +201,7 @@ class ControllerRegistrations:
             _log.exception("Registering controller %d failed", self._node_id)
             return str(error)
 
-    async def _register_at(self, endpoint: Endpoint) -> str | None:
+    async def _register_at(self, endpoint: NodeAddress) -> str | None:
         schema = request_schema(ApiKey.CONTROLLER_REGISTRATION, 0)
         wanted = self._wanted
         connection = await Connection.open(

@@ -13,7 +13,8 @@ What its owner must do:
 3. to flush, take :meth:`KafkaMetadataLog.plan_flush`, run the plan in any thread, and hand it to
    :meth:`KafkaMetadataLog.finish_flush`; during a download it does so before each part, so that the
    last one alone is left to be waited for;
-4. now and then take what is due of :attr:`KafkaMetadataLog.duties` and perform it in any thread;
+4. now and then take what is due of :attr:`KafkaMetadataLog.deferred_tasks` and perform it in any
+   thread;
 5. write snapshots (:meth:`KafkaMetadataLog.create_snapshot`) in any thread, and tell the log when
    one is frozen.
 
@@ -30,7 +31,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from replica_manager.log.environment import Duties, LogEnvironment
+from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.local_log import FlushPlan
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
@@ -134,9 +135,9 @@ class KafkaMetadataLog:
         return self._log.directory
 
     @property
-    def duties(self) -> Duties:
+    def deferred_tasks(self) -> DeferredTasks:
         """Deferred work for other threads: flushes of old segments, deletions."""
-        return self._environment.duties
+        return self._environment.deferred_tasks
 
     # Where the log is.
 
@@ -402,7 +403,9 @@ class KafkaMetadataLog:
 
         if paths:
             due_ms = self._environment.now_ms() + self._config.file_delete_delay_ms
-            self.duties.add("delete-snapshot-files", FOLDER, self._log.log_dir, due_ms, delete)
+            self.deferred_tasks.add(
+                "delete-snapshot-files", FOLDER, self._log.log_dir, due_ms, delete
+            )
 
 
 def _of_known_epochs(headers: Sequence[BatchHeader], epoch: int) -> Sequence[BatchHeader]:

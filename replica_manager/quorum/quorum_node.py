@@ -41,8 +41,8 @@ from zkcontroller.kraft.controller.quorum_controller_values import RaftAppender
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import ElectionState, Endpoint, ReplicaKey, VoterSet
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.kraft.values import ElectionState, NodeAddress, ReplicaKey, VoterSet
+from zkcontroller.model import Endpoint
 from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
@@ -64,11 +64,11 @@ class QuorumNodeSettings:
     cluster_id: str
     metadata_log_dir: Path
     voters: VoterSet
-    listeners: tuple[Listener, ...]
+    listeners: tuple[Endpoint, ...]
     """Where to listen; the first one is the quorum's."""
     advertised: Endpoints
     """How others reach this node, by listener name."""
-    bootstrap_servers: tuple[Endpoint, ...] = ()
+    bootstrap_servers: tuple[NodeAddress, ...] = ()
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
@@ -294,14 +294,14 @@ class QuorumNode:
     async def _keep_up(self, log: KafkaMetadataLog) -> None:
         while True:
             await asyncio.sleep(UPKEEP_S)
-            for duty in list(log.duties.take_due(self._now_ms())):
+            for task in list(log.deferred_tasks.take_due(self._now_ms())):
                 try:
-                    await asyncio.to_thread(duty.action)
-                    if duty.after is not None:
-                        duty.after()
+                    await asyncio.to_thread(task.action)
+                    if task.after is not None:
+                        task.after()
                 except Exception:  # noqa: BLE001 - the upkeep must go on whatever happens
                     # What it leaves behind is seen to at the next start.
-                    _log.exception("%s of %s failed", duty.name, duty.partition)
+                    _log.exception("%s of %s failed", task.name, task.partition)
 
 
 def _plan_flush(log: KafkaMetadataLog) -> Flush | None:

@@ -42,7 +42,7 @@ from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
-from zkcontroller.kraft.values import Endpoint, ReplicaKey
+from zkcontroller.kraft.values import NodeAddress, ReplicaKey
 from zkcontroller.net.client_security import ClientSecurity
 from zkcontroller.observability.loop_watch import watching
 from zkcontroller.observability.metrics import Metrics
@@ -166,7 +166,7 @@ def _settings(
 
 def _advertised(config: ControllerServerConfig) -> Endpoints:
     return {
-        listener.listener_name: Endpoint(listener.host or socket.getfqdn(), listener.port)
+        listener.listener_name: NodeAddress(listener.host or socket.getfqdn(), listener.port)
         for listener in config.advertised
     }
 

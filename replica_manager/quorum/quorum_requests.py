@@ -21,7 +21,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.quorum.controller_apis.call import (
     Call,
     Controller,
@@ -57,7 +57,7 @@ from zkcontroller.kraft.wire import (
     write_refusal,
     write_response,
 )
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.model import Endpoint
 from zkcontroller.protocol.api_versions import ApiKey, api
 from zkcontroller.protocol.framing import (
     RequestHeader,
@@ -92,7 +92,7 @@ class QuorumRequests:
         controller: Controller | None = None,
         *,
         authorizer: Authorizer | None = None,
-        listeners: Sequence[Listener] = (),
+        listeners: Sequence[Endpoint] = (),
         config: BrokerConfig = UNCONFIGURED,
     ) -> None:
         """Without a controller only the quorum's APIs are offered.
@@ -113,7 +113,7 @@ class QuorumRequests:
             self._offered = {**OFFERED_BY_CONTROLLER, **ALL_OFFERED}
         self._versions = NodeVersions(self._offered, controller)
 
-    async def respond(self, data: bytes, peer: Peer) -> Answer:
+    async def respond(self, data: bytes, peer: Peer) -> ResponseFrame:
         """The answer to the request in ``data``; InvalidFrame if it must not be answered.
 
         ConnectionAbortedError if it cannot be, or the node ends.
@@ -139,7 +139,7 @@ class QuorumRequests:
             error = ErrorCode.unknown_server_error
             body = write_refusal(header.api_key, header.api_version, error)
         head = response_header(header.api_key, header.api_version, header.correlation_id)
-        return Answer(frame((head, body)))
+        return ResponseFrame(frame((head, body)))
 
     async def _whole_body(
         self, header: RequestHeader, data: bytes, start: int, context: ControllerRequestContext

@@ -26,9 +26,9 @@ from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
 from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.request_manager import RandomSource
-from zkcontroller.kraft.values import Endpoint
+from zkcontroller.kraft.values import NodeAddress
 from zkcontroller.kraft.wire import api_key_of, common_version, read_response, write_request
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity, LoginRefused
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
@@ -114,7 +114,7 @@ class _Channel:
         self._random = random
         self._security = security
         self._connection: Connection | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: NodeAddress | None = None
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._failures = 0
         self._not_before_s = 0.0
@@ -177,7 +177,7 @@ class _Channel:
             send.destination_id, send.correlation_id, read_response(api_key, version, body)
         )
 
-    async def _connected(self, endpoint: Endpoint) -> Connection:
+    async def _connected(self, endpoint: NodeAddress) -> Connection:
         connection = self._connection
         if connection is not None and self._endpoint == endpoint and connection.is_usable():
             return connection
@@ -212,9 +212,11 @@ class _Channel:
 def _is_refusal(error: BaseException) -> bool:
     """Whether the peer was reached and refused us, by TLS or by SASL.
 
-    :meth:`Connection.open` says both as a plain ConnectionError; one of the operating system is of
-    a class of its own, or the cause.
+    :meth:`Connection.open` says the one as a plain ConnectionError, the other as LoginRefused; an
+    error of the operating system is of a class of its own, or the cause.
     """
+    if isinstance(error, LoginRefused):
+        return True
     if type(error) is not ConnectionError:
         return False
     cause = error.__cause__

@@ -176,9 +176,9 @@ def alter_partition_request(
             broker_epoch=broker_epoch,
             topics=tuple(
                 schema.part(
-                    "TopicData", topic_name=topic, topic_id=topic_id, partitions=tuple(told)
+                    "TopicData", topic_name=topic, topic_id=topic_id, partitions=tuple(answer)
                 )
-                for (topic, topic_id), told in topics.items()
+                for (topic, topic_id), answer in topics.items()
             ),
         )
     )
@@ -196,11 +196,11 @@ def read_alter_partition_answers(
         name = names.get(topic.topic_id) if has_ids else topic.topic_name
         if name is None:
             continue  # not in the request
-        for told in topic.partitions:
-            is_accepted = told.error_code is ErrorCode.none
-            answers[TopicPartition(name, told.partition_index)] = (
-                AlteredIsr(told.leader_epoch, tuple(told.isr), told.partition_epoch)
+        for answer in topic.partitions:
+            is_accepted = answer.error_code is ErrorCode.none
+            answers[TopicPartition(name, answer.partition_index)] = (
+                AlteredIsr(answer.leader_epoch, tuple(answer.isr), answer.partition_epoch)
                 if is_accepted
-                else told.error_code
+                else answer.error_code
             )
     return response.error_code, answers

@@ -60,7 +60,7 @@ class DelayedFetch(Generic[Place]):
         """``readable_end`` returns how far the request may read now, or the error."""
         self.partitions = {each.partition.topic_partition: each for each in partitions}
         self._ready = dict.fromkeys(self.partitions, 0)
-        self._news: dict[TopicPartition, None] | None = None
+        self._changed: dict[TopicPartition, None] | None = None
         self.touched: set[TopicPartition] = set()
         """Partitions that have changed while this waited."""
         self._min_bytes = min_bytes
@@ -70,14 +70,14 @@ class DelayedFetch(Generic[Place]):
     def changed(self, partition: TopicPartition) -> None:
         """Notes a partition to check; of thousands mostly one has changed."""
         self.touched.add(partition)
-        self._news = {} if self._news is None else self._news
-        self._news[partition] = None
+        self._changed = {} if self._changed is None else self._changed
+        self._changed[partition] = None
 
     def is_complete(self) -> bool:
         """Whether to answer now; checks the changed partitions, or all if none is noted."""
-        news = self.partitions if self._news is None else self._news
-        self._news = None
-        for partition in news:
+        changed = self.partitions if self._changed is None else self._changed
+        self._changed = None
+        for partition in changed:
             status = self.partitions[partition]
             self._ready[partition] = 0
             end = self._readable_end(status)

@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import EpochEndOffset
-from replica_manager.replication.fetch_session_handler import FetchRequestData
+from replica_manager.replication.fetch_session_handler import FetchSessionRequest
 from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,
     FetchPartitionData,
@@ -75,7 +75,7 @@ class AskOffsets:
 class AskRecords:
     """Send Fetch."""
 
-    fetch: FetchRequestData
+    fetch: FetchSessionRequest
 
     def api_version(self, newest: int) -> int:
         """The version to use, at most ``newest``; 12 while a topic has no id."""

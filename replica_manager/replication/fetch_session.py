@@ -36,13 +36,13 @@ class CachedPartition:
     high_watermark: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
 
-    def must_be_told(self, fetched: FetchPartitionData) -> bool:
+    def must_be_answered(self, fetched: FetchPartitionData) -> bool:
         """Whether the response must contain this partition; stores its new values."""
-        is_news = self.is_news(fetched)
+        is_changed = self.is_changed(fetched)
         self.remember(fetched)
-        return is_news
+        return is_changed
 
-    def is_news(self, fetched: FetchPartitionData) -> bool:
+    def is_changed(self, fetched: FetchPartitionData) -> bool:
         """Whether the response would have to contain this partition."""
         return (
             len(fetched.records) > 0

@@ -33,7 +33,7 @@ from zkcontroller.protocol.fetch import FetchPartition
 _logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 
 
-class FetchRequestData(NamedTuple):
+class FetchSessionRequest(NamedTuple):
     """The content of the next Fetch request."""
 
     metadata: FetchMetadata
@@ -69,7 +69,7 @@ class FetchSessionHandler:
         """The id of the session that the next request continues; 0 to open one."""
         return self._next.session_id
 
-    def plan(self, fetch_infos: Mapping[TopicPartition, FetchPartition]) -> FetchRequestData:
+    def plan(self, fetch_infos: Mapping[TopicPartition, FetchPartition]) -> FetchSessionRequest:
         """The next request for all wanted partitions; others are removed from the session."""
         can_use_ids = all(fetch_info.topic_id is not None for fetch_info in fetch_infos.values())
         to_send: Mapping[TopicPartition, FetchPartition] = dict(fetch_infos)
@@ -86,7 +86,7 @@ class FetchSessionHandler:
             for partition, fetch_info in fetch_infos.items()
             if can_use_ids and fetch_info.topic_id is not None
         }
-        return FetchRequestData(
+        return FetchSessionRequest(
             self._next, to_send, to_forget, to_replace, dict(self._partitions), can_use_ids
         )
 
@@ -194,8 +194,10 @@ class FetchSessionHandler:
         """The problem with the partitions of a response, in Kafka's words."""
         problems: dict[str, list[str]] = {}
         if self._next.is_full:
-            told = set(partitions)
-            problems["omittedPartitions"] = [str(tp) for tp in self._partitions if tp not in told]
+            answered = set(partitions)
+            problems["omittedPartitions"] = [
+                str(tp) for tp in self._partitions if tp not in answered
+            ]
         problems["extraPartitions"] = [str(tp) for tp in partitions if tp not in self._partitions]
         if api_version >= FIRST_TOPIC_ID_VERSION:
             unknown = [topic_id for topic_id in topic_ids if topic_id not in self.topic_names]

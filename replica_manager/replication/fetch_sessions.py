@@ -61,7 +61,7 @@ class _NoSession:
 
     __slots__ = ()
 
-    def told(self, fetched: _Fetched) -> _Fetched:
+    def answered(self, fetched: _Fetched) -> _Fetched:
         """The partitions of the response; nothing is stored."""
         return fetched
 
@@ -85,7 +85,7 @@ class SessionError(_NoSession):
         return FetchAnswer(self.error, NO_SESSION, {})
 
     @override
-    def told(self, fetched: _Fetched) -> _Fetched:
+    def answered(self, fetched: _Fetched) -> _Fetched:
         return {}
 
 
@@ -145,17 +145,17 @@ class IncrementalFetch:
         session = self.session
         if not self._is_next():
             return self._out_of_turn()
-        told: dict[TopicIdPartition, FetchPartitionData] = {}
+        answered: dict[TopicIdPartition, FetchPartitionData] = {}
         for partition, result in fetched.items():
             key = session.key(partition)
             cached = session.partitions[key]
-            if cached.must_be_told(result):
-                told[partition] = result
+            if cached.must_be_answered(result):
+                answered[partition] = result
                 if len(result.records) > 0:
                     session.partitions[key] = session.partitions.pop(key)
-        return FetchAnswer(ErrorCode.none, session.session_id, told)
+        return FetchAnswer(ErrorCode.none, session.session_id, answered)
 
-    def told(self, fetched: _Fetched) -> _Fetched:
+    def answered(self, fetched: _Fetched) -> _Fetched:
         """The partitions that :meth:`answer` would return; nothing is stored."""
         if not self._is_next():
             return {}
@@ -163,7 +163,7 @@ class IncrementalFetch:
         return {
             partition: result
             for partition, result in fetched.items()
-            if session.partitions[session.key(partition)].is_news(result)
+            if session.partitions[session.key(partition)].is_changed(result)
         }
 
     def throttled(self) -> FetchAnswer:
@@ -194,16 +194,22 @@ class FetchSessionCache:
     """Every fetch session of a broker, at most ``slots`` of them."""
 
     def __init__(
-        self, slots: int, new_session_id: Callable[[], int], eviction_ms: int = EVICTION_MS
+        self,
+        slots: int,
+        new_session_id: Callable[[], int],
+        eviction_ms: int = EVICTION_MS,
+        on_evicted: Callable[[], None] = lambda: None,
     ) -> None:
-        """``new_session_id`` draws a number in 1 … 2147483647."""
+        """``new_session_id`` draws a number in 1 … 2147483647.
+
+        ``on_evicted`` is called when a session loses its slot to another.
+        """
+        self._on_evicted = on_evicted
         self._slots = slots
         self._new_session_id = new_session_id
         self._eviction_ms = eviction_ms
         # In the order of last use, longest unused first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self.evictions = 0
-        """Meter ``IncrementalFetchSessionEvictionsPerSec``: how many sessions lost their slot."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -312,7 +318,7 @@ class FetchSessionCache:
             if (is_privileged, size, 0) < victim.rank:
                 return False
         del self._sessions[victim.session_id]
-        self.evictions += 1
+        self._on_evicted()
         return True
 
     def _may_evict(self, session: FetchSession, is_privileged: bool) -> bool:

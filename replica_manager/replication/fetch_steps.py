@@ -88,6 +88,8 @@ class Progress:
     high_watermark_moved: list[TopicPartition] = field(default_factory=list)
     """Their parked fetches can be looked at again."""
     bytes_in: int = 0
+    is_flush_due: bool = False
+    """The log must be on disk before the next Fetch acknowledges what was appended."""
     is_piece: bool = False
     """Only a piece of what the answer has for the partition was taken."""
 
@@ -319,21 +321,13 @@ class ReplicaFetcher:
         )
         return state if is_same else None
 
-    def handle_records(self, request: AskRecords, answers: FetchAnswers, now_ms: int) -> Progress:
-        """Appends the leader's records, or truncates where it reports divergence."""
-        progress = Progress()
-        for _, step in self.records_steps(request, answers, lambda: now_ms):
-            progress.high_watermark_moved += step.high_watermark_moved
-            progress.bytes_in += step.bytes_in
-        return progress
-
     def records_steps(
         self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
     ) -> Iterator[tuple[TopicPartition, Progress]]:
-        """As :meth:`handle_records`, in steps between which other tasks run.
+        """Appends the leader's records, or truncates where it reports divergence, in steps.
 
-        A step is a partition, or BATCHES_AT_ONCE batches of one.  Partitions may come and go
-        between two steps.
+        A step is a partition, or BATCHES_AT_ONCE batches of one.  Other tasks run between two
+        steps, and partitions may come and go there.
         """
         is_usable = self.session.handle_answer(
             answers.api_version,
@@ -476,6 +470,7 @@ class ReplicaFetcher:
             self._fail_unforeseen(tp, "processing data", state)
             return
         progress.bytes_in += appended.valid_bytes
+        progress.is_flush_due |= appended.is_flush_due
         if self._throttle is not None and self._throttle.is_throttled(tp):
             self._throttle.record(len(answer.records))
         has_records = appended.valid_bytes > 0

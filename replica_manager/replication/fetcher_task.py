@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -38,9 +38,13 @@ FAIR_BYTES: Final = 1024 * 1024
 _logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
 
+async def _flush_nothing(_: TopicPartition) -> None:
+    """For logs that are on no disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class FetcherListener:
-    """Callbacks of a fetcher; each is called on the event loop and must not wait."""
+    """Callbacks of a fetcher, called on the event loop; only ``flush`` waits."""
 
     high_watermarks_moved: Callable[[Iterable[TopicPartition]], None]
     """Parked fetches of these partitions can be looked at again."""
@@ -48,6 +52,8 @@ class FetcherListener:
     """So much was appended to a partition."""
     requested: Callable[[], None] = lambda: None
     """A Fetch request was made, answered or not."""
+    flush: Callable[[TopicPartition], Awaitable[None]] = _flush_nothing
+    """Brings a partition's log to disk, before the next Fetch says what it has."""
 
 
 class FetcherTask:
@@ -70,7 +76,7 @@ class FetcherTask:
         self._backoff_s = backoff_ms / 1000
         self._now_ms = now_ms
         self._listener = listener
-        self._has_news = asyncio.Event()
+        self._woken = asyncio.Event()
         leader = fetcher.leader
         self._log = PrefixedLog(_logger, fetcher_prefix(settings.replica_id, leader, fetcher_id))
         self._task = asyncio.get_running_loop().create_task(
@@ -79,7 +85,7 @@ class FetcherTask:
 
     def wake(self) -> None:
         """Partitions were added: who idles goes on."""
-        self._has_news.set()
+        self._woken.set()
 
     def end(self) -> asyncio.Task[None]:
         """Ends the task, which is answered; an answer that is under way is lost."""
@@ -104,7 +110,7 @@ class FetcherTask:
             self._log.info("Shutdown completed")
 
     async def _step(self) -> None:
-        self._has_news.clear()
+        self._woken.clear()
         request = self.fetcher.next_request(self._now_ms())
         await self._run_planned()
         if isinstance(request, Idle):
@@ -123,14 +129,14 @@ class FetcherTask:
         """Reads in a thread what truncations need; then they are tried again without a rest."""
         for plan in self.fetcher.take_planned():
             await asyncio.to_thread(plan.run)
-            self._has_news.set()
+            self._woken.set()
 
     async def _rest(self, until_ms: int | None) -> None:
         """Until there is something to ask for, or partitions were added."""
         seconds = None if until_ms is None else max(until_ms - self._now_ms(), 0) / 1000
         try:
             async with asyncio.timeout(seconds):
-                await self._has_news.wait()
+                await self._woken.wait()
         except TimeoutError:
             pass
 
@@ -162,6 +168,8 @@ class FetcherTask:
             except Exception as error:  # noqa: BLE001 - the other partitions' records are here too
                 cause = throwable_text(error)
                 self._log.error("Error after an append to %s", tp, extra={"cause": cause})
+            if progress.is_flush_due:
+                await self._listener.flush(tp)
             taken_bytes += progress.bytes_in
             if taken_bytes >= FAIR_BYTES or progress.is_piece:
                 taken_bytes = 0

@@ -108,7 +108,7 @@ def _forgotten(grace_ms: int) -> RemoteReplica:
     )
 
 
-NEVER_HEARD_OF: Final = RemoteReplica()
+NEVER_FETCHED: Final = RemoteReplica()
 """A follower that has not fetched yet; shared, since a value never changes."""
 
 

@@ -63,7 +63,7 @@ class IsrZnodes:
         self._controller_epoch = controller_epoch
         self._now_ms = now_ms
         self._changed: dict[TopicPartition, None] = {}
-        self._changed_ms = self._told_ms = now_ms()
+        self._changed_ms = self._notified_ms = now_ms()
         self._task: asyncio.Task[None] | None = None
 
     async def propose(self, call: AlterPartitionCall) -> Answers | None:
@@ -120,7 +120,7 @@ class IsrZnodes:
 
     def _is_time(self) -> bool:
         now_ms = self._now_ms()
-        return self._changed_ms + LINGER_MS < now_ms or self._told_ms + MAX_DELAY_MS < now_ms
+        return self._changed_ms + LINGER_MS < now_ms or self._notified_ms + MAX_DELAY_MS < now_ms
 
     async def _tell(self) -> None:
         partitions = tuple(self._changed)
@@ -138,7 +138,7 @@ class IsrZnodes:
             return
         for tp in partitions:
             self._changed.pop(tp, None)
-        self._told_ms = self._now_ms()
+        self._notified_ms = self._now_ms()
 
 
 def _write(

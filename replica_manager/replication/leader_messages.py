@@ -187,12 +187,12 @@ def read_epoch_answers(version: int, body: bytes) -> EpochAnswers:
     """
     response: Any = read_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
     return {
-        TopicPartition(topic.topic, told.partition): (
-            told.error_code,
-            EpochEndOffset(getattr(told, "leader_epoch", NO_EPOCH), told.end_offset),
+        TopicPartition(topic.topic, answer.partition): (
+            answer.error_code,
+            EpochEndOffset(getattr(answer, "leader_epoch", NO_EPOCH), answer.end_offset),
         )
         for topic in response.topics
-        for told in topic.partitions
+        for answer in topic.partitions
     }
 
 
@@ -228,18 +228,18 @@ def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
     """The response to :func:`offsets_request`; InvalidFrame if invalid."""
     response: Any = read_response(ApiKey.LIST_OFFSETS, version, body)
     return {
-        TopicPartition(topic.name, told.partition_index): (told.error_code, _offset_of(told))
+        TopicPartition(topic.name, answer.partition_index): (answer.error_code, _offset_of(answer))
         for topic in response.topics
-        for told in topic.partitions
+        for answer in topic.partitions
     }
 
 
-def _offset_of(told: Any) -> int:
+def _offset_of(answer: Any) -> int:
     """The offset: version 0 has a list of at most one; it is empty with an error."""
-    if hasattr(told, "offset"):
-        offset: int = told.offset
+    if hasattr(answer, "offset"):
+        offset: int = answer.offset
         return offset
-    return next(iter(told.old_style_offsets), -1)
+    return next(iter(answer.old_style_offsets), -1)
 
 
 def _by_topic(questions: Mapping[TopicPartition, _V]) -> dict[str, list[tuple[int, _V]]]:

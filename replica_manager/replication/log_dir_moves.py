@@ -72,15 +72,24 @@ class MoveSettings(NamedTuple):
 
 
 class Pace:
-    """Limits the copied bytes a second over all moves."""
+    """Limits the copied bytes a second over all moves.
+
+    What was copied is owed in bytes, so another limit counts at once: a copy that was slow holds up
+    none that may be fast.
+    """
 
     def __init__(self) -> None:
-        self._free_at_s = 0.0
+        self._owed_bytes = 0.0
+        self._looked_at_s = 0.0
+        self._bytes_per_second = 1
+        """Since then."""
 
     def delay_s(self, now_s: float, copied: int, bytes_per_second: int) -> float:
-        """How long to wait after that many bytes."""
-        self._free_at_s = max(self._free_at_s, now_s) + copied / max(1, bytes_per_second)
-        return self._free_at_s - now_s
+        """How long nothing may be copied after that many bytes, if the limit stays as it is."""
+        paid = (now_s - self._looked_at_s) * self._bytes_per_second
+        self._owed_bytes = max(0.0, self._owed_bytes - paid) + copied
+        self._looked_at_s, self._bytes_per_second = now_s, max(1, bytes_per_second)
+        return self._owed_bytes / self._bytes_per_second
 
 
 class _Move(NamedTuple):
@@ -129,6 +138,21 @@ class LogDirMoves:
     def under_way(self) -> frozenset[TopicPartition]:
         """The partitions that are being moved or wait for it."""
         return frozenset(self._moving) | frozenset(self._waiting)
+
+    @property
+    def max_lag(self) -> int:
+        """The most records that a future log lacks; 0 if nothing is moved.  Any thread."""
+        lags = (
+            current.log_end_offset - future.log_end_offset
+            for tp, future in list(self._logs.future_logs.items())
+            if (current := self._logs.log(tp)) is not None
+        )
+        return max(0, max(lags, default=0))
+
+    @property
+    def ended_tasks(self) -> int:
+        """How many of the tasks that copy have ended, and move nothing any more."""
+        return sum(task.done() for task in self._tasks)
 
     # What is asked for.
 
@@ -279,11 +303,20 @@ class LogDirMoves:
             offset = move.future.log_end_offset
             if not has_caught_up(move.current, move.future):
                 await asyncio.sleep(0)
-        now_s = asyncio.get_running_loop().time()
-        delay_s = self._pace.delay_s(now_s, len(records), settings.bytes_per_second)
-        if not has_caught_up(move.current, move.future):
+        await self._keep_pace(tp, move, len(records))
+
+    async def _keep_pace(self, tp: TopicPartition, move: _Move, copied: int) -> None:
+        """Returns when the limit of the moment lets more be copied, or the move is no more."""
+        loop = asyncio.get_running_loop()
+        while True:
+            limit = self._settings().bytes_per_second
+            delay_s, copied = self._pace.delay_s(loop.time(), copied, limit), 0
+            if has_caught_up(move.current, move.future):
+                return
             # Others get their turn even where nothing must be waited for.
-            await asyncio.sleep(delay_s)
+            await asyncio.sleep(min(delay_s, BACKOFF_S))
+            if delay_s <= BACKOFF_S or self._found(tp) != move:
+                return
 
     async def _read(self, current: UnifiedLog, found: LogRead) -> bytes:
         piece = found.slice

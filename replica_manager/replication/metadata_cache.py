@@ -3,6 +3,9 @@
 A :class:`MetadataSnapshot` never changes; an update replaces the snapshot (copy on write: only the
 topics it touches are copied).  A handler takes the snapshot once for each request.
 
+All of it lives on the event loop: ``ReplicaManager.update_metadata`` updates, handlers, replication
+and coordinators read.  A thread that needs it is given a snapshot, and never asks the cache.
+
 Source: Kafka ``ZkMetadataCache`` (``updateMetadata``).  The KRaft migration's full update, which
 deletes what a request leaves out, is no part of this: a ZooKeeper controller never sends one.
 """

@@ -20,7 +20,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.isr import (
-    NEVER_HEARD_OF,
+    NEVER_FETCHED,
     AlteredIsr,
     CommittedIsr,
     Consequence,
@@ -250,7 +250,7 @@ class Partition:
         self._assign(state)
         self.isr_state = CommittedIsr(state.in_sync_replicas)
         self.remote_replicas = {
-            broker: self.remote_replicas.get(broker, NEVER_HEARD_OF)
+            broker: self.remote_replicas.get(broker, NEVER_FETCHED)
             for broker in state.replicas
             if broker != self.broker_id
         }

@@ -28,6 +28,10 @@ class FollowerAppend(Protocol):
     def last_leader_epoch(self) -> int | None:
         """The epoch of the last appended record; None if there was none."""
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether ``flush.messages`` asks to bring the log to disk now."""
+
 
 class PlannedTruncation(Protocol):
     """Reads the data that a log needs when it is truncated."""

@@ -32,7 +32,7 @@ from replica_manager.replication.leader_and_isr import LeaderAndIsrHandling
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import DEFAULT_REPLICA_LAG_TIME_MAX_MS, Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
-from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
+from replica_manager.replication.replica_log import ReplicaLog
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
@@ -55,22 +55,11 @@ class ReplicaLogs(Protocol):
         """Deletes the partition's log, if there is one; KafkaStorage if that fails."""
 
 
-class NoLogs:
-    """No logs: every replica is empty."""
-
-    def open(self, _: TopicPartition, __: UUID | None, *, is_new: bool) -> ReplicaLog:  # noqa: ARG002
-        """An absent log."""
-        return ABSENT_LOG
-
-    def delete(self, _: TopicPartition) -> None:
-        """Deletes nothing."""
-
-
-def _nobody_waits(_: TopicPartition) -> None:
+def _no_request_waits(_: TopicPartition) -> None:
     pass
 
 
-def _nobody_leads(_: TopicPartition, __: int | None) -> None:
+def _no_coordinator(_: TopicPartition, __: int | None) -> None:
     pass
 
 
@@ -92,12 +81,12 @@ class ReplicaManager:
         *,
         write_state_changes: Callable[[Sequence[StateChange]], None],
         now_ms: Callable[[], int],
+        logs: ReplicaLogs,
         is_tracing: Callable[[], bool] = lambda: False,
-        logs: ReplicaLogs | None = None,
         fetchers: ReplicaFetchers | None = None,
-        on_changed: Callable[[TopicPartition], None] = _nobody_waits,
-        on_led: Callable[[TopicPartition, int], None] = _nobody_leads,
-        on_resigned: Callable[[TopicPartition, int | None], None] = _nobody_leads,
+        on_changed: Callable[[TopicPartition], None] = _no_request_waits,
+        on_led: Callable[[TopicPartition, int], None] = _no_coordinator,
+        on_resigned: Callable[[TopicPartition, int | None], None] = _no_coordinator,
         min_in_sync_replicas: Callable[[str], int] = _one_replica,
         replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
     ) -> None:
@@ -113,7 +102,7 @@ class ReplicaManager:
         self.write_state_changes = write_state_changes
         self.now_ms = now_ms
         self.is_tracing = is_tracing
-        self.logs = NoLogs() if logs is None else logs
+        self.logs = logs
         self.fetchers = fetchers
         self.on_led = on_led
         self.on_resigned = on_resigned

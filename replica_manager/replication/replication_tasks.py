@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from replica_manager.configuration.config import BrokerConfig
@@ -63,6 +63,7 @@ class ReplicationTasks:
         metrics: Metrics,
         now_ms: Callable[[], int],
         on_changed: Callable[[TopicPartition], None],
+        flush: Callable[[TopicPartition], Awaitable[None]],
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         """``partitions`` are the replica manager's; ``throttle`` is for what is fetched.
@@ -71,8 +72,9 @@ class ReplicationTasks:
         partition's leader, and returns where proposals of in-sync replicas go.
         ``security`` says what a listener requires of a client; ``now_ms`` is the time by which
         partitions are read and updated; ``on_changed`` looks again at requests that wait for a
-        partition.
+        partition.  ``flush`` brings a partition's log to disk.
         """
+        self._flush = flush
         self._broker_id = broker_id
         self._listeners = config.listeners
         self._partitions = partitions
@@ -100,21 +102,24 @@ class ReplicationTasks:
             isr_route(self._controller_epoch_of), metrics, now_ms, on_changed
         )
         self._looking: asyncio.Task[None] | None = None
-        self._is_stopped = False
+        self._is_running = False
 
     def submit(self, partition: Partition, pending: PendingIsr) -> None:
         """Sends a partition's ISR proposal."""
         self._isr_changes.submit(partition, pending)
 
     def start(self) -> None:
-        """Starts the ISR checks and the proposals; fetchers start when they are added."""
+        """Starts the ISR checks, the proposals, and each fetcher, also one that is added later."""
         self._isr_changes.start()
+        self._is_running = True
+        for key, fetcher in self.fetchers.fetchers.items():
+            self._on_added(key, fetcher)
         loop = asyncio.get_running_loop()
         self._looking = loop.create_task(self._look_now_and_then(), name="isr-expiration")
 
     async def stop(self) -> None:
         """Stops everything; no log is written to afterwards."""
-        self._is_stopped = True
+        self._is_running = False
         _manager_log.info("%sshutting down", self._manager_prefix)
         for key in list(self._tasks):
             self._on_removed(key)
@@ -137,7 +142,7 @@ class ReplicationTasks:
         if running is not None and running.fetcher is fetcher:
             running.wake()
             return
-        if self._is_stopped:
+        if not self._is_running:
             return
         link = LeaderEndPoint(
             key.leader, key.fetcher_id, self._link_settings, self._endpoint_of, self._broker_epoch
@@ -150,7 +155,9 @@ class ReplicationTasks:
             self._link_settings,
             self.fetchers.settings.backoff_ms,
             self._now_ms,
-            FetcherListener(self._high_watermarks_moved, meters.bytes_in, meters.requested),
+            FetcherListener(
+                self._high_watermarks_moved, meters.bytes_in, meters.requested, self._flush
+            ),
         )
 
     def _on_removed(self, key: FetcherKey) -> None:

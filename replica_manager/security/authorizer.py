@@ -28,7 +28,7 @@ from zkcontroller.acls import (
 )
 
 CLUSTER_NAME: Final = "kafka-cluster"
-_EVERYBODY: Final = f"{USER}:{WILDCARD}"
+_EVERY_USER: Final = f"{USER}:{WILDCARD}"
 MOST_DECISION_BYTES: Final = 32 * 1024 * 1024
 """Of remembered decisions; past it all are forgotten."""
 LONGEST_REMEMBERED_NAME: Final = 249
@@ -186,7 +186,7 @@ def verdict_of(
 ) -> PermissionType | None:
     """The decision of the resource's ACLs; None if none applies."""
     principal, host, entry_operation, permission = entry
-    if principal not in (str(requester.principal), _EVERYBODY):
+    if principal not in (str(requester.principal), _EVERY_USER):
         return None
     if host not in (requester.host, WILDCARD):
         return None
@@ -208,7 +208,7 @@ class _RulesOfType:
         self.denied_literals: set[str] = set()
         self._denied_prefixes: set[str] = set()
         self._allowed: list[tuple[str, PatternType]] = []
-        principals = (str(requester.principal), _EVERYBODY)
+        principals = (str(requester.principal), _EVERY_USER)
         for pattern, found in cache.acls.items():
             if pattern.resource_type is not resource_type:
                 continue

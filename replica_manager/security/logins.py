@@ -40,4 +40,5 @@ def credentials_of(key: str, mechanism: str, text: str | None) -> Credentials:
         raise ConfigInvalid(
             key, "[hidden]", "username and password: one logs in at the others by them"
         )
-    return Credentials(mechanism, options["username"], options["password"])
+    is_token = options.get("tokenauth", "").lower() == "true"
+    return Credentials(mechanism, options["username"], options["password"], is_token)

@@ -195,13 +195,13 @@ class SaslAuthenticator:
 
     def _refused(self, header: RequestHeader, refused: SaslRefused) -> Step:
         assert self._server is not None
-        told = refused.told if isinstance(refused, LoginFailed) else None
+        client_text = refused.client_text if isinstance(refused, LoginFailed) else None
         return Step(
             _response(
                 header,
                 error_code=ErrorCode.sasl_authentication_failed,
                 # The reason itself might tell whether a user exists.
-                error_message=told
+                error_message=client_text
                 or f"Authentication failed during {self._what} due to invalid credentials with "
                 f"SASL mechanism {self._server.mechanism_name}",
                 auth_bytes=b"",
@@ -221,7 +221,7 @@ class SaslAuthenticator:
                 "Cannot change principals during re-authentication from "
                 f"{'.'.join(self._before.principal)}: {'.'.join(principal)}"
             )
-            raise LoginFailed(text, told=text)
+            raise LoginFailed(text, client_text=text)
         mechanism_name = self._server.mechanism_name
         lifetime_ms = self._lifetime_ms(self._server)
         expires_at_ms = None if lifetime_ms is None else now_ms + lifetime_ms

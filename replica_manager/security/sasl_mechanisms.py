@@ -24,12 +24,12 @@ PLAIN = "PLAIN"
 class LoginFailed(SaslRefused):
     """The credentials are wrong.
 
-    ``told`` is the error text for the client; None for the general one.
+    ``client_text`` is the error text for the client; None for the general one.
     """
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, client_text: str | None = None) -> None:
         super().__init__(reason)
-        self.told = told
+        self.client_text = client_text
 
 
 class SaslServer(Protocol):
@@ -62,19 +62,19 @@ class PlainServer:
         """An empty message if the password is right."""
         tokens = token.decode("utf-8", "replace").split("\0")
         if len(tokens) != 3:
-            raise _told(
+            raise _refused(
                 f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(tokens), 4)}"
             )
         authorization_id, username, password = tokens
         if not username:
-            raise _told("Authentication failed: username not specified")
+            raise _refused("Authentication failed: username not specified")
         if not password:
-            raise _told("Authentication failed: password not specified")
+            raise _refused("Authentication failed: password not specified")
         expected = self._passwords.get(username)
         # Compared in the same time whether the user exists or not.
         is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not is_right:
-            raise _told("Authentication failed: Invalid username or password")
+            raise _refused("Authentication failed: Invalid username or password")
         _check_authorization_id(authorization_id, username)
         self.username = username
         return b""
@@ -154,13 +154,13 @@ class ScramServer:
         )
 
 
-def _told(text: str) -> LoginFailed:
-    return LoginFailed(text, told=text)
+def _refused(text: str) -> LoginFailed:
+    return LoginFailed(text, client_text=text)
 
 
 def _check_authorization_id(authorization_id: str, username: str) -> None:
     if authorization_id not in ("", username):
-        raise _told(
+        raise _refused(
             "Authentication failed: Client requested an authorization id that is different from "
             "username"
         )

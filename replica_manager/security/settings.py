@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from replica_manager.configuration.broker_keys import BROKER_KEYS
-from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.config_keys import ConfigValue, text_of
-from replica_manager.configuration.key_effects import BROKER_EFFECTS, Kind, texts_of
+from replica_manager.configuration.key_effects import BROKER_EFFECTS, KeyEffectKind, texts_of
 from replica_manager.security.logins import check_mechanism, credentials_of, login_entry
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,
@@ -43,7 +42,7 @@ INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _OWN_ZOOKEEPER: Final = "authorizer.zookeeper."
-UNSUPPORTED: Final = texts_of(BROKER_EFFECTS, Kind.REFUSED_WHEN_SECURED)
+UNSUPPORTED: Final = texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED_WHEN_SECURED)
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -121,11 +120,6 @@ def authorizer_settings(
     )
 
 
-def listener_security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
-    """By listener name, for every listener that is bound.  Reads key stores."""
-    return security_of(config, config.listeners.bound)
-
-
 def security_of(
     config: SecurityConfig, endpoints: Iterable[Endpoint]
 ) -> dict[str, ListenerSecurity]:
@@ -133,12 +127,6 @@ def security_of(
     return {
         endpoint.listener_name: SecuredListener(config, endpoint).server() for endpoint in endpoints
     }
-
-
-def client_security(config: BrokerConfig, listener_name: str) -> ClientSecurity:
-    """How this broker connects to others on that listener of theirs.  Reads key stores."""
-    endpoint = next(each for each in config.listeners.bound if each.listener_name == listener_name)
-    return SecuredListener(config, endpoint).client(INTER_BROKER_MECHANISM, must_be_enabled=True)
 
 
 def controller_client_security(config: SecurityConfig, endpoint: Endpoint) -> ClientSecurity:

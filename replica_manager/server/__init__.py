@@ -3,7 +3,8 @@
 The way of a request, which comes from a connection (``network``):
 
 1. :mod:`.dispatch` reads it, finds its handler and encodes the answer;
-2. :mod:`.handlers` has one module per API; :mod:`.context` is what each of them gets;
+2. :mod:`.handlers` has one module per API; :mod:`.zookeeper_handlers` is the table of them, and
+   :mod:`.context` is what each of them gets;
 3. :mod:`.throttled_answers` counts it for the client's quotas.
 
 Behind the handlers stand services: the coordinators (``coordinators``), :mod:`.topics`,

@@ -28,7 +28,7 @@ from zkcontroller.core.events import RequestEvent
 from zkcontroller.model import Broker, TopicPartition
 
 
-class Controller(Protocol):
+class ControllerCandidate(Protocol):
     """The controller candidate of this broker, for handlers."""
 
     @property
@@ -59,7 +59,7 @@ class FinalizedFeatures(Protocol):
         """Waits until that version or a later one was read; False after a timeout."""
 
 
-class Topics(Protocol):
+class TopicAdministration(Protocol):
     """Creates and deletes topics."""
 
     @property
@@ -166,8 +166,8 @@ class TokenAdmin(Protocol):
 class Administration:
     """The services of one source of metadata.  For the event loop."""
 
-    controller: Controller
-    topics: Topics
+    controller: ControllerCandidate
+    topics: TopicAdministration
     admin: ClusterAdmin
     features: FinalizedFeatures
     acls: AclAdmin | None = None

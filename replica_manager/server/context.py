@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.configuration.config import BrokerConfig
@@ -29,10 +30,10 @@ from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.administration import (
     AclAdmin,
     ClusterAdmin,
-    Controller,
+    ControllerCandidate,
     FinalizedFeatures,
     TokenAdmin,
-    Topics,
+    TopicAdministration,
 )
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.error_counts import ErrorCounts
@@ -40,6 +41,7 @@ from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
+from zkcontroller.protocol.api_versions import ApiKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +118,14 @@ class BrokerContext:
     deletions: RecordDeletions
     log_dir_moves: LogDirMoves
     producer_ids: ProducerIdManager
-    topics: Topics
+    topics: TopicAdministration
     admin: ClusterAdmin
     reconfiguring: Reconfiguring
     auto_creation: AutoTopicCreation
-    controller: Controller
+    controller: ControllerCandidate
     quotas: QuotaManagers
-    offered: Mapping[int, tuple[int, int]]
-    """API key to the first and last version that is answered."""
+    handlers: Mapping[int, Handler]
+    """By API key; what has none is neither offered nor answered."""
     broker_epoch: Callable[[], int]
     """czxid of the broker's registration in the current ZooKeeper session."""
     features: FinalizedFeatures
@@ -137,3 +139,28 @@ class BrokerContext:
     """Changes the delegation tokens; None without a secret."""
     request_metrics: RequestMetrics | None = None
     """None where they cannot be read."""
+
+    @property
+    def offered(self) -> Mapping[int, tuple[int, int]]:
+        """API key to the first and last version that is answered."""
+        return versions_of(self.handlers)
+
+
+class Handler(Protocol):
+    """A module of :mod:`replica_manager.server.handlers`."""
+
+    API_KEY: ApiKey
+    VERSIONS: tuple[int, int]
+
+    def handle(
+        self, request: Any, context: RequestContext, broker: BrokerContext
+    ) -> Coroutine[Any, Any, Response]:
+        """The response; RequestRefused and other errors of this project go to ``refuse``."""
+
+    def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:
+        """The response to a request that failed as a whole."""
+
+
+def versions_of(handlers: Mapping[int, Handler]) -> dict[int, tuple[int, int]]:
+    """API key to the first and last version of its handler."""
+    return {api_key: handler.VERSIONS for api_key, handler in handlers.items()}

@@ -12,91 +12,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from types import ModuleType
-from typing import Any, Final, Protocol, cast
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.quotas.loop_time import Timed
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster_gate
 from replica_manager.server.context import (
     BrokerContext,
     EncodedBody,
+    Handler,
     RequestContext,
     Response,
     Throttled,
     Unanswered,
 )
 from replica_manager.server.error_counts import ErrorCounts, error_counts
-from replica_manager.server.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    allocate_producer_ids,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    alter_user_scram_credentials,
-    api_versions,
-    controlled_shutdown,
-    create_acls,
-    create_delegation_token,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_delegation_token,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    envelope,
-    expire_delegation_token,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leader_and_isr,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    renew_delegation_token,
-    sasl_authenticate,
-    sasl_handshake,
-    stop_replica,
-    sync_group,
-    txn_offset_commit,
-    update_features,
-    update_metadata,
-    write_txn_markers,
-)
+from replica_manager.server.handlers import fetch, produce, update_metadata
 from replica_manager.server.large_answers import encoded
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_answers import counted, counted_as_clients, used
@@ -114,87 +53,6 @@ from zkcontroller.protocol.produce import TooManyPartitions, read_produce_reques
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 
-
-class Handler(Protocol):
-    """A module of :mod:`replica_manager.server.handlers`."""
-
-    API_KEY: ApiKey
-    VERSIONS: tuple[int, int]
-
-    def handle(
-        self, request: Any, context: RequestContext, broker: BrokerContext
-    ) -> Coroutine[Any, Any, Response]:
-        """The response; RequestRefused and other errors of this project go to ``refuse``."""
-
-    def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:
-        """The response to a request that failed as a whole."""
-
-
-_MODULES: Final[tuple[ModuleType, ...]] = (
-    produce,
-    fetch,
-    list_offsets,
-    metadata,
-    leader_and_isr,
-    stop_replica,
-    update_metadata,
-    controlled_shutdown,
-    offset_commit,
-    offset_fetch,
-    find_coordinator,
-    join_group,
-    heartbeat,
-    leave_group,
-    sync_group,
-    describe_groups,
-    list_groups,
-    sasl_handshake,
-    api_versions,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    write_txn_markers,
-    txn_offset_commit,
-    describe_acls,
-    create_acls,
-    delete_acls,
-    describe_configs,
-    alter_configs,
-    alter_replica_log_dirs,
-    describe_log_dirs,
-    sasl_authenticate,
-    create_partitions,
-    create_delegation_token,
-    renew_delegation_token,
-    expire_delegation_token,
-    describe_delegation_token,
-    delete_groups,
-    elect_leaders,
-    incremental_alter_configs,
-    alter_partition_reassignments,
-    list_partition_reassignments,
-    offset_delete,
-    describe_client_quotas,
-    alter_client_quotas,
-    describe_user_scram_credentials,
-    alter_user_scram_credentials,
-    alter_partition,
-    update_features,
-    envelope,
-    describe_cluster,
-    describe_producers,
-    describe_transactions,
-    list_transactions,
-    allocate_producer_ids,
-)
-HANDLERS: Final[Mapping[int, Handler]] = {
-    int(handler.API_KEY): handler for handler in (cast(Handler, module) for module in _MODULES)
-}
 
 # Requests too big for a message per partition, or too frequent; all others are read by kio.
 READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
@@ -214,13 +72,8 @@ So many bytes are some 4,000 names of one letter, which take kio 8 ms.
 READ_FAST_ASIDE_BYTES: Final = 64 * 1024
 """The same where a reader of our own takes a tenth of that time."""
 
-OFFERED: Final[Mapping[int, tuple[int, int]]] = {
-    api_key: handler.VERSIONS for api_key, handler in HANDLERS.items()
-}
-"""API key to first and last version: what ApiVersions tells."""
 
-
-async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
+async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFrame:
     """The response frame to the request in ``data``; InvalidFrame if it must not be answered."""
     header, start = parse_request_header(data)
     usage = None
@@ -241,10 +94,15 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     if broker.request_metrics is not None:
         times = broker.request_metrics.begin(len(data))
     responding = _response(data, start, context, broker, times)
-    if usage is None:
-        response = await responding
-    else:
-        response = counted(await Timed(responding, usage.loop_time), context, usage)
+    try:
+        if usage is None:
+            response = await responding
+        else:
+            response = counted(await Timed(responding, usage.loop_time), context, usage)
+    finally:
+        if times is not None:
+            # A request that cannot be read never gets to its handler.
+            times.leave_queue()
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     try:
@@ -253,7 +111,7 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
         error = ErrorCode.unknown_server_error
         _log_failure(context, broker, error)
         # Of the request only its bytes are left; to read it again is better than to keep it.
-        request, handler = await _request_in(data, start, context), HANDLERS[context.api_key]
+        request, handler = await _request_in(data, start, context), broker.handlers[context.api_key]
         response = await _refused(handler, request, context, len(data), error)
         answer = await _encoded(head, response, context, times, len(data))
     if usage is not None:
@@ -284,41 +142,41 @@ async def _encoded(
     context: RequestContext,
     times: RequestTimes | None,
     request_bytes: int,
-) -> Answer:
+) -> ResponseFrame:
     response = await _encoded_aside(response, request_bytes)
     with nullcontext() if context.usage is None else context.usage.loop_time.turn():
         if times is None:
             return _answer(head, response)
         with times.encoding():
             answer = _answer(head, response)
-        times.answered(*_told(context.api_key, response))
+        times.answered(*_measured_of(context.api_key, response))
         return answer
 
 
-def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
+def _measured_of(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
     """The errors in the response, and its message conversion times."""
     match response:
         case EncodedBody(_, errors, conversions, _) | Unanswered(_, errors, conversions):
             return errors(), conversions
         case Throttled(payload, _):
-            return _told(api_key, payload)
+            return _measured_of(api_key, payload)
         case _:
             return error_counts(api_key, response), NO_CONVERSIONS
 
 
-def _answer(head: bytes, response: Response) -> Answer:
+def _answer(head: bytes, response: Response) -> ResponseFrame:
     match response:
         case EncodedBody(chunks=chunks):
             return _framed([head, *chunks])
         case Throttled(payload, throttle_ms):
             return _answer(head, payload)._replace(mute_ms=throttle_ms)
         case Unanswered(closes, _, _):
-            return Answer(b"", closes=closes)
+            return ResponseFrame(b"", closes=closes)
         case _:
-            return Answer(frame((head, write_answer(response))))
+            return ResponseFrame(frame((head, write_answer(response))))
 
 
-def _framed(chunks: Sequence[bytes | FileSlice]) -> Answer:
+def _framed(chunks: Sequence[bytes | FileSlice]) -> ResponseFrame:
     """The chunks as one frame; neighbouring bytes are joined."""
     size = 0
     parts: list[bytes | FileSlice] = []
@@ -334,7 +192,7 @@ def _framed(chunks: Sequence[bytes | FileSlice]) -> Answer:
     parts.append(b"".join(pending))
     first, *rest = parts
     assert isinstance(first, bytes), "a header comes first"
-    return Answer(size.to_bytes(4, "big") + first, rest=rest)
+    return ResponseFrame(size.to_bytes(4, "big") + first, rest=rest)
 
 
 async def _response(
@@ -344,7 +202,7 @@ async def _response(
     broker: BrokerContext,
     times: RequestTimes | None,
 ) -> Response:
-    handler = HANDLERS.get(context.api_key)
+    handler = broker.handlers.get(context.api_key)
     if handler is None:
         raise UnsupportedVersion(f"{APIS[context.api_key].name} is not answered here")
     first, last = handler.VERSIONS
@@ -384,10 +242,10 @@ async def _refused(
     return await asyncio.to_thread(handler.refuse, request, context, error)
 
 
-def refusal(data: bytes, error: ErrorCode) -> bytes | None:
-    """The frame that refuses the request in ``data``; None if this broker does not answer it."""
+def refusal(handlers: Mapping[int, Handler], data: bytes, error: ErrorCode) -> bytes | None:
+    """The frame that refuses the request in ``data``; None if no handler answers it."""
     header, start = parse_request_header(data)
-    handler = HANDLERS.get(header.api_key)
+    handler = handlers.get(header.api_key)
     if handler is None or not handler.VERSIONS[0] <= header.api_version <= handler.VERSIONS[1]:
         return None
     context = RequestContext(

@@ -19,7 +19,7 @@ from replica_manager.coordinators.groups.requests import (
     DeleteGroupsResult,
     DeleteOffsetsResult,
     DescribedGroup,
-    DescribeResult,
+    DescribeGroupsResult,
     FetchedOffset,
     FetchOffsets,
     FetchResult,
@@ -27,7 +27,7 @@ from replica_manager.coordinators.groups.requests import (
     HeartbeatResult,
     JoinResult,
     LeaveResult,
-    ListResult,
+    ListGroupsResult,
     SyncResult,
     WantedOffsets,
 )
@@ -179,7 +179,7 @@ def write_delete_groups(result: DeleteGroupsResult, version: int) -> ResponsePay
     return schema.response(results=results)
 
 
-def write_list(result: ListResult, version: int) -> ResponsePayload:
+def write_list(result: ListGroupsResult, version: int) -> ResponsePayload:
     schema = response_schema(ApiKey.LIST_GROUPS, version)
     groups = tuple(
         schema.part(
@@ -195,7 +195,7 @@ def write_list(result: ListResult, version: int) -> ResponsePayload:
 
 
 def write_describe(
-    result: DescribeResult,
+    result: DescribeGroupsResult,
     version: int,
     authorized_operations: Callable[[str], int] = lambda _: NOT_ASKED,
 ) -> ResponsePayload:

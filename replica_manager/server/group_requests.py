@@ -19,9 +19,7 @@ from replica_manager.coordinators.groups.requests import (
     UNKNOWN_MEMBER_ID,
     CommitOffsets,
     CommittedOffset,
-    DeleteGroups,
     DeleteOffsets,
-    DescribeGroups,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
@@ -235,18 +233,10 @@ def read_delete_offsets(
     )
 
 
-def read_delete_groups(request: request_types.DeleteGroupsRequest, request_id: int) -> DeleteGroups:
-    return DeleteGroups(request_id, tuple(request.groups_names))
-
-
 def read_list(request: request_types.ListGroupsRequest, request_id: int) -> ListGroups:
     return ListGroups(
         request_id, field_or(request, "states_filter", ()), field_or(request, "types_filter", ())
     )
-
-
-def read_describe(request: request_types.DescribeGroupsRequest, request_id: int) -> DescribeGroups:
-    return DescribeGroups(request_id, tuple(request.groups))
 
 
 def _partitions_of(topics: Iterable[NamedTopic[P_co]]) -> Iterable[tuple[TopicPartition, P_co]]:

@@ -10,7 +10,8 @@ are others of ours:
   the controller, for ZooKeeper, or for a turn on the loop.
 - ``ResponseSendTimeMs``: until the last byte of the answer was taken by the socket.
 
-``ResponseQueueTimeMs`` does not exist: an answer that is complete is sent by who made it.  Beside
+``ResponseQueueTimeMs`` and ``ResponseQueueSize`` do not exist: an answer that is complete is sent
+by who made it.  ``RequestQueueSize`` counts the requests whose ``RequestQueueTimeMs`` runs.  Beside
 the times, every error in every answer is counted, NONE included, and for Produce and Fetch what it
 cost to give records another form.
 
@@ -62,10 +63,24 @@ class RequestMetrics:
         self._histograms: dict[str, tuple[Histogram, ...]] = {}
         self._meters: dict[tuple[str, int], Meter] = {}
         self._error_meters: dict[tuple[str, ErrorCode], Meter] = {}
+        self._waiting: set[RequestTimes] = set()
+        metrics.gauge(
+            mbean("kafka.network", "RequestChannel", "RequestQueueSize"),
+            lambda: len(self._waiting),
+        )
 
     def begin(self, size: int) -> RequestTimes:
-        """Starts the times of a request of so many bytes."""
-        return RequestTimes(self, size)
+        """Starts the times of a request of so many bytes.
+
+        It counts as waiting until its handler begins, or :meth:`leave` is called.
+        """
+        times = RequestTimes(self, size)
+        self._waiting.add(times)
+        return times
+
+    def leave(self, times: RequestTimes) -> None:
+        """The request does not wait for its handler any more."""
+        self._waiting.discard(times)
 
     def record(self, name: str, version: int, values: tuple[int, ...]) -> None:
         """Counts a request of that name; ``values`` in the order of the histograms.
@@ -117,12 +132,17 @@ class RequestTimes:
 
     def begin_handling(self, api_key: int, version: int, request: Any) -> None:
         """The request was read; it is counted from now on."""
+        self.leave_queue()
         name = APIS[api_key].name
         self._names = (name,)
         if api_key == ApiKey.FETCH:
             self._names = ("FetchFollower" if request.replica_id >= 0 else "FetchConsumer", name)
         self._version = version
         self._handled_ns = self._metrics.now_ns()
+
+    def leave_queue(self) -> None:
+        """The request does not wait for its handler, or not any more."""
+        self._metrics.leave(self)
 
     def timed(self, handling: Coroutine[Any, Any, T]) -> Timed[T]:
         """Wraps ``handling``, which is awaited, to measure it."""

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 from kio.static.primitive import i32Timedelta
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.network.connection import Answer
+from replica_manager.network.connection import ResponseFrame
 from replica_manager.quotas.quota_managers import RequestUsage
 from replica_manager.server.context import (
     EncodedBody,
@@ -60,7 +60,7 @@ def counted_as_clients(response: Response, usage: RequestUsage) -> Response:
     return _with_throttle_time(response, usage.throttle_ms) if usage.requested() > 0 else response
 
 
-def used(answer: Answer, usage: RequestUsage) -> Answer:
+def used(answer: ResponseFrame, usage: RequestUsage) -> ResponseFrame:
     """The response, and how long its connection is muted."""
     answer = answer._replace(sent=(usage.finish,), loop_time=usage.loop_time)
     if usage.throttle_ms == 0 or usage.throttle_ms < answer.mute_ms:

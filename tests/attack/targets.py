@@ -18,12 +18,13 @@ from typing_extensions import override
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker
 from tests.attack.connections import RawConnection, is_serving
-from tests.attack.shapes import Message, message
-from tests.attack.values import TOPIC, useful
+from tests.attack.shapes import Message
+from tests.attack.values import TOPIC
 from tests.attack.watch import LOOP_BOUND_MS, Watch
 from tests.integration.broker_processes import wait_for
 from tests.integration.secured_cluster import scram_config
 from tests.support.quorum import CLUSTER_ID, free_ports
+from tests.support.topic_creation import create_topic
 from zkcontroller.net.client_security import Credentials
 from zkcontroller.observability.loop_watch import VARIABLE
 from zkcontroller.protocol.api_versions import ApiKey
@@ -182,25 +183,9 @@ def _write_stranger(session: ZooKeeperSession) -> None:
 
 
 def _create_topic(address: str) -> None:
-    def value(api: str, path: str, kafka_type: str) -> Any:
-        match path:
-            case "topics.name":
-                return TOPIC.encode()
-            case "validate_only":
-                return False
-            case "topics.configs":
-                return 0
-            case "timeout":
-                return 30_000
-            case _:
-                return useful(api, path, kafka_type)
-
     def is_there() -> bool:
         with RawConnection(address) as connection:
-            asked = message(ApiKey.CREATE_TOPICS, 4, value)
-            body = connection.call(ApiKey.CREATE_TOPICS, 4, _body(asked))
-        answer: Any = read_response(ApiKey.CREATE_TOPICS, 4, body)
-        error = answer.topics[0].error_code
+            error = create_topic(connection, TOPIC)
         exists = error in (ErrorCode.none, ErrorCode.topic_already_exists)
         return exists and _has_leader(address)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,12 +12,9 @@ from kio.schema.errors import ErrorCode
 from tests.attack.campaign import Campaign
 from tests.attack.checks import assert_serving
 from tests.attack.conftest import NewBroker
-from tests.attack.shapes import message
 from tests.attack.targets import BrokerTarget
-from tests.attack.values import useful
 from tests.integration.broker_processes import wait_for
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response
+from tests.support.topic_creation import create_topic
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
@@ -68,26 +65,6 @@ def operator(target: BrokerTarget) -> Iterator[ZooKeeperSession]:
         session.close()
 
 
-def create_topic(target: BrokerTarget, name: str) -> ErrorCode:
-    def value(api: str, path: str, kafka_type: str) -> Any:
-        match path:
-            case "topics.name":
-                return name.encode()
-            case "validate_only":
-                return False
-            case "timeout":
-                return 20_000
-            case _:
-                return useful(api, path, kafka_type)
-
-    asked = message(ApiKey.CREATE_TOPICS, 4, value, client_id="")
-    with target.connect() as connection:
-        body = connection.call(ApiKey.CREATE_TOPICS, 4, asked.data[10:])
-    answer: Any = read_response(ApiKey.CREATE_TOPICS, 4, body)
-    error: ErrorCode = answer.topics[0].error_code
-    return error
-
-
 @pytest.fixture(scope="module")
 def campaign(new_broker: NewBroker) -> Iterator[Campaign]:
     with closing(Campaign(new_broker())) as campaign:
@@ -115,7 +92,8 @@ def test_a_hostile_znode_stops_neither_broker_nor_controller(path: str, campaign
 
         def is_created() -> bool:
             expected = (ErrorCode.none, ErrorCode.topic_already_exists)
-            return create_topic(target, name) in expected
+            with target.connect() as connection:
+                return create_topic(connection, name) in expected
 
         wait_for(is_created, "a topic is created")
 

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from replica_manager.server.dispatch import OFFERED
 from tests.attack.campaign import Campaign, huge_messages
 from tests.attack.checks import (
     GROWTH_BYTES,
@@ -19,6 +18,7 @@ from tests.attack.checks import (
 )
 from tests.attack.conftest import NewBroker
 from tests.attack.connections import offered
+from tests.support.request_shapes import OFFERED
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 
 NAMES = [ApiKey(api_key).name for api_key in OFFERED]

@@ -18,6 +18,7 @@ from tests.attack.checks import assert_serving
 from tests.attack.conftest import NewBroker
 from tests.attack.connections import RawConnection
 from tests.attack.targets import BrokerTarget
+from tests.support.topic_creation import create_topic
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
@@ -44,35 +45,15 @@ def ask(target: BrokerTarget, api_key: ApiKey, version: int, **fields: object) -
     return read_response(api_key, version, body)
 
 
-def create_topic(target: BrokerTarget, name: str, partitions: int = 1) -> ErrorCode:
-    part = request_schema(ApiKey.CREATE_TOPICS, 4).part
-    assignments = tuple(
-        part("CreatableReplicaAssignment", partition_index=number, broker_ids=(0,))
-        for number in range(partitions)
-    )
-    topic = part(
-        "CreatableTopic",
-        name=name,
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=assignments,
-        configs=(),
-    )
-    answer = ask(
-        target,
-        ApiKey.CREATE_TOPICS,
-        4,
-        topics=(topic,),
-        timeout=TIMEOUT,
-        validate_only=False,
-    )
-    error: ErrorCode = answer.topics[0].error_code
-    return error
+def create(target: BrokerTarget, name: str, partitions: int = 1) -> ErrorCode:
+    """Creates a topic as a super user."""
+    with RawConnection(target.bystander_address) as connection:
+        return create_topic(connection, name, partitions)
 
 
 def add_partitions(target: BrokerTarget) -> Sequence[ErrorCode]:
     """To a topic that is there."""
-    assert create_topic(target, "growing") is ErrorCode.none
+    assert create(target, "growing") is ErrorCode.none
     part = request_schema(ApiKey.CREATE_PARTITIONS, 1).part
     assignment = part("CreatePartitionsAssignment", broker_ids=(0,))
     topic = part(
@@ -126,7 +107,7 @@ def alter_configs(target: BrokerTarget) -> Sequence[ErrorCode]:
 @pytest.mark.parametrize(
     "oversized",
     [
-        lambda target: [create_topic(target, "huge", PARTITIONS)],
+        lambda target: [create(target, "huge", PARTITIONS)],
         add_partitions,
         create_acls,
         alter_configs,
@@ -139,7 +120,7 @@ def test_what_zookeeper_must_refuse_is_not_sent_and_life_goes_on(
     errors = oversized(target)
 
     assert ErrorCode.unknown_server_error in errors
-    assert create_topic(target, f"after-{request.node.callspec.id}") is ErrorCode.none
+    assert create(target, f"after-{request.node.callspec.id}") is ErrorCode.none
     assert target.watch.is_alive
     assert target.watch.new_tracebacks() == []
     assert_serving(target)

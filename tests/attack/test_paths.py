@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pytest
 
-from replica_manager.server.dispatch import OFFERED
 from tests.attack.campaign import Campaign
 from tests.attack.checks import assert_harmless, assert_serving
 from tests.attack.conftest import NewBroker
 from tests.attack.shapes import Kind, message, slots
 from tests.attack.targets import BrokerTarget
 from tests.attack.values import useful
+from tests.support.request_shapes import OFFERED
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession

@@ -110,7 +110,7 @@ def test_an_idempotent_producer_is_read_as_it_has_written(
 ) -> None:
     topic = new_topic(PARTITIONS)
 
-    async def story() -> dict[int, list[bytes]]:
+    async def scenario() -> dict[int, list[bytes]]:
         await produce(cluster, topic, 120, enable_idempotence=True, compression_type=codec)
         consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
@@ -129,7 +129,7 @@ def test_an_idempotent_producer_is_read_as_it_has_written(
         finally:
             await consumer.stop()
 
-    assert asyncio.run(story()) == {
+    assert asyncio.run(scenario()) == {
         partition: [b"value %d" % number for number in range(partition, 120, PARTITIONS)]
         for partition in range(PARTITIONS)
     }
@@ -141,7 +141,7 @@ def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
     topic = new_topic(PARTITIONS)
     group = f"group-of-{topic}"
 
-    async def story() -> None:
+    async def scenario() -> None:
         await produce(cluster, topic, 60)
         members = [await Member(cluster, group, topic).start() for _ in range(3)]
         try:
@@ -164,13 +164,13 @@ def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
             for member in members:
                 await member.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_transactions_are_committed_and_aborted(cluster: Cluster, new_topic: NewTopicName) -> None:
     topic = new_topic(1)
 
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers, transactional_id="payments"
         )
@@ -197,4 +197,4 @@ def test_transactions_are_committed_and_aborted(cluster: Cluster, new_topic: New
         finally:
             await consumer.stop()
 
-    assert asyncio.run(story()) == [b"first", b"second"]
+    assert asyncio.run(scenario()) == [b"first", b"second"]

@@ -134,7 +134,9 @@ def test_who_reads_committed_records_sees_what_has_no_transaction(
         consumer.close()
 
 
-def test_offsets_are_told_by_place_and_by_time(cluster: Cluster, new_topic: NewTopicName) -> None:
+def test_offsets_are_reported_by_place_and_by_time(
+    cluster: Cluster, new_topic: NewTopicName
+) -> None:
     topic = new_topic(1)
     empty = new_topic(1)
     admin = admin_client(cluster.bootstrap_servers)

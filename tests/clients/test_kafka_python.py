@@ -67,7 +67,9 @@ def test_records_come_back_as_they_went(
         consumer.close()
 
 
-def test_offsets_are_told_by_place_and_by_time(cluster: Cluster, new_topic: NewTopicName) -> None:
+def test_offsets_are_reported_by_place_and_by_time(
+    cluster: Cluster, new_topic: NewTopicName
+) -> None:
     topic = new_topic(1)
     tp = kafka.TopicPartition(topic, 0)
     before_ms = time.time_ns() // 1_000_000

@@ -14,17 +14,17 @@ from tests.integration.broker_processes import Cluster
 
 pytestmark = pytest.mark.integration
 
-STORY = Path(__file__).with_name("kafkajs")
+SCENARIO = Path(__file__).with_name("kafkajs")
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program with kafkajs installed beside it, exactly the version in package-lock.json."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm and node are not on the PATH")
     folder = tmp_path_factory.mktemp("kafkajs")
     for name in ("package.json", "package-lock.json", "story.js"):
-        shutil.copy(STORY / name, folder)
+        shutil.copy(SCENARIO / name, folder)
     try:
         installed = subprocess.run(
             ["npm", "ci", "--no-audit", "--no-fund"],
@@ -37,9 +37,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "story.js"
 
 
-def test_a_program_finds_everything_as_with_kafka(cluster: Cluster, story: Path) -> None:
+def test_a_program_finds_everything_as_with_kafka(cluster: Cluster, scenario: Path) -> None:
     done = subprocess.run(
-        ["node", str(story), cluster.bootstrap_servers, "kafkajs-story"],
+        ["node", str(scenario), cluster.bootstrap_servers, "kafkajs-story"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

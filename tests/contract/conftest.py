@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.simulation.zookeeper import SimulatedSession
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.support.zookeepers import Recorder, end_session
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_simulation.zookeeper import SimulatedSession
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 
 class Client:

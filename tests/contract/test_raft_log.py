@@ -11,7 +11,6 @@ import pytest
 
 from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
 from zkcontroller.kraft.raft_log import (
     LogPosition,
@@ -23,6 +22,7 @@ from zkcontroller.kraft.raft_log import (
 from zkcontroller.kraft.values import OffsetAndEpoch
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batches
 from zkcontroller.protocol.records import Record
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 NOW_MS: Final = 1_700_000_000_000
 MANY_BYTES: Final = 2**20

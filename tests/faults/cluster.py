@@ -39,6 +39,7 @@ SESSION_TIMEOUT_MS: Final = 4_000
 """The shortest that a ZooKeeper with ticks of two seconds grants."""
 LAG_MS: Final = 2_000
 PATIENCE_S: Final = 40.0
+_ANSWER_S: Final = 8.0
 LINES_TOLD: Final = 60
 
 _INTERNAL_PORT: Final = 19_091
@@ -213,14 +214,23 @@ class FaultCluster:
         self._alter(throttle, kafka_admin.AlterConfigOpType.DELETE)
 
     def _alter(self, keys: Mapping[Any, tuple[str, str]], operation: Any) -> None:
-        admin = kafka_admin.AdminClient(
-            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
-        )
         for resource, (name, value) in keys.items():
             entry = kafka_admin.ConfigEntry(name, value, incremental_operation=operation)
             resource.add_incremental_config(entry)
-            [done] = admin.incremental_alter_configs([resource]).values()
-            done.result(PATIENCE_S)
+            deadline = time.monotonic() + PATIENCE_S
+            while True:
+                # A broker that has just started names no controller yet, and a client that was
+                # given that answer does not ask again for long.
+                admin = kafka_admin.AdminClient(
+                    {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+                )
+                [done] = admin.incremental_alter_configs([resource]).values()
+                try:
+                    done.result(_ANSWER_S)
+                    break
+                except TimeoutError:
+                    if time.monotonic() > deadline:
+                        raise
             resource.incremental_configs.clear()
 
     def keep_from_fetching(self, leader: int) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.faults.cluster import BROKERS, LAG_MS, SESSION_TIMEOUT_MS, FaultCluster, others_than
-from tests.faults.story import PARTITIONS, under_load
+from tests.faults.scenario import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

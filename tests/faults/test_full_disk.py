@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.cluster import BROKERS, FaultCluster
 from tests.faults.conftest import three_brokers
-from tests.faults.story import PARTITIONS, under_load
+from tests.faults.scenario import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.cluster import LAG_MS, FaultCluster, others_than
 from tests.faults.probe import probing
-from tests.faults.story import PARTITIONS, under_load
+from tests.faults.scenario import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.faults.cluster import FaultCluster, others_than
-from tests.faults.story import PARTITIONS, under_load
+from tests.faults.scenario import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from tests.faults.cluster import BROKERS, LAG_MS, SESSION_TIMEOUT_MS, FaultCluster
 from tests.faults.direct import produce_to
 from tests.faults.load import Load
-from tests.faults.story import PARTITIONS, under_load
+from tests.faults.scenario import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

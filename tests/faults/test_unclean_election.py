@@ -10,7 +10,7 @@ from tests.faults.checks import anomalies, disputed_offsets, lost_records
 from tests.faults.cluster import FaultCluster, others_than
 from tests.faults.history import History
 from tests.faults.load import Load, loaded
-from tests.faults.story import PARTITIONS, tell
+from tests.faults.scenario import PARTITIONS, tell
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.checks import duplicates
 from tests.faults.cluster import BROKERS, FaultCluster
 from tests.faults.load import REQUEST_TIMEOUT_MS
-from tests.faults.story import PARTITIONS, under_load
+from tests.faults.scenario import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 

@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
+from zkcontroller.history.readers.local_ingest import ingest_here
 from zkcontroller.history.readers.session import start_spark
+from zkcontroller.history.readers.store import read_events
 from zkcontroller.history.report.assemble import assemble
 
 DATA = Path(__file__).parent / "data"
@@ -31,15 +33,7 @@ def _brief_jvms() -> Iterator[None]:
 def spark() -> Iterator[SparkSession]:
     """A small Spark: two cores, few and interpreted tasks, since the tables are tiny."""
     session = start_spark(
-        "local[2]",
-        memory="1g",
-        settings={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.adaptive.enabled": "false",
-            # Compiling a query takes longer than running it on a few thousand rows.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        },
+        "local[2]", memory="1g", is_small=True, settings={"spark.sql.shuffle.partitions": "2"}
     )
     yield session
     session.stop()
@@ -60,14 +54,22 @@ def incident_c_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def incident_a(incident_a_rows: DataFrame) -> dict[str, Any]:
     """The findings of ``data/incidents-a``."""
-    return assemble(History(incident_a_rows))
+    return assemble(History(incident_a_rows, is_small=True))
 
 
 @pytest.fixture(scope="session")
 def incident_c(incident_c_rows: DataFrame) -> dict[str, Any]:
     """The findings of ``data/incidents-c``."""
-    return assemble(History(incident_c_rows))
+    return assemble(History(incident_c_rows, is_small=True))
+
+
+@pytest.fixture(scope="session")
+def incident_d(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The findings of ``data/incidents-d``."""
+    rows = _rows(spark, "incidents-d", tmp_path_factory.mktemp("incidents-d"))
+    return assemble(History(rows, is_small=True))
 
 
 def _rows(spark: SparkSession, name: str, out: Path) -> DataFrame:
-    return ingest(spark, [str(DATA / name)], IngestOptions(out=str(out))).persist()
+    ingest_here([str(DATA / name)], IngestOptions(out=str(out)), 1)
+    return read_events(spark, out).persist()

@@ -122,7 +122,7 @@ def test_two_cluster_ids_in_one_history_are_a_finding() -> None:
         return {"sign": f"cluster {name}", "broker": 1, **proof}
 
     def hit(signs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        rules = rules_hit({**found, "signs": [*found["signs"], *signs]})
+        rules = rules_hit({**found, "signs": list(signs)})
         return [rule for rule in rules if rule["id"] == "K03"]
 
     assert hit([sign(MINE, 3), sign(MINE, 9)]) == []

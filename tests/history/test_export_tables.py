@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from zkcontroller.history.readers.content import Content
+from zkcontroller.history.readers.envelopes import ENVELOPES
 from zkcontroller.history.readers.export_tables import ExportTyper
 from zkcontroller.history.readers.log_times import zone_of
 from zkcontroller.history.readers.piece_reader import Found, read_pieces
@@ -19,9 +20,9 @@ from zkcontroller.history.readers.pieces import PIECE_BYTES, Piece, tasks_of
 from zkcontroller.history.readers.record_blocks import (
     RECORD_CAPACITY,
     Block,
+    enveloped_blocks,
     line_blocks,
     merged,
-    prefixed_blocks,
     record_blocks,
 )
 from zkcontroller.history.readers.redaction import redacted
@@ -238,11 +239,11 @@ def test_a_name_has_the_hash_that_it_has_always_had_under_the_key() -> None:
     assert row["text"] is row["topic_id"] is row["error"] is None
 
 
-def test_pods_and_hosts_of_prefixes_are_hashed_and_still_told_apart(tmp_path: Path) -> None:
+def test_pods_and_hosts_of_prefixes_are_hashed_and_still_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "pods.log"
     line = "[2026-11-20 18:08:31,404] INFO No shape is like this (a.B)\n"
     path.write_text("".join(f"[pod/kafka-{n}/kafka] {line}" for n in (0, 1, 0)))
-    block = merged(list(prefixed_blocks(Content(path))))
+    block = merged(list(enveloped_blocks(Content(path), ENVELOPES["prefixed"])))
 
     rows = redacted(Typer(zone_of("UTC")).typed(block).table, "key").to_pylist()
 

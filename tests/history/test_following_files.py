@@ -14,8 +14,8 @@ import cramjam
 import pytest
 
 from zkcontroller.history.following import tailer
+from zkcontroller.history.following.announcements import KEYS, announce
 from zkcontroller.history.following.cutting import whole_bytes
-from zkcontroller.history.following.news import KEYS, news
 from zkcontroller.history.following.spool import NOTES_MAX, Spool
 from zkcontroller.history.following.tailer import Tailer
 from zkcontroller.history.readers.content import Content
@@ -366,7 +366,8 @@ def test_each_finding_is_reported_when_it_is_new_and_when_it_changes() -> None:
         "file": "a", "line": 1, "end_file": None, "end_line": None,
     }  # fmt: skip
     window = {
-        "topic": "orders", "partition": 3, "from_ms": 9_500, "to_ms": None, "cause": "unknown",
+        "topic": "orders", "partition": 3, "from_ms": 3_500, "noticed_ms": 9_500, "to_ms": None,
+        "cause": "unknown",
         "file": "b", "line": 2, "end_file": None, "end_line": None,
     }  # fmt: skip
     rule = {
@@ -380,12 +381,12 @@ def test_each_finding_is_reported_when_it_is_new_and_when_it_changes() -> None:
     def changes(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
         return [(row["finding"], row["id"], row["change"]) for row in rows]
 
-    first = news("c", found, {}, is_settled=False)
-    quiet = news("c", found, first.told, is_settled=False)
-    settled = news("c", found, first.told, is_settled=True)
+    first = announce("c", found, {}, is_settled=False)
+    quiet = announce("c", found, first.announced, is_settled=False)
+    settled = announce("c", found, first.announced, is_settled=True)
     window |= {"to_ms": 12_000, "end_file": "b", "end_line": 9}
     rule["count"] = 2
-    later = news("c", {**found, "to_ms": 13_000}, settled.told, is_settled=False)
+    later = announce("c", {**found, "to_ms": 13_000}, settled.announced, is_settled=False)
 
     # Open for half a second only: it may be an election.
     assert changes(first.rows) == [("tenure", "epoch 4", "new"), ("rule", "P01", "new")]
@@ -393,7 +394,7 @@ def test_each_finding_is_reported_when_it_is_new_and_when_it_changes() -> None:
     assert quiet.rows == []
     assert changes(settled.rows) == [("leaderless", "orders-3", "new")]
     assert changes(later.rows) == [("leaderless", "orders-3", "ended"), ("rule", "P01", "grown")]
-    assert later.rows[0]["says"] == "had no leader for 2.5 s: unknown"
+    assert later.rows[0]["says"] == "had no leader for 8.5 s: unknown"
     assert (later.rows[0]["file"], later.rows[0]["line"]) == ("b", 9)
     assert not later.is_held
     assert tuple(later.rows[0]) == KEYS

@@ -19,16 +19,16 @@ pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 TP = ("orders", 0)
 
 
-def died(at_ms: int, broker: int) -> list[Row]:
+def died(at_ms: int, broker: int, live: str = "9") -> list[Row]:
     """A broker that stops writing, and the controller's view without it 6 s later."""
     return [
         row("server-life", 0, broker, "starting"),
         row("thread-life", at_ms, broker, "the last word"),
-        row("ctl-brokers-changed", at_ms + 6_000, 9, values={"deleted": str(broker), "live": "9"}),
+        row("ctl-brokers-changed", at_ms + 6_000, 9, values={"deleted": str(broker), "live": live}),
     ]
 
 
-def test_at_default_levels_a_window_begins_with_the_state_that_has_no_leader(
+def test_a_window_begins_with_the_death_and_is_noticed_with_the_state_that_has_no_leader(
     spark: SparkSession,
 ) -> None:
     rows = frame(
@@ -42,8 +42,103 @@ def test_at_default_levels_a_window_begins_with_the_state_that_has_no_leader(
 
     windows = History(rows).leaderless
 
-    assert answers(windows, "topic", "partition", "from_ms", "to_ms", "cause") == [
-        ("orders", 0, START_MS + 16_100, START_MS + 40_000, "broker 1 died")
+    assert answers(windows, "partition", "from_ms", "noticed_ms", "to_ms", "cause") == [
+        (0, START_MS + 10_000, START_MS + 16_100, START_MS + 40_000, "broker 1 died")
+    ]
+
+
+def test_a_leader_that_moved_after_a_death_had_been_missing_since_the_death(
+    spark: SparkSession,
+) -> None:
+    other = ("orders", 1)
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2]),
+        created(1_000, 9, 1, other, [2, 1]),  # its leader lives on
+        died(10_000, 1),
+        online(16_100, 9, 1, TP, 2, 1, [2], 1),
+        online(16_100, 9, 1, other, 2, 1, [2], 1),
+    )
+
+    found = History(rows)
+
+    assert answers(found.leaderless, "partition", "from_ms", "noticed_ms", "to_ms") == [
+        (0, START_MS + 10_000, START_MS + 16_100, START_MS + 16_100)
+    ]
+    sums = answers(found.blast_radius, "leader_moves", "leaderless", "isr_shrinks")
+    assert sums == [(1, 1, 2)]
+
+
+def test_two_deaths_within_a_session_timeout_are_one_window_from_the_first_to_the_third_leader(
+    spark: SparkSession,
+) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2, 3]),
+        died(10_000, 1, live="2,3,9"),
+        died(10_600, 2, live="3,9"),
+        # The controller does not know yet that broker 2 is dead, too.
+        online(16_100, 9, 1, TP, 2, 1, [2, 3], 1),
+        online(16_900, 9, 1, TP, 3, 2, [3], 2),
+    )
+
+    windows = History(rows).leaderless
+
+    assert answers(windows, "from_ms", "noticed_ms", "to_ms", "cause", "next_leader") == [
+        (START_MS + 10_000, START_MS + 16_100, START_MS + 16_900, "broker 1 died", 3)
+    ]
+
+
+def test_what_an_election_moves_is_no_effect_of_a_stop_that_begins_later(
+    spark: SparkSession,
+) -> None:
+    other = ("orders", 1)
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        row("server-life", 0, 1, "starting"),
+        created(1_000, 9, 1, TP, [1, 2]),
+        created(1_000, 9, 1, other, [1, 2]),
+        row("elect-start", 20_000, 9, values={"partitions": "orders-0", "type": "PREFERRED",
+                                             "trigger": "AdminClientTriggered"}),
+        online(20_020, 9, 1, TP, 2, 1, [1, 2], 1, from_state="OnlinePartition"),
+        row("server-life", 66_000, 1, "shutting down"),
+        shrunk(66_100, 9, 1, TP, 2, 1, [2], 2, removed=1),
+        online(66_100, 9, 1, other, 2, 1, [2], 1, from_state="OnlinePartition"),
+        row("server-life", 66_300, 1, "shut down completed"),
+    )  # fmt: skip
+
+    found = History(rows)
+
+    assert answers(found.blast_radius, "leader_moves", "leaderless", "isr_shrinks") == [(1, 0, 2)]
+    assert answers(found.acts.where("act LIKE '%election'"), "act", "partitions", "says") == [
+        ("preferred election", 1, "An election of preferred leaders was ordered for 1 partition")
+    ]
+
+
+def test_a_process_is_paused_if_zookeeper_is_unheard_for_longer_than_the_session_lasts(
+    spark: SparkSession,
+) -> None:
+    def silence(at_ms: int, broker: int, elapsed_ms: int) -> list[Row]:
+        return [
+            row("zk-session", 100, broker, "Session establishment complete on server x, "
+                "session id = 0x1, negotiated timeout = 6000"),
+            row("zk-timeout", at_ms, broker, "Client session timed out, have not heard from "
+                f"server in {elapsed_ms}ms for session id 0x1", elapsed_ms=elapsed_ms),
+        ]  # fmt: skip
+
+    rows = frame(
+        spark,
+        silence(30_000, 1, 12_000),
+        silence(30_000, 2, 6_004),  # the server was not there: this is no pause
+        silence(30_000, 3, 12_000),
+        row("thread-life", 25_000, 3, "it wrote in between"),
+    )
+
+    assert answers(History(rows).pauses, "broker", "from_ms", "to_ms") == [
+        (1, START_MS + 19_000, START_MS + 30_000)
     ]
 
 
@@ -58,16 +153,40 @@ def test_a_life_that_began_later_did_not_cause_the_window_before(spark: SparkSes
     # It was killed 6 s before, started again, and stopped in order 2 s after the window began.
     gone = spark.createDataFrame(
         [
-            (1, START_MS + 10_000, "killed", START_MS, None, "broker-9/some.log", 1),
-            (1, START_MS + 18_100, "clean_shutdown", START_MS + 17_000, None, "some.log", 2),
+            (
+                1,
+                START_MS + 10_000,
+                START_MS + 10_000,
+                "killed",
+                START_MS,
+                START_MS + 16_000,
+                START_MS + 17_000,
+                "broker-9/some.log",
+                1,
+            ),
+            (
+                1,
+                START_MS + 18_050,
+                START_MS + 18_100,
+                "clean_shutdown",
+                START_MS + 17_000,
+                None,
+                None,
+                "some.log",
+                2,
+            ),
         ],
-        "broker int, at_ms bigint, how string, since_ms bigint, until_ms bigint, file string, "
-        "line bigint",
+        "broker int, begun_ms bigint, at_ms bigint, how string, since_ms bigint, until_ms bigint, "
+        "back_ms bigint, file string, line bigint",
     )
 
     windows = leaderless(rows, History(rows).states, gone)
 
-    assert answers(windows, "cause", "cause_ms") == [("broker 1 died", START_MS + 10_000)]
+    # The stop ended its last leadership.
+    assert answers(windows.orderBy("from_ms"), "cause", "cause_ms", "to_ms") == [
+        ("broker 1 died", START_MS + 10_000, START_MS + 17_500),
+        ("broker 1 was stopped", START_MS + 18_050, None),
+    ]
 
 
 def test_an_election_that_follows_a_death_at_once_is_no_window(spark: SparkSession) -> None:
@@ -118,7 +237,7 @@ def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_i
 def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_proves_nothing(
     spark: SparkSession,
 ) -> None:
-    other = ("orders", 1)
+    other, third = ("orders", 1), ("orders", 2)
     rows = frame(
         spark,
         elected(0, 9, 1),
@@ -127,12 +246,18 @@ def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_prov
         online(3_000, 9, 1, TP, 2, 2, [2], 2),
         created(1_000, 9, 1, other, [1, 2]),
         shrunk(2_000, 9, 1, other, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, other, 2, 4, [2], 4),  # what version 3 said, no one knows
+        online(3_000, 9, 1, other, 2, 3, [2], 4),  # in version 2 or 3 a replica may have joined
+        created(1_000, 9, 1, third, [1, 2]),
+        shrunk(2_000, 9, 1, third, 1, 1, [1], 1, removed=2),
+        online(3_000, 9, 1, third, 2, 3, [2], 3),  # version 2 raised the epoch: no one joined
     )
 
-    found = History(rows).unclean_elections
+    found = History(rows).unclean_elections.orderBy("partition")
 
-    assert answers(found, "topic", "partition", "leader", "last_isr") == [("orders", 0, 2, [1])]
+    assert answers(found, "topic", "partition", "leader", "last_isr") == [
+        ("orders", 0, 2, [1]),
+        ("orders", 2, 2, [1]),
+    ]
 
 
 def test_what_a_deposed_controller_says_of_partitions_is_not_believed(spark: SparkSession) -> None:
@@ -163,6 +288,32 @@ def test_broken_invariants_are_named(spark: SparkSession) -> None:
     found = History(rows).violations
 
     assert sorted(set(answers(found, "rule"))) == ["C02", "P03", "P07"]
+
+
+def test_lines_of_old_versions_that_leave_epochs_out_break_no_invariant(
+    spark: SparkSession,
+) -> None:
+    def isr_updated(at_ms: int, broker: int, isr: list[int], version: int) -> Row:
+        return row("isr-updated", at_ms, broker, topic=TP[0], partition=TP[1], isr=isr,
+                   zk_version=version)  # fmt: skip
+
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2]),
+        online(2_000, 9, 1, TP, 1, 4, [1], 4),
+        # What broker 2 was elected with is not in these logs.
+        isr_updated(9_000, 2, [2, 1], 8),
+        isr_updated(9_500, 2, [2], 9),
+        online(12_000, 9, 1, TP, 1, 7, [1, 2], 11),
+    )
+
+    history = History(rows)
+
+    assert answers(history.violations, "rule") == []
+    assert answers(history.states.orderBy("number"), "leader", "leader_epoch") == [
+        (1, 0), (1, 4), (2, None), (2, None), (1, 7),
+    ]  # fmt: skip
 
 
 def test_a_storm_names_the_follower_that_is_common_to_it(spark: SparkSession) -> None:

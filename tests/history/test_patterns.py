@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zkcontroller.history.readers.content import Content
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.ingest import ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
 from zkcontroller.history.readers.log_times import zone_of
 from zkcontroller.history.readers.patterns import Pattern
 from zkcontroller.history.readers.problems import HistoryInvalid

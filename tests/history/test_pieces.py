@@ -18,6 +18,7 @@ from zkcontroller.history.event_schema import EVENT_COLUMNS
 from zkcontroller.history.readers import progress
 from zkcontroller.history.readers.content import Content
 from zkcontroller.history.readers.log_times import times_ms, zone_of
+from zkcontroller.history.readers.manifest import Manifest, clusters_in, write_manifest
 from zkcontroller.history.readers.piece_reader import Found, read_pieces
 from zkcontroller.history.readers.pieces import PIECE_BYTES, Piece, tasks_of
 from zkcontroller.history.readers.problems import HistoryInvalid
@@ -28,7 +29,6 @@ from zkcontroller.history.readers.record_blocks import (
     record_blocks,
 )
 from zkcontroller.history.readers.sources import Source
-from zkcontroller.history.readers.store import Manifest, clusters_in, write_manifest
 from zkcontroller.history.readers.typed_tables import Typer
 
 DATA = Path(__file__).parent / "data"
@@ -166,12 +166,21 @@ def test_bytes_that_are_no_text_cost_one_character(tmp_path: Path) -> None:
         + b"caf\xe9 (some.Logger)\r\n"
     )
 
+    # What is not understood is kept as it stands in the file, its date included.
     assert [row["text"] for row in rows(log)] == [
-        log_text.removeprefix("[20")
-        for log_text in (
-            f"{HEAD} INFO Creating topic caf\u00e9 (some.Logger)",
-            f"{HEAD} INFO Creating topic caf\ufffd (some.Logger)",
-        )
+        f"{HEAD} INFO Creating topic caf\u00e9 (some.Logger)",
+        f"{HEAD} INFO Creating topic caf\ufffd (some.Logger)",
+    ]
+
+
+def test_what_is_no_record_is_kept_from_its_first_character(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(f"Java HotSpot warning\n{HEAD} INFO Unheard of\n[20 of them, and no date\n")
+
+    assert [row["text"] for row in rows(log)] == [
+        "Java HotSpot warning",
+        f"{HEAD} INFO Unheard of",
+        "[20 of them, and no date",
     ]
 
 
@@ -277,7 +286,9 @@ def test_progress_is_reported_while_it_changes_and_not_at_the_end(
     assert not [thread for thread in threading.enumerate() if thread.name == "history-progress"]
 
 
-def test_which_clusters_there_are_is_told_by_folders_of_complete_ingests(tmp_path: Path) -> None:
+def test_which_clusters_there_are_is_reported_by_folders_of_complete_ingests(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "server.log"
     log.write_text(f"{HEAD} INFO No shape is like this (a.B)\n")
     for ingest, cluster in (("000001", "a/b=c d"), ("000002", "other"), ("000003", "died")):

@@ -10,7 +10,8 @@ import cramjam
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.ingest import ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.sources import look_at
 from zkcontroller.history.readers.store import read_sources
@@ -200,7 +201,7 @@ def test_lines_behind_prefixes_are_folded_by_pod_service_or_host(
         ), name
 
 
-def test_zst_is_read_whatever_is_in_it_and_its_damage_is_told(
+def test_zst_is_read_whatever_is_in_it_and_its_damage_is_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     logs = tmp_path / "logs"

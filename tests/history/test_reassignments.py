@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.ingest import ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
 
 from .rows import answers
 

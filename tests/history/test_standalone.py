@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zkcontroller.history.analyses.tenures import tenures
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.ingest import ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
 from zkcontroller.history.readers.store import read_events
 
 from .conftest import DATA
@@ -18,7 +19,7 @@ from .standalone import Standalone
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(1800)]
 
-JOB = Path(__file__).parents[2] / "cli" / "history_job.py"
+JOB = Path(__file__).parents[2] / "cli" / "histories" / "job.py"
 LOGS = sorted(str(path) for path in (DATA / "incidents-a").glob("broker-*/state-change.log*"))
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import json
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, NoReturn
 
 import pytest
+from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
 from zkcontroller.history.analyses import kept
 from zkcontroller.history.analyses.history import History
 from zkcontroller.history.analyses.moment import brokers_at, controller_at, partitions_at
+from zkcontroller.history.readers import ingest as ingest_module
 from zkcontroller.history.readers import session
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
-from zkcontroller.history.readers.store import clusters_in, read_events, read_manifest
+from zkcontroller.history.readers.ingest import ingest, write_sources
+from zkcontroller.history.readers.ingest_plan import IngestOptions
+from zkcontroller.history.readers.manifest import clusters_in, read_manifest
+from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.store import read_events
 
 from .conftest import DATA
 
@@ -41,8 +49,8 @@ def zkctl(spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (command,) = entry_points(group="console_scripts", name="zkctl")
     main = command.load()
 
-    def run(*arguments: str) -> int:
-        code: int = main(["history", *arguments, "--out", str(store)])
+    def run(*arguments: str, before: tuple[str, ...] = ()) -> int:
+        code: int = main([*before, "history", *arguments, "--out", str(store)])
         return code
 
     return run
@@ -112,26 +120,45 @@ def test_the_second_question_starts_no_spark(
     no_spark: Zkctl,
     clusters: dict[str, str],
     spark: SparkSession,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    snapshot = tmp_path / "snapshot.jsonl"
+    snapshot.write_text(
+        '{"topic":"safe","partition":0,"leader":9,"leader_epoch":9,"isr":[9],"zk_version":9}\n'
+    )
     questions = (
         ("partition", "safe-0"),
         ("tenures",),
         ("tenures", "--phases"),
         ("state", "--at", "2026-11-20T18:15:48Z"),
-    )
+        ("outages",),
+        ("outages", "--sum"),
+        ("isr",),
+        ("isr", "--changes"),
+        ("report", "--to", str(tmp_path)),
+        ("rules",),
+        ("diff", "--first", "2026-11-20T18:15Z/2026-11-20T18:16Z",
+         "--second", "2026-11-20T18:16Z/2026-11-20T18:17Z"),
+        ("audit", "--snapshot", str(snapshot)),
+    )  # fmt: skip
+    page = ("report.html", "report.md", "report.json")
     cluster = ("--cluster", clusters["incidents-c"], "-o", "csv")
     with monkeypatch.context() as patch:
         patch.setattr(session, "start_spark", lambda *_args, **_options: spark)
         first = {}
         for question in questions:
-            assert zkctl(*question, *cluster) == 0
-            first[question] = capsys.readouterr().out
+            code = zkctl(*question, *cluster)
+            first[question] = code, capsys.readouterr().out
+    pages = [(tmp_path / name).read_bytes() for name in page]
+    assert [code for code, _ in first.values()] == [0] * (len(questions) - 1) + [1]
+    assert json.loads(pages[2])["records"] == 10_282
 
     for question in questions:
-        assert no_spark(*question, *cluster) == 0
-        assert capsys.readouterr().out == first[question]
+        code = no_spark(*question, *cluster)
+        assert (code, capsys.readouterr().out) == first[question]
+    assert [(tmp_path / name).read_bytes() for name in page] == pages
 
 
 def test_what_can_be_refused_is_refused_before_spark_starts(
@@ -161,11 +188,13 @@ def test_eyes_see_dates_and_programs_milliseconds(
     assert zkctl("outages", *cluster, "-o", "csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
-    assert table[0].split()[:5] == ["TOPIC", "PARTITION", "FROM", "TO", "SPAN_MS"]
-    # Two partitions of it, 20 s without a leader; the second broker of each was killed at :42.985.
-    assert "2026-11-20 18:15:50.514" in table[1]
-    assert rows[0]["from_ms"] == "1795198550514"
-    assert rows[0]["span_ms"] == "20379"
+    assert table[0].split()[:6] == ["TOPIC", "PARTITION", "FROM", "NOTICED", "TO", "SPAN_MS"]
+    # Two partitions of it, 28 s without a leader: the second broker of each was killed at :42.985,
+    # which the controller noticed when the session had run out.
+    assert "2026-11-20 18:15:42.986" in table[1]
+    assert "2026-11-20 18:15:50." in table[1]
+    assert rows[0]["from_ms"] == "1795198542986"
+    assert rows[0]["span_ms"] == "27907"
     assert len(table) == len(rows) + 1
 
 
@@ -183,7 +212,7 @@ def test_an_answer_without_rows_says_so(
     assert said.out == ""
     assert "the logs say nothing of nowhere-0" in said.err
     assert zkctl("state", "--at", "2020-01-01", *cluster) == 0
-    assert "controller: nobody; brokers: none" in capsys.readouterr().err
+    assert "controller: none; brokers: none" in capsys.readouterr().err
 
 
 def test_deaths_are_listed_in_order(incident_a: dict[str, Any]) -> None:
@@ -196,3 +225,82 @@ def test_deaths_are_listed_in_order(incident_a: dict[str, Any]) -> None:
     )
     told = " ".join(incident_a["verdict"]["sentences"])
     assert told.index("broker 1 at 18:10:00.417") < told.index("broker 3 at 18:10:09.440")
+
+
+def test_a_truncated_table_is_an_error_and_no_smaller_answer(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(session, "start_spark", lambda *_args, **_options: spark)
+    (command,) = entry_points(group="console_scripts", name="zkctl")
+    ask = ["history", "outages", "--sum", "--out", str(tmp_path / "out")]
+    log = tmp_path / "broker-1" / "controller.log"
+    log.parent.mkdir()
+    log.write_bytes(gzip.decompress((DATA / "incidents-c/broker-1/controller.log.gz").read_bytes()))
+    assert command.load()([*ask, str(log)]) == 0
+    answer = next((tmp_path / "out" / "answers").rglob("leaderless/*.parquet"))
+    rows = next((tmp_path / "out" / "events").rglob("*.parquet"))
+    capsys.readouterr()
+
+    # What can be computed again is.
+    answer.write_bytes(answer.read_bytes()[:100])
+    assert command.load()(ask) == 0
+    capsys.readouterr()
+    whole = rows.read_bytes()
+    rows.write_bytes(whole[: len(whole) // 2])
+    assert command.load()(ask) == 5
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{rows} is damaged" in said.err
+    rows.unlink()
+    assert command.load()(ask) == 5
+    assert "holds 0 rows, but" in capsys.readouterr().err
+
+
+def test_an_ingest_whose_workers_share_no_directory_does_not_count(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(*_args: Any, **_options: Any) -> None:
+        write_sources(*_args, **_options)
+        rmtree(tmp_path / "out" / "events")
+
+    monkeypatch.setattr(ingest_module, "write_sources", elsewhere)
+
+    with pytest.raises(HistoryInvalid, match="workers on other machines do not share"):
+        ingest(
+            spark, [str(DATA / "incidents-c" / "broker-2")], IngestOptions(str(tmp_path / "out"))
+        )
+    assert read_manifest(tmp_path / "out").ingests == ()
+
+
+def test_the_logs_of_one_cluster_are_not_compared_with_the_zookeeper_of_another(
+    zkctl: Zkctl,
+    clusters: dict[str, str],
+    zookeeper_connect: str,
+    chroot: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mine, other = clusters["incidents-a"], clusters["incidents-c"]
+    zookeeper = KazooClient(zookeeper_connect)
+    zookeeper.start()
+    zookeeper.ensure_path(f"{chroot}/brokers/topics")
+    znode = b'{"version":"1","id":"%s"}'
+    zookeeper.create(f"{chroot}/cluster/id", znode % other.encode(), makepath=True)
+    ask = ("audit", "--cluster", mine)
+
+    try:
+        assert zkctl(*ask, before=("-z", zookeeper_connect + chroot)) == 5
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert (
+            f"the logs are of cluster {mine}, and this ZooKeeper is of cluster {other}" in said.err
+        )
+        # Its own cluster is compared, and has lost its topics.
+        zookeeper.set(f"{chroot}/cluster/id", znode % mine.encode())
+        assert zkctl(*ask, before=("-z", zookeeper_connect + chroot)) == 1
+        assert "not_in_zookeeper" in capsys.readouterr().out
+    finally:
+        zookeeper.stop()
+        zookeeper.close()

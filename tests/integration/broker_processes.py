@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tests.support import child_processes
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
@@ -86,7 +86,7 @@ class BrokerProcess:
                 [*command, "--logs-dir", str(self.logs), "--quiet"],
                 stderr=errors,
                 cwd=self.directory,
-                env=child_processes.environment() | {"PYTHONWARNINGS": "default"},
+                env=os.environ | {"PYTHONWARNINGS": "default"},
             )
         return self
 

@@ -1,30 +1,26 @@
-"""A local cluster for the tests of ``zkctl``, driven by real commands in processes of their own."""
+"""A local cluster for the tests of ``zkctl``, driven by its commands.
+
+What starts or stops servers, or goes on until it is interrupted, has a process of its own.  The
+other commands run in the process of the test: hundreds of processes would mostly import modules.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final
 
-import orjson
+from tests.support.cli_world import Answer, zkctl_here
 
-from tests.support import child_processes
-
-
-class Answer(NamedTuple):
-    """What one command came to."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def json(self) -> Any:
-        """stdout, which must be one JSON document."""
-        return orjson.loads(self.stdout)
+WITH_A_PROCESS: Final = frozenset(
+    {"cluster", "demo", "quorum", "start", "stop", "storage", "top", "wait", "watch", "--watch"}
+)
+"""Words of command lines whose servers, signals or terminal need a process."""
+POLL_S: Final = 0.1
 
 
 class LocalCluster:
@@ -33,13 +29,15 @@ class LocalCluster:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.command = [sys.executable, "-m", "zkcontroller_cli", "--dir", str(directory)]
+        self._standard = list(self.command)
         # The developer's own settings must not reach a test.
-        self.environment = {
-            k: v for k, v in child_processes.environment().items() if not k.startswith("ZKCTL_")
-        }
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
 
     def __call__(self, *arguments: str, timeout_s: float = 90) -> Answer:
         """Run a command to its end."""
+        if self.command == self._standard and not WITH_A_PROCESS.intersection(arguments):
+            changed = set(self.environment.items()) - set(os.environ.items())
+            return zkctl_here("--dir", str(self.directory), *arguments, **dict(changed))
         done = subprocess.run(
             [*self.command, *arguments],
             capture_output=True,
@@ -61,6 +59,7 @@ class LocalCluster:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, self("cluster", "status").stdout
+            time.sleep(POLL_S)
 
     def properties(self, broker_id: int) -> Path:
         """The broker's server.properties."""

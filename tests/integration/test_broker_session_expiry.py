@@ -74,7 +74,7 @@ def is_controller(broker: BrokerServer) -> bool:
 def test_an_expired_session_is_followed_by_a_new_registration_and_election(
     tmp_path: Path, zookeeper_connect: str, chroot: str
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         connect = zookeeper_connect + chroot
         broker = broker_in(tmp_path, connect)
         await broker.start()
@@ -103,13 +103,13 @@ def test_an_expired_session_is_followed_by_a_new_registration_and_election(
             await broker.stop()
         assert broker.state.name == "NOT_RUNNING"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_dynamic_configuration_is_followed_also_after_an_expired_session(
     tmp_path: Path, zookeeper_connect: str, chroot: str
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         connect = zookeeper_connect + chroot
         broker = broker_in(tmp_path, connect)
         await broker.start()
@@ -139,4 +139,4 @@ def test_a_dynamic_configuration_is_followed_also_after_an_expired_session(
         finally:
             await broker.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

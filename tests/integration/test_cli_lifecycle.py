@@ -27,7 +27,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 def is_running(pid: int) -> bool:
     """Zombies, which no parent has reaped yet, do not count."""
-    return import_module("zkcontroller_cli.processes").ProcessId.of(pid) is not None
+    return import_module("zkcontroller_cli.machine.processes").ProcessId.of(pid) is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -46,7 +46,8 @@ def test_in_the_foreground_a_signal_stops_everything(
         assert all(map(is_running, pids))
 
         foreground.send_signal(number)
-        assert foreground.wait(60) == 0
+        _, said = foreground.communicate(timeout=60)
+        assert foreground.returncode == 0, said.decode()
 
     assert not any(map(is_running, pids))
     assert cluster.json("cluster", "status")["state"] == "stopped"

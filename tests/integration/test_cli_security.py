@@ -138,24 +138,22 @@ def test_every_verb_that_asks_brokers_goes_through_the_closed_door(
     as_admin: Callable[..., Any],
 ) -> None:
     as_admin("topic", "create", "moved", "--replica-assignment", "1")
-    as_admin("topic", "alter", "moved", "--partitions", "2")
+    as_admin("topic", "alter", "moved", "--partitions", "2", "--yes")
     wait_for(lambda: len(as_admin("topic", "describe", "moved")["partitions"]) == 2, "both")
     assert "moved" in [row["topic"] for row in as_admin("topic", "list")]
     wait_for(
         lambda: all(row["latest_offset"] == 0 for row in as_admin("topic", "offsets", "moved")),
         "leaders",
     )
-    as_admin("config", "alter", "topic", "moved", "--set", "retention.ms=1000")
-    changed = {
-        row["name"]: row["value"] for row in as_admin("config", "describe", "topic", "moved")
-    }
+    as_admin("config", "set", "topic", "moved", "--config", "retention.ms=1000", "--yes")
+    changed = {row["name"]: row["value"] for row in as_admin("config", "get", "topic", "moved")}
     assert changed["retention.ms"] == "1000"
     # Only broker 2 itself tells of its own configuration: its name is found, and its closed door.
-    own = {row["name"]: row["value"] for row in as_admin("config", "describe", "broker", "2")}
+    own = {row["name"]: row["value"] for row in as_admin("config", "get", "broker", "2")}
     assert own["broker.id"] == "2"
-    assert {row["broker_id"] for row in as_admin("broker", "log-dirs")} == {1, 2}
-    as_admin("partition", "reassign", "--yes", "moved-0:2,1", "--wait")
-    assert as_admin("partition", "reassignments") == []
+    assert {row["broker_id"] for row in as_admin("log-dirs", "sizes")} == {1, 2}
+    as_admin("reassign", "start", "--yes", "moved-0:2,1", "--wait", "--throttle", "100000000")
+    assert as_admin("reassign", "status") == []
     assert as_admin("partition", "elect", "--yes", "moved-0")[0]["topic"] == "moved"
     as_admin("topic", "delete", "moved", "--yes")
     wait_for(lambda: "moved" not in [row["topic"] for row in as_admin("topic", "list")], "its end")
@@ -307,3 +305,41 @@ def test_a_host_that_is_not_checked_comes_in(
     answer = zkctl("-b", address(cluster, 1, "STRANGE"), "--command-config", file, "topic", "list")
 
     assert answer.exit_code == 0, answer.stderr
+
+
+def test_a_snapshot_of_secured_brokers_equals_zookeepers(
+    as_admin: Callable[..., Any], zkctl: Zkctl, connect: str, tmp_path: Path
+) -> None:
+    """Rules and users included; what both know holds no secret."""
+    ours, theirs = str(tmp_path / "zookeeper.jsonl"), str(tmp_path / "brokers.jsonl")
+    saved = zkctl("-z", connect, "-o", "json", "snapshot", "save", ours)
+    of_brokers = as_admin("snapshot", "save", theirs)
+
+    compared = zkctl("-o", "json", "snapshot", "diff", ours, theirs)
+
+    assert saved.exit_code == 0, saved.stderr
+    assert (compared.exit_code, compared.json) == (0, []), compared.stderr
+    for kind in ("acl", "scram_user"):
+        assert of_brokers["records"][kind] == saved.json["records"][kind] > 0
+    for file in (ours, theirs):
+        content = Path(file).read_text()
+        assert "stored_key" not in content
+        assert not any(password in content for password in USERS.values())
+
+
+def test_metadata_is_compared_through_secured_listeners(
+    cluster: Cluster,  # noqa: ARG001 - the brokers at that ZooKeeper
+    zkctl: Zkctl,
+    connect: str,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, over_tls(certificates))
+    secured = ("-z", connect, "--command-config", file, "-o", "json", "metadata", "diff")
+
+    wait_for(lambda: zkctl(*secured, "--patience", "0").exit_code == 0, "no difference")
+    alice = written(tmp_path, over_tls(certificates, user="alice"))
+    answer = zkctl(*secured[:3], alice, *secured[4:], "--patience", "0")
+
+    assert answer.exit_code == 2, answer.stdout
+    assert "not compared: DescribeLogDirs of broker 1: " in answer.stderr

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.integration.cli_cluster import Answer, LocalCluster
+from tests.integration.cli_cluster import LocalCluster
+from tests.support.cli_world import Answer, zkctl_here
 
 pytestmark = pytest.mark.integration
 
@@ -38,16 +37,8 @@ class TwoClusters:
 
     def __call__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Answer:
         """``zkctl`` in the folder of the local cluster, without ``--dir``."""
-        done = subprocess.run(
-            [sys.executable, "-m", "zkcontroller_cli", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=self.directory,
-            env=self.local.environment | {"PYTHONPATH": os.getcwd()} | dict(environment or {}),
-            check=False,
-        )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        with chdir(self.directory):
+            return zkctl_here(*arguments, **dict(environment or {}))
 
     def json(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Any:
         answer = self(*arguments, "-o", "json", environment=environment)
@@ -100,11 +91,13 @@ def test_a_zookeeper_alone_leads_to_its_brokers(clusters: TwoClusters) -> None:
 def test_every_change_names_its_target_first(clusters: TwoClusters) -> None:
     for verb in (
         ("topic", "create", "named"),
-        ("topic", "alter", "named", "--partitions", "2"),
-        ("config", "alter", "topic", "named", "--set", "retention.ms=1000"),
-        ("config", "alter", "broker", "--set", "log.cleaner.threads=1", "--yes"),
+        ("topic", "alter", "named", "--partitions", "2", "--yes"),
+        ("config", "set", "topic", "named", "--config", "retention.ms=1000", "--yes"),
+        ("config", "set", "broker", "--default", "--config", "log.cleaner.threads=1", "--yes"),
+        ("quota", "set", "--user", "alice", "producer_byte_rate=1000000", "--yes"),
+        ("quota", "unset", "--user", "alice", "producer_byte_rate", "--yes"),
         ("partition", "elect", "named-0", "--yes"),
-        ("partition", "reassign", "named-0:1", "--yes"),
+        ("reassign", "start", "named-0:1", "--yes"),
         ("topic", "delete", "named", "--yes"),
     ):
         changed = clusters(*verb, "-b", clusters.brokers)
@@ -151,10 +144,10 @@ def test_a_zookeeper_that_does_not_answer_is_named_and_the_brokers_are_asked(
 
 def test_a_plan_changes_nothing(clusters: TwoClusters) -> None:
     moves = clusters.json(
-        "partition", "reassign", "other-topic-0:1", "--dry-run", "-b", clusters.brokers
+        "reassign", "start", "other-topic-0:1", "--dry-run", "-b", clusters.brokers
     )
     elections = clusters.json("partition", "elect", "--all", "--dry-run", "-b", clusters.brokers)
-    refused = clusters("partition", "reassign", "other-topic-0:7", "--yes", "-b", clusters.brokers)
+    refused = clusters("reassign", "start", "other-topic-0:7", "--yes", "-b", clusters.brokers)
 
     assert [(row["current_replicas"], row["replicas"]) for row in moves] == [([1], [1])]
     assert elections == []

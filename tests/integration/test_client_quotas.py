@@ -91,13 +91,13 @@ def alteration(entity: Mapping[str, str | None], quotas: Mapping[str, float | No
 def limit(cluster: Cluster, entity: Mapping[str, str | None], **quotas: float | None) -> None:
     """Sets quotas (None removes one) as administrators do."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with connected(cluster, "administrator") as connection:
             answer: Any = await connection.request(alteration(entity, quotas))
             [entry] = answer.entries
             assert int(entry.error_code) == 0, entry
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def produce_request(size: int) -> Any:
@@ -129,7 +129,7 @@ async def until_throttled(connection: Connection, request: Any) -> timedelta:
 
 
 def test_a_muted_client_waits_while_others_are_served(cluster: Cluster) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with connected(cluster, "early") as slow, connected(cluster, "free") as free:
             # 5,000 bytes where 1,000 a second are allowed: four seconds, and what is around them.
             told, first = await produce(slow, 5_000)
@@ -145,11 +145,11 @@ def test_a_muted_client_waits_while_others_are_served(cluster: Cluster) -> None:
                 range(first, first + OTHERS_REQUESTS + 2)
             )
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_quotas_take_effect_on_connections_that_are_open(cluster: Cluster) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with (
             connected(cluster, "late") as connection,
             connected(cluster, "administrator") as administrator,
@@ -164,13 +164,13 @@ def test_quotas_take_effect_on_connections_that_are_open(cluster: Cluster) -> No
             while (await produce(connection, 3_000))[0] > NOTHING:
                 pass
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_time_of_requests_is_limited_too(cluster: Cluster) -> None:
     limit(cluster, {"client-id": "busy"}, request_percentage=0.0001)
 
-    async def story() -> None:
+    async def scenario() -> None:
         request = request_schema(ApiKey.METADATA, 12).request(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
@@ -181,7 +181,7 @@ def test_the_time_of_requests_is_limited_too(cluster: Cluster) -> None:
             answer: Any = await connection.request(request)
             assert answer.throttle_time == NOTHING
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_producer_of_librdkafka_is_held_up_and_loses_nothing(cluster: Cluster) -> None:
@@ -250,7 +250,7 @@ def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: Cluster
 def test_an_address_that_connects_too_fast_is_not_served(cluster: Cluster) -> None:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
 
-    async def is_heard() -> bool:
+    async def is_served() -> bool:
         try:
             connection = await Connection.open(host, int(port), client_id="many")
         except OSError:
@@ -264,16 +264,16 @@ def test_an_address_that_connects_too_fast_is_not_served(cluster: Cluster) -> No
         finally:
             await connection.close()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with connected(cluster, "administrator") as administrator:
             local = {"ip": host}
             await administrator.request(alteration(local, {"connection_creation_rate": 2.0}))
-            while all([await is_heard() for _ in range(MANY_CONNECTIONS)]):
+            while all([await is_served() for _ in range(MANY_CONNECTIONS)]):
                 pass
 
             await administrator.request(alteration(local, {"connection_creation_rate": None}))
-            while not all([await is_heard() for _ in range(MANY_CONNECTIONS)]):
+            while not all([await is_served() for _ in range(MANY_CONNECTIONS)]):
                 pass
-            assert await is_heard()
+            assert await is_served()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

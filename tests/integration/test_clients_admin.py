@@ -30,6 +30,7 @@ from tests.integration.broker_processes import (
     state_of,
     wait_for,
 )
+from tests.support.cli_world import zkctl_here
 from zkcontroller.model import ReplicaAssignment
 from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import ZkCode, Znode
@@ -89,16 +90,28 @@ def java(cluster: Cluster) -> Callable[..., str]:
 
 def zkctl(cluster: Cluster, *arguments: str, exit_code: int = 0) -> Any:
     """What ``zkctl`` says, as JSON."""
-    command = [sys.executable, "-m", "zkcontroller_cli", "-b", cluster.bootstrap_servers]
-    done = subprocess.run(
-        [*command, "-o", "json", "--timeout", "20", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == exit_code, done.stderr
+    at = ("-b", cluster.bootstrap_servers)
+    done = zkctl_here(*at, "-o", "json", "--timeout", "20", *arguments)
+    assert done.exit_code == exit_code, done.stderr
     return json.loads(done.stdout) if done.stdout else None
+
+
+def test_a_frozen_broker_that_is_named_first_leaves_time_for_the_next(cluster: Cluster) -> None:
+    alive, still = (cluster.brokers[broker].address for broker in (1, 3))
+    with frozen(cluster, 3):
+        names = [sys.executable, "-m", "zkcontroller_cli", "--timeout", "6", "topic", "list"]
+        first_still = subprocess.run(
+            [*names, "-b", f"{still},{alive}"], capture_output=True, text=True, timeout=60
+        )
+        only_still = subprocess.run(
+            [*names, "-b", still], capture_output=True, text=True, timeout=60
+        )
+
+    assert (first_still.returncode, first_still.stderr) == (0, "")
+    assert (only_still.returncode, only_still.stderr) == (
+        4,
+        f"zkctl: broker {still} did not answer in time; --timeout SECONDS waits longer\n",
+    )
 
 
 def create(cluster: Cluster, topic: str, assignment: str) -> None:
@@ -219,10 +232,19 @@ def test_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
     told = zkctl(
         cluster,
         *("topic", "alter", "growing", "--partitions", "4", "--replica-assignment", "1:2"),
+        "--yes",
     )
-    assert told == {"topic": "growing", "partition_count": 4, "is_dry_run": False}
+    assert told == {
+        "topic": "growing",
+        "current_partition_count": 3,
+        "partition_count": 4,
+        "is_dry_run": False,
+        "error": None,
+        "reason": None,
+    }
     assert topic_znode(session, "growing").partitions[3] == ReplicaAssignment((1, 2))
-    assert zkctl(cluster, "topic", "alter", "growing", "--partitions", "4", exit_code=5) is None
+    again = ("topic", "alter", "growing", "--partitions", "4", "--yes")
+    assert zkctl(cluster, *again, exit_code=5) is None
 
 
 def test_kafka_pythons_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
@@ -257,23 +279,27 @@ def test_replicas_move_when_the_new_one_has_caught_up(
     create(cluster, "moving", "1:2")
 
     with frozen(cluster, 3):
-        begun = zkctl(cluster, "partition", "reassign", "--yes", "moving-0:3,2")
-        ongoing = zkctl(cluster, "partition", "reassignments")
+        begun = zkctl(cluster, "reassign", "start", "--yes", "moving-0:3,2")
+        ongoing = zkctl(cluster, "reassign", "status")
         expanded = topic_znode(session, "moving").partitions[0]
-        grown = zkctl(cluster, "topic", "alter", "moving", "--partitions", "2", exit_code=5)
+        growing = ("topic", "alter", "moving", "--partitions", "2", "--yes")
+        grown = zkctl(cluster, *growing, exit_code=5)
 
     assert begun == [
-        {"topic": "moving", "partition": 0, "replicas": [3, 2], "error": None, "reason": None}
-    ]
-    assert ongoing == [
         {
             "topic": "moving",
             "partition": 0,
-            "replicas": [3, 2, 1],
-            "adding_replicas": [3],
-            "removing_replicas": [1],
+            "replicas": [3, 2],
+            "status": "in_progress",
+            "error": None,
+            "reason": None,
         }
     ]
+    [move] = ongoing
+    assert (move["topic"], move["partition"], move["replicas"]) == ("moving", 0, [3, 2])
+    assert (move["adding_replicas"], move["removing_replicas"]) == ([3], [1])
+    assert move["in_sync_count"] == 0
+    assert move["stalled"].startswith("target broker 3 does not answer")
     assert expanded == ReplicaAssignment((3, 2, 1), (3,), (1,))
     assert grown is None
     wait_for(
@@ -284,15 +310,56 @@ def test_replicas_move_when_the_new_one_has_caught_up(
     assert state is not None
     assert state.leader == 3
     assert set(state.in_sync_replicas) == {2, 3}
-    assert zkctl(cluster, "partition", "reassignments", "--check") == []
+    assert zkctl(cluster, "reassign", "status", "--check") == []
+
+
+def test_a_planned_drain_is_carried_out_and_undone(
+    cluster: Cluster, session: ZooKeeperSession, tmp_path: Path
+) -> None:
+    create(cluster, "drained", "1:2,2:3,3:1")
+    forth, back = tmp_path / "forth.json", tmp_path / "back.json"
+
+    planned = zkctl(
+        cluster, "reassign", "plan", "--drain", "2", "--topic", "drained",
+        "--save", str(forth), "--save-current", str(back),
+    )  # fmt: skip
+    before = topic_znode(session, "drained").partitions
+    zkctl(cluster, "reassign", "start", "--file", str(forth), "--yes", "--wait")
+    after = topic_znode(session, "drained").partitions
+    again = zkctl(cluster, "reassign", "plan", "--drain", "2", "--topic", "drained")
+    zkctl(cluster, "reassign", "start", "--file", str(back), "--yes", "--wait")
+
+    assert [(row["partition"], row["removing_replicas"]) for row in planned] == [(0, [2]), (1, [2])]
+    assert {p: each.replicas for p, each in after.items()} == {
+        **{p: each.replicas for p, each in before.items()},
+        **{row["partition"]: tuple(row["replicas"]) for row in planned},
+    }
+    assert again == []
+    assert topic_znode(session, "drained").partitions == before
+
+
+def test_no_plan_is_made_while_a_partition_is_being_moved(cluster: Cluster, tmp_path: Path) -> None:
+    create(cluster, "restless", "1:2")
+    file = tmp_path / "plan.json"
+    plan = ("reassign", "plan", "--replication-factor", "1", "--topic", "restless")
+    with frozen(cluster, 3):
+        zkctl(cluster, "reassign", "start", "--yes", "restless-0:3,2")
+        refused = zkctl(cluster, *plan, "--save", str(file), exit_code=5)
+        written = file.exists()
+        zkctl(cluster, "reassign", "cancel", "--yes", "restless-0")
+
+    assert (refused, written) == (None, False)
+    assert [len(row["replicas"]) for row in zkctl(cluster, *plan)] == [1]
+    zkctl(cluster, "reassign", "plan", "--balance", "--topic", "no-such-*", exit_code=5)
+    zkctl(cluster, "reassign", "plan", "--replication-factor", "4", exit_code=5)
 
 
 def test_a_move_is_called_off(cluster: Cluster, session: ZooKeeperSession) -> None:
     create(cluster, "staying", "1:2")
     with frozen(cluster, 3):
-        zkctl(cluster, "partition", "reassign", "--yes", "staying-0:3,2")
-        cancelled = zkctl(cluster, "partition", "reassign", "--yes", "--cancel", "staying-0")
-    again = zkctl(cluster, "partition", "reassign", "--yes", "--cancel", "staying-0", exit_code=5)
+        zkctl(cluster, "reassign", "start", "--yes", "staying-0:3,2")
+        cancelled = zkctl(cluster, "reassign", "cancel", "--yes", "staying-0")
+    again = zkctl(cluster, "reassign", "cancel", "--yes", "staying-0", exit_code=5)
 
     assert [row["error"] for row in cancelled] == [None]
     # What is left of 3,2,1 without 3: Kafka does not remember which came first either.
@@ -385,7 +452,7 @@ def leader_of(session: ZooKeeperSession, topic: str, partition: int) -> int:
 
 def lead_elsewhere(cluster: Cluster, session: ZooKeeperSession, topic: str, partition: int) -> None:
     """Broker 2 leads a partition that prefers 1: the order is changed for one election."""
-    zkctl(cluster, "partition", "reassign", "--yes", f"{topic}-{partition}:2,1")
+    zkctl(cluster, "reassign", "start", "--yes", f"{topic}-{partition}:2,1")
     wait_for(
         lambda: topic_znode(session, topic).partitions[partition] == ReplicaAssignment((2, 1)),
         "the replicas in the other order",
@@ -394,7 +461,7 @@ def lead_elsewhere(cluster: Cluster, session: ZooKeeperSession, topic: str, part
     assert leader_of(session, topic, partition) == 1
     zkctl(cluster, "partition", "elect", "--yes", f"{topic}-{partition}")
     assert leader_of(session, topic, partition) == 2
-    zkctl(cluster, "partition", "reassign", "--yes", f"{topic}-{partition}:1,2")
+    zkctl(cluster, "reassign", "start", "--yes", f"{topic}-{partition}:1,2")
     assert leader_of(session, topic, partition) == 2
 
 
@@ -423,40 +490,39 @@ def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> N
         "cleanup.policy": "delete,compact",
     }
 
-    told = zkctl(cluster, "config", "describe", "topic", "configured")
+    told = zkctl(cluster, "config", "get", "topic", "configured")
     assert [(row["name"], row["value"], row["source"]) for row in told] == [
         ("cleanup.policy", "delete,compact", "topic"),
         ("retention.ms", "5000", "topic"),
     ]
-    zkctl(
-        cluster,
-        *("config", "alter", "topic", "configured", "--delete", "retention.ms"),
-        *("--subtract", "cleanup.policy=delete", "--set", "segment.bytes=2000"),
-    )
+    topic = ("topic", "configured", "--yes")
+    more = ("--subtract", "cleanup.policy=delete", "--config", "segment.bytes=2000")
+    zkctl(cluster, "config", "set", *topic, *more, "--unset", "retention.ms")
     assert config_of(session, "topics/configured") == {
         "cleanup.policy": "compact",
         "segment.bytes": "2000",
     }
-    refused = ("config", "alter", "topic", "configured", "--set", "no.key=1")
+    refused = ("config", "set", *topic, "--config", "no.key=1")
     assert zkctl(cluster, *refused, exit_code=5) is None
 
 
 def test_brokers_take_over_what_is_changed_for_all_and_for_one(
     cluster: Cluster, session: ZooKeeperSession
 ) -> None:
-    zkctl(cluster, "config", "alter", "broker", "--yes", "--set", "max.connections=500")
-    zkctl(cluster, "config", "alter", "broker", "2", "--set", "max.connections=700")
+    every, second = ("broker", "--default", "--yes"), ("broker", "2", "--yes")
+    zkctl(cluster, "config", "set", *every, "--config", "max.connections=500")
+    zkctl(cluster, "config", "set", *second, "--config", "max.connections=700")
 
     def told(broker: str) -> tuple[Any, ...]:
-        rows = zkctl(cluster, "config", "describe", "broker", broker, "--key", "max.connections")
+        rows = zkctl(cluster, "config", "get", "broker", broker, "--key", "max.connections")
         return tuple((row["value"], row["source"]) for row in rows)
 
     wait_for(lambda: told("1") == (("500", "dynamic_default_broker"),), "broker 1 to change")
     wait_for(lambda: told("2") == (("700", "dynamic_broker"),), "broker 2 to change")
     assert config_of(session, "brokers/<default>") == {"max.connections": "500"}
 
-    zkctl(cluster, "config", "alter", "broker", "--yes", "--delete", "max.connections")
-    zkctl(cluster, "config", "alter", "broker", "2", "--delete", "max.connections")
+    zkctl(cluster, "config", "unset", *every, "--key", "max.connections")
+    zkctl(cluster, "config", "unset", *second, "--key", "max.connections")
     wait_for(lambda: told("2") == (("2147483647", "default"),), "broker 2 to change back")
 
 
@@ -464,14 +530,14 @@ def test_the_levels_of_one_brokers_loggers_change(cluster: Cluster) -> None:
     logger = "kafka.controller.KafkaController"
 
     def level(broker: str) -> Any:
-        [row] = zkctl(cluster, "config", "describe", "logger", broker, "--key", logger)
+        [row] = zkctl(cluster, "config", "get", "logger", broker, "--key", logger)
         return row["value"]
 
-    zkctl(cluster, "config", "alter", "logger", "2", "--set", f"{logger}=ERROR")
+    zkctl(cluster, "config", "set", "logger", "2", "--config", f"{logger}=ERROR", "--yes")
 
     assert (level("1"), level("2")) == ("TRACE", "ERROR")
 
-    zkctl(cluster, "config", "alter", "logger", "2", "--delete", logger)
+    zkctl(cluster, "config", "unset", "logger", "2", "--key", logger, "--yes")
 
     assert level("2") == "TRACE"
 

@@ -94,7 +94,8 @@ def test_kafka_python(cluster: Cluster, session: ZooKeeperSession) -> None:
             return {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
 
         wait_for(lambda: leaders_seen() == leaders, "every broker to know the leaders")
-        assert "kafka-python" in admin.list_topics()
+        # Each of them asks a broker of its choice.
+        assert wait_for(lambda: "kafka-python" in admin.list_topics(), "the topic in the list")
 
         admin.delete_topics(["kafka-python"], timeout_ms=20_000)
         wait_for(lambda: is_gone(session, "kafka-python"), "the deletion")

@@ -109,7 +109,7 @@ def test_a_broker_stopped_in_order_leaves_replicas_behind(cluster: LocalCluster)
     wait_until_well(cluster)
 
 
-def test_a_log_that_is_assigned_to_nobody_is_a_stray(cluster: LocalCluster) -> None:
+def test_a_log_that_is_assigned_to_no_broker_is_a_stray(cluster: LocalCluster) -> None:
     wait_until_well(cluster)
     other = broker(cluster, is_controller=False)["broker_id"]
     assert cluster("broker", "stop", str(other)).exit_code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -294,10 +296,10 @@ def test_a_frozen_server_only_delays(
 ) -> None:
     client = open_client(own_zookeeper.connect + "/kafka")
 
-    own_zookeeper.suspend()
+    os.kill(own_zookeeper.pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
         landed = threads.submit(client.session.write, Create("/a"))
-        own_zookeeper.resume()
+        os.kill(own_zookeeper.pid, signal.SIGCONT)
         assert landed.result(PATIENCE_S) == Written("/a", 0, -1)
 
 

@@ -115,7 +115,7 @@ def test_answers_in_one_tls_record_do_not_wait_for_the_next(
     assert elapsed_s < 15
 
 
-def test_news_in_the_record_of_the_last_answer_to_a_reconnect_do_not_wait(
+def test_changes_in_the_record_of_the_last_answer_to_a_reconnect_do_not_wait(
     server: SecuredZooKeeper, chroot: str, open_client: OpenClient
 ) -> None:
     other = open_client(server.plain + chroot)

@@ -14,10 +14,11 @@ import pytest
 
 from tests.integration.conftest import OpenClient
 from tests.support.zookeepers import PATIENCE_S
-from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
+from zkcontroller.errors import NotInstalled, ZooKeeperUnavailable
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
 from zkcontroller.zookeeper.requests import Create, Znode
+from zkcontroller_testing.cluster import KafkaCluster
 
 PARENT = """
 import sys
@@ -65,7 +66,7 @@ def test_data_outlives_a_stop_and_a_kill(
 @pytest.mark.integration
 def test_a_frozen_server_can_be_stopped(own_zookeeper: EmbeddedZooKeeper) -> None:
     pid = own_zookeeper.pid
-    own_zookeeper.suspend()
+    os.kill(pid, signal.SIGSTOP)
 
     own_zookeeper.stop()
 
@@ -109,14 +110,14 @@ def test_a_missing_java_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
 
-    with pytest.raises(ConfigInvalid, match="openjdk-17-jre-headless") as invalid:
+    with pytest.raises(NotInstalled, match="openjdk-17-jre-headless") as missing:
         EmbeddedZooKeeper(tmp_path).start()
 
-    assert str(tmp_path / "nowhere") in str(invalid.value)
+    assert str(tmp_path / "nowhere") in str(missing.value)
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("1.8.0_402", "Java 8;"), ("11.0.2", "Java 11;"), ("", "unknown version")]
+    ("version", "told"), [("1.8.0_402", "Java 8:"), ("11.0.2", "Java 11:"), ("", "unknown version")]
 )
 def test_an_old_java_is_refused_by_its_version(tmp_path: Path, version: str, told: str) -> None:
     java = tmp_path / "bin" / "java"
@@ -124,13 +125,11 @@ def test_an_old_java_is_refused_by_its_version(tmp_path: Path, version: str, tol
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     java.chmod(0o755)
 
-    with pytest.raises(ConfigInvalid, match=told):
+    with pytest.raises(NotInstalled, match=told):
         EmbeddedZooKeeper(tmp_path, java=str(java)).start()
 
 
-def test_a_missing_pyspark_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_jars_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\n")
@@ -138,9 +137,18 @@ def test_a_missing_pyspark_says_what_to_install(
     (tmp_path / "release").write_text('JAVA_VERSION="17.0.1"\n')
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # another test may have used it
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    with pytest.raises(ConfigInvalid, match=r"pip install 'zkcontroller\[spark\]'"):
+    with pytest.raises(NotInstalled, match=r"cluster fetch .* 'zkcontroller\[history\]'"):
         EmbeddedZooKeeper(tmp_path, java=str(java)).start()
+
+
+@pytest.mark.container
+def test_a_cluster_of_the_kit_runs_on_a_zookeeper_in_a_container(tmp_path: Path) -> None:
+    with KafkaCluster(1, "container", directory=tmp_path) as cluster:
+        cluster.create_topic("orders")
+
+        assert cluster.leader("orders") == 1
 
 
 @pytest.mark.container

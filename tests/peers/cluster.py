@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kio.schema.metadata.v12.request import MetadataRequest
-from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.metadata.v11.request import MetadataRequest
+from kio.schema.metadata.v11.response import MetadataResponse
 
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker, run_kafka_tool
@@ -40,6 +40,15 @@ class PartitionView(NamedTuple):
     replicas: frozenset[int]
 
 
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 30) -> None:
+    """Returns once ``condition`` holds; fails, naming ``what``, if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        pause.wait(0.05)
+
+
 class Cluster:
     """Brokers on one chroot, each in a process and a directory of its own."""
 
@@ -64,9 +73,13 @@ class Cluster:
         return broker
 
     def start_kafka(
-        self, broker_id: int, overrides: Mapping[str, str] | None = None
+        self,
+        broker_id: int,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        libs: Path | None = None,
     ) -> KafkaBroker:
-        """Starts a broker of Kafka 3.9.1, which logs every state change."""
+        """Starts a broker of Kafka 3.9.1, or of ``libs``, which logs every state change."""
         broker = KafkaBroker(
             broker_id,
             self.zookeeper,
@@ -74,6 +87,8 @@ class Cluster:
             PROPERTIES | dict(overrides or {}),
             log_levels={"state.change.logger": "TRACE"},
             heap="512M",
+            libs=libs,
+            is_brief=True,
         )
         self.start(broker)
         return broker
@@ -89,12 +104,8 @@ class Cluster:
     def wait_until(
         self, condition: Callable[[], bool], what: str, *, timeout_s: float = 30
     ) -> None:
-        """Returns once ``condition`` holds; fails, naming ``what``, if it does not in time."""
-        deadline = time.monotonic() + timeout_s
-        pause = threading.Event()
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-            pause.wait(0.05)
+        """As :func:`wait_until`."""
+        wait_until(condition, what, timeout_s=timeout_s)
 
     # What ZooKeeper says.
 
@@ -189,7 +200,7 @@ class Cluster:
         rows = (line.split() for line in done.stdout.splitlines())
         return {(row[0], int(row[1])): int(row[2]) for row in rows}
 
-    def wait_until_everybody_agrees(self, partitions: int) -> None:
+    def wait_until_all_brokers_agree(self, partitions: int) -> None:
         """Waits until that many partitions have state and every broker tells clients just that."""
 
         def agree() -> bool:

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from kio.static.primitive import i8
 
-from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.security.principals import Principal
 from tests.peers.quorum_cluster import OurVoter, RealVoter, Voter
+from tests.support.envelopes import principal_bytes
 from tests.support.frames import request_header
 from tests.support.quorum import free_ports
 from zkcontroller.net.connection import Connection

@@ -31,7 +31,7 @@ CANDIDATE: Final = 1
 _TIMEOUT: Final = timedelta(seconds=15)
 
 
-class Storyteller:
+class ScenarioRunner:
     """Performs actions on one cluster and keeps the response to every request."""
 
     def __init__(self, cluster: Cluster, brokers: RecordingBrokers) -> None:

@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from benchmarks.kafka_peer import kafka_libs, run_kafka_tool
+from benchmarks.kafka_peer import brief_options, kafka_libs, run_kafka_tool
 from tests.support.quorum import free_ports
 from zkcontroller.errors import CorruptRecord
 from zkcontroller.kraft.config import MAX_FETCH_WAIT_MS
@@ -190,18 +190,15 @@ class Voter(ABC):
 class RealVoter(Voter):
     """``kafka.Kafka`` with ``process.roles=controller``."""
 
-    java_options: ClassVar[tuple[str, ...]] = (
-        "-Xmx200m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-    )
-    """As little as it needs; a start is quick so."""
+    java_options: ClassVar[tuple[str, ...]] = ()
+    """Those of a measurement; without them a node starts with as little as it needs."""
 
     @override
     def command(self) -> Sequence[str]:
         log4j = self.directory / "log4j.properties"
         log4j.write_text(_LOG4J.format(file=self.log_file))
-        options = [*self.java_options, f"-Dlog4j.configuration=file:{log4j}"]
+        java_options = self.java_options or ("-Xmx200m", *brief_options(kafka_libs()))
+        options = [*java_options, f"-Dlog4j.configuration=file:{log4j}"]
         return ["java", *options, "-cp", f"{kafka_libs()}/*", "kafka.Kafka", str(self.file)]
 
 
@@ -410,7 +407,7 @@ class RealBroker:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self) -> None:
-        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = ["java", "-Xmx256m", *brief_options(kafka_libs())]
         command += ["-cp", f"{kafka_libs()}/*", "kafka.Kafka", str(self._file)]
         with (self._directory / "console.log").open("ab") as console:
             self.process = subprocess.Popen(command, stdout=console, stderr=console)

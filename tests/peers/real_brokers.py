@@ -86,9 +86,9 @@ class RealBrokers(Cluster):
         self.topic_command(
             OURS, "--create", "--topic", topic, "--replica-assignment", assignment, *more
         )
-        self.wait_until_everybody_knows(topic)
+        self.wait_until_all_brokers_know(topic)
 
-    def wait_until_everybody_knows(self, topic: str) -> None:
+    def wait_until_all_brokers_know(self, topic: str) -> None:
         """Waits until every broker tells clients of this topic what ZooKeeper holds."""
 
         def known_by(broker_id: int) -> dict[int, PartitionView]:

@@ -19,17 +19,17 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader
 
 from benchmarks.cluster_data import broker_znode
-from tests.simulation.control_requests import (
+from zkcontroller.zookeeper.requests import Create, Delete, UnfencedBatch, Written
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_simulation.control_requests import (
     ControlRequest,
-    LeaderAndIsr,
-    StopReplica,
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
     from_entity,
     leader_and_isr_response,
     stop_replica_response,
     update_metadata_response,
 )
-from zkcontroller.zookeeper.requests import Create, Delete, UnfencedBatch, Written
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 _T = TypeVar("_T")
 _RESPONSE_HEADER_TAGS: Final = b"\x00"
@@ -123,9 +123,9 @@ class RecordingBroker:
         )
         correlation_id: int = header.correlation_id
         match request:
-            case LeaderAndIsr():
+            case ReceivedLeaderAndIsr():
                 body = leader_and_isr_response(request, 0, dict.fromkeys(request.partitions, 0))
-            case StopReplica():
+            case ReceivedStopReplica():
                 body = stop_replica_response(request, 0, dict.fromkeys(request.partitions, 0))
             case _:
                 body = update_metadata_response(request, 0)

@@ -295,7 +295,7 @@ def live(cluster: Cluster) -> dict[str, Any]:
     """Asks everything; the answers by the questions' names."""
     for topic in ("orders", "orders-2", "audit", "brief"):
         cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", "1")
-    cluster.wait_until_everybody_agrees(4)
+    cluster.wait_until_all_brokers_agree(4)
     answers = {name: told(ask(cluster, request)) for name, request in QUESTIONS.items()}
     for name, request in REFUSED_IN_OUR_WORDS.items():
         [response] = ask(cluster, request)["responses"]

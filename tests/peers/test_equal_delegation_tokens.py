@@ -70,14 +70,14 @@ def test_without_a_secret_tokens_are_refused_alike(
 def test_tokens_are_made_prolonged_and_ended_alike(kafka: Path, tmp_path: Path) -> None:  # noqa: ARG001
     sides = Sides(tmp_path, {"delegation.token.secret.key": SECRET})
     try:
-        stories = [token_story(side) for side in (sides.real, sides.ours)]
+        scenarios = [token_scenario(side) for side in (sides.real, sides.ours)]
     finally:
         sides.close()
 
-    assert stories[0] == stories[1]
+    assert scenarios[0] == scenarios[1]
 
 
-def token_story(side: Side) -> list[object]:
+def token_scenario(side: Side) -> list[object]:
     """Creates, renews and expires a token; the results, without absolute times."""
 
     def ask(api_key: ApiKey, version: int, who: Principal, **values: object) -> Any:
@@ -102,7 +102,7 @@ def token_story(side: Side) -> list[object]:
 
     side.wait_until(is_known)
     renewed = renew(token.hmac, period_ms=60_000)
-    story: list[object] = [
+    scenario: list[object] = [
         ErrorCode(token.error_code),
         token.principal_name,
         token.expiry_timestamp - token.issue_timestamp,
@@ -121,4 +121,4 @@ def token_story(side: Side) -> list[object]:
         return ended is ErrorCode.delegation_token_not_found
 
     side.wait_until(is_gone)
-    return story
+    return scenario

@@ -21,7 +21,8 @@ from benchmarks.broker_process import BrokerProcess
 from tests.peers.clients import run_tool
 from tests.peers.cluster import Cluster
 from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.ingest import ingest
+from zkcontroller.history.readers.ingest_plan import IngestOptions
 from zkcontroller.history.readers.session import start_spark
 from zkcontroller.zookeeper.requests import Create, Written, Znode
 
@@ -119,7 +120,7 @@ def live(cluster: Cluster, start: Start) -> list[str]:
         "orders": "1:2:3,2:3:1,3:1:2", "lone": "2", "brief": "3:1,2:1", "moved": "1:2",
     }.items():  # fmt: skip
         cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", assignment)
-    cluster.wait_until_everybody_agrees(7)
+    cluster.wait_until_all_brokers_agree(7)
 
     cluster.topic_command(1, "--delete", "--topic", "brief")
     cluster.wait_until(lambda: is_deleted(cluster, "brief"), "brief is deleted", timeout_s=60)
@@ -171,7 +172,7 @@ def live(cluster: Cluster, start: Start) -> list[str]:
     wait_until_in_sync(cluster, EVERYBODY - {3})
     start(3, BOTH)
     wait_until_in_sync(cluster, EVERYBODY)
-    cluster.wait_until_everybody_agrees(5)
+    cluster.wait_until_all_brokers_agree(5)
 
     # Their logs are whole when the processes have ended.
     for broker_id in sorted(EVERYBODY, reverse=True):

@@ -47,7 +47,7 @@ OLD: Final = {
 }  # fmt: skip
 
 
-class Storyteller:
+class ScenarioRunner:
     """The clients of one side; the transcript gets every response to them."""
 
     def __init__(self, side: Side, versions: dict[str, int], group_id: str = "billing") -> None:
@@ -235,7 +235,7 @@ def _made(request_type: Any, fields: dict[str, Any]) -> Any:
 # ---------------------------------------------------------------------- the scenarios
 
 
-async def strangers_are_refused(told: Storyteller) -> None:
+async def strangers_are_refused(told: ScenarioRunner) -> None:
     told.ids["x"], told.generations["x"] = "stranger", 3
     await told.join("x")
     await told.sync("x")
@@ -254,7 +254,7 @@ async def strangers_are_refused(told: Storyteller) -> None:
     await told.join("w", protocol_type="")
 
 
-async def a_life(told: Storyteller) -> None:
+async def a_life(told: ScenarioRunner) -> None:
     await told.rejoin("a")
     await told.heartbeat("a")
     await told.commit("a", 17)
@@ -306,7 +306,7 @@ async def a_life(told: Storyteller) -> None:
     await told.fetch()
 
 
-async def a_session_ends(told: Storyteller) -> None:
+async def a_session_ends(told: ScenarioRunner) -> None:
     told.sessions.update(a=3_000)
     # Without an initial rebalance delay the first member starts alone.
     await told.rejoin("b")
@@ -321,7 +321,7 @@ async def a_session_ends(told: Storyteller) -> None:
     await told.leave("b")
 
 
-async def static_members_bounce(told: Storyteller) -> None:
+async def static_members_bounce(told: ScenarioRunner) -> None:
     told.instances.update(s="instance-s", t="instance-t")
     await told.rejoin("s")
     await told.rejoin("t", "s")
@@ -352,7 +352,7 @@ async def static_members_bounce(told: Storyteller) -> None:
     await told.look()
 
 
-async def offsets_without_members(told: Storyteller) -> None:
+async def offsets_without_members(told: ScenarioRunner) -> None:
     await told.commit("simple", 5)
     await told.commit("simple", 6, "payments", retention_ms=86_400_000)
     await told.fetch()
@@ -364,7 +364,7 @@ async def offsets_without_members(told: Storyteller) -> None:
     await told.commit("simple", 7)
 
 
-async def other_protocols(told: Storyteller) -> None:
+async def other_protocols(told: ScenarioRunner) -> None:
     await told.join("c", "connect")
     await told.sync("c", "c", protocol_type="connect")
     await told.join("d")
@@ -374,14 +374,14 @@ async def other_protocols(told: Storyteller) -> None:
     await told.look()
 
 
-async def two_stay(told: Storyteller) -> None:
+async def two_stay(told: ScenarioRunner) -> None:
     await told.rejoin("b")
     await told.rejoin("c", "b")
     await told.commit("b", 40)
     await told.commit("c", 41, "payments")
 
 
-async def a_look_round(told: Storyteller) -> None:
+async def a_look_round(told: ScenarioRunner) -> None:
     await told.heartbeat("b")
     await told.look()
     await told.fetch()
@@ -389,7 +389,7 @@ async def a_look_round(told: Storyteller) -> None:
     await told.join("c")
 
 
-async def the_end(told: Storyteller) -> None:
+async def the_end(told: ScenarioRunner) -> None:
     await told.leave("b")
     await told.delete_group("billing", "simple", "odd", "nobody", "billing")
     await told.leave("c")
@@ -401,31 +401,31 @@ async def the_end(told: Storyteller) -> None:
     await told.fetch()
 
 
-class Story:
+class Scenario:
     """Runs scenarios on one side, one after the other."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
         self.names = Names()
-        self._told: list[tuple[str, Storyteller]] = []
+        self._told: list[tuple[str, ScenarioRunner]] = []
 
     async def tell(
         self,
-        story: Callable[[Storyteller], Awaitable[None]],
+        scenario: Callable[[ScenarioRunner], Awaitable[None]],
         versions: dict[str, int],
         group_id: str,
-        like: Storyteller | None = None,
-    ) -> Storyteller:
+        like: ScenarioRunner | None = None,
+    ) -> ScenarioRunner:
         """Runs one scenario; its clients are new, or those of an earlier scenario."""
-        told = Storyteller(self.side, versions, group_id)
+        told = ScenarioRunner(self.side, versions, group_id)
         told.names = self.names
         if like is not None:
             told.ids, told.generations = dict(like.ids), dict(like.generations)
-        await story(told)
-        self._told.append((story.__name__, told))
+        await scenario(told)
+        self._told.append((scenario.__name__, told))
         return told
 
-    async def tell_all(self) -> Storyteller:
+    async def tell_all(self) -> ScenarioRunner:
         """All but the end, in the newest and in old versions; in the end two stay members."""
         await self.tell(strangers_are_refused, NEWEST, "odd")
         await self.tell(strangers_are_refused, OLD, "odd")
@@ -443,8 +443,10 @@ class Story:
         """The responses to each client in each scenario, with names for ids."""
         names = names or self.names
         return {
-            (number, story, client): [(what, names.translated(answer)) for what, answer in answers]
-            for number, (story, told) in enumerate(self._told)
+            (number, scenario, client): [
+                (what, names.translated(answer)) for what, answer in answers
+            ]
+            for number, (scenario, told) in enumerate(self._told)
             for client, answers in told.transcript.items()
         }
 
@@ -464,7 +466,7 @@ class Peer:
         self._cluster = cluster
         self._folder = folder
         self._is_ours = is_ours
-        self.story = Story(Side(self._start()))
+        self.scenario = Scenario(Side(self._start()))
         for topic in ("orders", "payments"):
             cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", "1")
         cluster.topic_command(
@@ -480,17 +482,17 @@ class Peer:
 
     async def hand_over(self) -> None:
         """The broker ends, and one of the other kind goes on in its folder."""
-        await self.story.side.close()
+        await self.scenario.side.close()
         await asyncio.to_thread(self._cluster.brokers[1].stop)
         self._cluster.wait_until(lambda: not self._cluster.live_brokers(), "the broker is gone")
         self._is_ours = not self._is_ours
-        await self.story.side.move_to(await asyncio.to_thread(self._start))
+        await self.scenario.side.move_to(await asyncio.to_thread(self._start))
 
     def records(self) -> dict[int, list[list[Any]]]:
         """What stands in each partition of ``__consumer_offsets``."""
         segments = self._folder.glob("__consumer_offsets-*/*.log")
         return {
-            int(each.parent.name.rpartition("-")[2]): self.story.names.records(each.read_bytes())
+            int(each.parent.name.rpartition("-")[2]): self.scenario.names.records(each.read_bytes())
             for each in segments
         }
 
@@ -502,16 +504,16 @@ def test_groups_are_answered_and_written_as_by_kafka(
     ours = Peer(new_cluster(), tmp_path / "ours", is_ours=True)
 
     async def tell(peer: Peer) -> None:
-        story = peer.story
-        await coordinators_are_there(story.side)
-        clients = await story.tell_all()
-        await story.tell(a_look_round, NEWEST, "billing", clients)
+        scenario = peer.scenario
+        await coordinators_are_there(scenario.side)
+        clients = await scenario.tell_all()
+        await scenario.tell(a_look_round, NEWEST, "billing", clients)
         # Who takes over must answer as the other did, and go on.
         await peer.hand_over()
-        await coordinators_are_there(story.side)
-        await story.tell(a_look_round, NEWEST, "billing", clients)
-        await story.tell(the_end, NEWEST, "billing", clients)
-        await story.side.close()
+        await coordinators_are_there(scenario.side)
+        await scenario.tell(a_look_round, NEWEST, "billing", clients)
+        await scenario.tell(the_end, NEWEST, "billing", clients)
+        await scenario.side.close()
 
     async def tell_both() -> None:
         await tell(kafkas)
@@ -519,7 +521,7 @@ def test_groups_are_answered_and_written_as_by_kafka(
 
     asyncio.run(tell_both())
 
-    assert_equal(ours.story.answers(), kafkas.story.answers())
+    assert_equal(ours.scenario.answers(), kafkas.scenario.answers())
     written = kafkas.records()
     assert sum(map(len, written.values())) > 50
     assert ours.records() == written

@@ -75,7 +75,7 @@ def fill(cluster: Cluster) -> None:
         cluster.topic_command(
             1, "--create", "--topic", topic, "--replica-assignment", "1", *settings
         )
-    cluster.wait_until_everybody_agrees(len(TOPICS))
+    cluster.wait_until_all_brokers_agree(len(TOPICS))
     for first in (0, 100, 300, 200, 250):
         write(cluster, "orders", batch(first))
     idempotent = {"producer_id": 4000, "producer_epoch": 3}

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from benchmarks.broker_process import OurBroker
 from tests.peers.cluster import PROPERTIES, Cluster
-from tests.peers.controller_story import CANDIDATE, Storyteller
+from tests.peers.controller_story import CANDIDATE, ScenarioRunner
 from tests.peers.metric_values import Values, kafkas_metrics, scraped
 from tests.peers.recording_brokers import RecordingBrokers
 
@@ -74,8 +74,8 @@ def test_after_the_same_events_metrics_have_the_same_names_and_values(
     ours.start(our_broker)
     kafka_broker = kafkas.start_kafka(CANDIDATE)
 
-    our_chapters = _story(ours, our_broker.metrics)
-    kafka_chapters = _story(kafkas, lambda: kafkas_metrics(kafka_broker.pid, GROUPS))
+    our_chapters = _scenario(ours, our_broker.metrics)
+    kafka_chapters = _scenario(kafkas, lambda: kafkas_metrics(kafka_broker.pid, GROUPS))
 
     for chapter, expected in kafka_chapters.items():
         found = our_chapters[chapter]
@@ -89,11 +89,11 @@ def test_after_the_same_events_metrics_have_the_same_names_and_values(
     assert our_chapters["a broker is dead"][OFFLINE] == 1
 
 
-def _story(cluster: Cluster, read: Callable[[], Values]) -> dict[str, Values]:
+def _scenario(cluster: Cluster, read: Callable[[], Values]) -> dict[str, Values]:
     """What the metrics say after each chapter."""
     chapters: dict[str, Values] = {}
     with RecordingBrokers(cluster.zookeeper, RECORDERS) as brokers:
-        teller = Storyteller(cluster, brokers)
+        teller = ScenarioRunner(cluster, brokers)
 
         def end_chapter(name: str) -> None:
             brokers.wait_until_quiet(QUIET_S)

@@ -26,7 +26,6 @@ from zkcontroller.kraft.controller.alter_partition import (
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.cluster_view import UsableBroker
-from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
 from zkcontroller.kraft.controller.reassignment_control import (
     ReassignablePartition,
@@ -41,6 +40,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from zkcontroller.kraft.metadata.metadata_version import from_level
+from zkcontroller.model import ElectionType
 
 pytestmark = pytest.mark.peers
 
@@ -69,7 +69,7 @@ def compiled(kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Story:
+class Scenario:
     """Random requests: our side performs each one at once, and Kafka's side gets ``lines``."""
 
     def __init__(self, seed: int, level: int, *, is_migrating: bool = False) -> None:
@@ -423,14 +423,14 @@ def directories(words: str) -> tuple[UUID, ...]:
 def test_the_same_requests_make_the_same_partitions(
     kafka: Path, compiled: Path, level: int, is_migrating: bool
 ) -> None:
-    stories = [Story(seed, level, is_migrating=is_migrating) for seed in range(8)]
+    scenarios = [Scenario(seed, level, is_migrating=is_migrating) for seed in range(8)]
 
-    said = run_kafka(kafka, compiled, [line for story in stories for line in story.lines])
+    said = run_kafka(kafka, compiled, [line for scenario in scenarios for line in scenario.lines])
 
     ours = [
         (line, heard)
-        for story in stories
-        for line, heard in zip(story.lines, story.ours, strict=True)
+        for scenario in scenarios
+        for line, heard in zip(scenario.lines, scenario.ours, strict=True)
     ]
     for number, ((line, expected), actual) in enumerate(zip(ours, said, strict=False)):
         told = "\n".join(line for line, _ in ours[max(number - 5, 0) : number + 1])

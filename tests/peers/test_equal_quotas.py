@@ -44,7 +44,7 @@ def delete(version: int, name: str) -> Any:
     return messages.DeleteTopicsRequest(topics=(topic,), timeout=TIMEOUT)
 
 
-STORY: Final = {
+SCENARIO: Final = {
     "a burst passes": ("strict", create(7, "first", 31)),
     "then a topic is refused": ("strict", create(7, "second", 1)),
     "and a deletion": ("strict", delete(6, "first")),
@@ -91,7 +91,7 @@ def tell(cluster: Cluster, client_id: str, request: Any) -> tuple[list[Any], int
 
 def live(cluster: Cluster) -> dict[str, Any]:
     cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")
-    return {name: tell(cluster, *question) for name, question in STORY.items()}
+    return {name: tell(cluster, *question) for name, question in SCENARIO.items()}
 
 
 @pytest.mark.timeout(300)

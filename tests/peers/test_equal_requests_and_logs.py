@@ -19,10 +19,14 @@ import pytest
 
 from benchmarks.broker_process import BrokerProcess
 from tests.peers.cluster import Cluster
-from tests.peers.controller_story import CANDIDATE, Storyteller
+from tests.peers.controller_story import CANDIDATE, ScenarioRunner
 from tests.peers.log_text import comparable_lines
 from tests.peers.recording_brokers import Received, RecordingBroker, RecordingBrokers
-from tests.simulation.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
+from zkcontroller_simulation.control_requests import (
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
+)
 
 pytestmark = pytest.mark.peers
 
@@ -44,7 +48,7 @@ class Chapter:
 class Book:
     """A scenario in progress."""
 
-    teller: Storyteller
+    teller: ScenarioRunner
     controller: BrokerProcess
     chapters: dict[str, Chapter] = field(default_factory=dict)
     _lines_read: Counter[str] = field(default_factory=Counter)
@@ -83,16 +87,16 @@ def comparable(received: Received, broker: RecordingBroker) -> tuple[object, ...
     request = received.request
     further: tuple[object, ...] = ()
     match request:
-        case LeaderAndIsr():
+        case ReceivedLeaderAndIsr():
             leaders = {leader: host for leader, (host, _) in request.live_leaders.items()}
             further = (dict(request.topic_ids), leaders)
-        case UpdateMetadata():
+        case ReceivedUpdateMetadata():
             live = {
                 broker_id: [(host, listener) for host, _, listener in endpoints]
                 for broker_id, endpoints in request.live_brokers.items()
             }
             further = (dict(request.topic_ids), live)
-        case StopReplica():
+        case ReceivedStopReplica():
             pass
     return (
         type(request).__name__,
@@ -114,8 +118,8 @@ def test_the_same_events_give_the_same_requests_and_log_lines(
     ours, kafkas = new_cluster(), new_cluster()
     with ThreadPoolExecutor(2) as pool:
         telling = [
-            pool.submit(story, ours, ours.start_ours),
-            pool.submit(story, kafkas, kafkas.start_kafka),
+            pool.submit(scenario, ours, ours.start_ours),
+            pool.submit(scenario, kafkas, kafkas.start_kafka),
         ]
         our_chapters, kafka_chapters = (told.result() for told in telling)
 
@@ -145,10 +149,10 @@ def differing(ours: Chapter, kafkas: Chapter, name: str) -> Iterator[tuple[objec
         yield name, "answers", ours.answers, kafkas.answers
 
 
-def story(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Chapter]:
+def scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Chapter]:
     """Runs the scenario on one cluster."""
     with RecordingBrokers(cluster.zookeeper, RECORDERS) as brokers:
-        book = Book(Storyteller(cluster, brokers), start(CANDIDATE))
+        book = Book(ScenarioRunner(cluster, brokers), start(CANDIDATE))
         live(book)
         return book.chapters
 

@@ -109,7 +109,7 @@ METADATA: Final = asked(
 API_VERSIONS: Final = asked(
     ApiKey.API_VERSIONS, 3, client_software_name="peer", client_software_version="1"
 )
-STORY: Final[dict[str, tuple[str, Any]]] = {
+SCENARIO: Final[dict[str, tuple[str, Any]]] = {
     "a user's client": ("exact", produce(30_000)),
     "the user's own quota is stronger than any user's client": ("shared", produce(30_000)),
     "an old version": ("free", produce(100, version=3)),
@@ -184,10 +184,10 @@ def is_led(cluster: Cluster) -> bool:
 def live(cluster: Cluster) -> dict[str, list[Any]]:
     cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")
     cluster.topic_command(1, "--create", "--topic", TOPIC, "--partitions", "1")
-    cluster.wait_until_everybody_agrees(1)
+    cluster.wait_until_all_brokers_agree(1)
     # A new leader may still refuse a request; a repeated request would change the rates.
     cluster.wait_until(lambda: is_led(cluster), "a leader that takes records")
-    return {name: told(cluster, *question) for name, question in (STORY | AGAIN).items()}
+    return {name: told(cluster, *question) for name, question in (SCENARIO | AGAIN).items()}
 
 
 def answers_in_order(cluster: Cluster) -> list[str]:
@@ -207,7 +207,7 @@ def answers_in_order(cluster: Cluster) -> list[str]:
         await reader.readexactly(length)
         order.append(name)
 
-    async def story() -> None:
+    async def scenario() -> None:
         muted_reader, muted = await asyncio.open_connection(host, int(port))
         free_reader, free = await asyncio.open_connection(host, int(port))
         ask(muted, "muted", produce(66_000), api_versions)
@@ -220,7 +220,7 @@ def answers_in_order(cluster: Cluster) -> list[str]:
         muted.close()
         free.close()
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
     return order
 
 
@@ -235,7 +235,7 @@ def connection_quota(rate: float | None) -> Any:
     return schema.request(entries=(entry,), validate_only=False)
 
 
-def is_heard_again(cluster: Cluster) -> bool:
+def is_served_again(cluster: Cluster) -> bool:
     """Whether the broker's responses to an address follow its quota of new connections.
 
     With a quota of zero there must be no response; without the quota there must be one.
@@ -243,7 +243,7 @@ def is_heard_again(cluster: Cluster) -> bool:
     host, _, port = cluster.bootstrap(1).rpartition(":")
     asks = frame((request_header(int(ApiKey.API_VERSIONS), 0, 1, "new"), b""))
 
-    async def is_heard() -> bool:
+    async def is_served() -> bool:
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(asks)
         try:
@@ -253,27 +253,27 @@ def is_heard_again(cluster: Cluster) -> bool:
         finally:
             writer.close()
 
-    async def story() -> bool:
+    async def scenario() -> bool:
         connection = await Connection.open(host, int(port), client_id="administrator")
         await connection.request(connection_quota(0.0))
-        while await is_heard():
+        while await is_served():
             await asyncio.sleep(0.05)
-        unheard = [await is_heard() for _ in range(2)]
+        unheard = [await is_served() for _ in range(2)]
         await connection.request(connection_quota(None))
-        while not await is_heard():
+        while not await is_served():
             await asyncio.sleep(0.05)
         await connection.close()
         return not any(unheard)
 
-    return asyncio.run(asyncio.wait_for(story(), 60))
+    return asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 Shown = dict[str, set[str]]
 """MBean to its attributes, for the clients of the scenario."""
 
 
-def of_the_story(mbeans: Sequence[tuple[str, str]]) -> Shown:
-    names = {client_id for client_id, _ in STORY.values()} - {"shared"}
+def of_the_scenario(mbeans: Sequence[tuple[str, str]]) -> Shown:
+    names = {client_id for client_id, _ in SCENARIO.values()} - {"shared"}
     shown: Shown = {}
     for mbean, attribute in mbeans:
         if "client-id" not in mbean or mbean.rpartition("client-id=")[2] in names:
@@ -337,12 +337,12 @@ def test_who_is_over_a_quota_waits_alike(
     # There an endless wait does not fit into 32 bits, and becomes none.
     assert kafka_answers["nothing allowed"] == [0]
     assert our_answers["nothing allowed"] == [LONGEST_THROTTLE_MS]
-    shown = of_the_story(kafkas_mbeans(kafka_broker.pid))
-    assert of_the_story(our_mbeans(our_broker)) == shown
+    shown = of_the_scenario(kafkas_mbeans(kafka_broker.pid))
+    assert of_the_scenario(our_mbeans(our_broker)) == shown
     assert shown["kafka.server:type=Produce,user=ANONYMOUS,client-id=exact"] == {
         "byte-rate",
         "throttle-time",
     }
     order = ["over the quota", *["another's"] * 3, "when its time is over"]
     assert (answers_in_order(ours), answers_in_order(kafkas)) == (order, order)
-    assert (is_heard_again(ours), is_heard_again(kafkas)) == (True, True)
+    assert (is_served_again(ours), is_served_again(kafkas)) == (True, True)

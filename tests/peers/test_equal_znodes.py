@@ -41,15 +41,15 @@ Znodes = dict[str, Content]
 def test_the_same_events_leave_the_same_znodes(new_cluster: Callable[[], Cluster]) -> None:
     ours, kafkas = new_cluster(), new_cluster()
 
-    our_chapters = _story(ours, ours.start_ours)
-    kafka_chapters = _story(kafkas, kafkas.start_kafka)
+    our_chapters = _scenario(ours, ours.start_ours)
+    kafka_chapters = _scenario(kafkas, kafkas.start_kafka)
 
     assert list(our_chapters) == list(kafka_chapters)
     for chapter, expected in kafka_chapters.items():
         assert our_chapters[chapter] == expected, chapter
 
 
-def _story(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Znodes]:
+def _scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Znodes]:
     """Runs the scenario; the znodes after each chapter.
 
     Broker 1 starts first and never stops, so it is the controller throughout, on both sides.
@@ -57,7 +57,7 @@ def _story(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str,
     chapters: dict[str, Znodes] = {}
 
     def end_chapter(name: str, partitions: int) -> None:
-        cluster.wait_until_everybody_agrees(partitions)
+        cluster.wait_until_all_brokers_agree(partitions)
         assert cluster.controller_id() == 1
         chapters[name] = _znodes(cluster)
 

@@ -49,7 +49,7 @@ def create_orders(cluster: Cluster) -> None:
 
 
 RESET: Final = "tool --reset-offsets --group billing --topic orders"
-STORY: Final = (
+SCENARIO: Final = (
     "tool --list",
     "tool --describe --group billing",
     "consume billing orders 5",
@@ -95,10 +95,10 @@ def test_the_group_tool_prints_of_us_what_it_prints_of_kafka(
     create_orders(ours)
     create_orders(kafkas)
 
-    told = told_of(ours, *STORY)
+    told = told_of(ours, *SCENARIO)
 
-    assert told == told_of(kafkas, *STORY)
-    assert [line for line, _ in told] == list(STORY)
+    assert told == told_of(kafkas, *SCENARIO)
+    assert [line for line, _ in told] == list(SCENARIO)
 
 
 @pytest.mark.parametrize("first", ["ours", "kafka"])

@@ -26,7 +26,7 @@ def test_the_java_topic_tool_creates_and_lists_topics(ours: Cluster) -> None:
 
     assert created.strip() == "Created topic orders."
     assert listed.split() == ["orders", "payments"]
-    ours.wait_until_everybody_agrees(partitions=9)
+    ours.wait_until_all_brokers_agree(partitions=9)
     assert [ours.partitions()["payments", partition].leader for partition in range(3)] == [3, 1, 2]
 
 
@@ -34,11 +34,11 @@ def test_the_leaders_that_java_sees_are_those_of_the_znodes(ours: Cluster) -> No
     ours.topic_command(
         1, "--create", "--topic", "orders", "--partitions", "6", "--replication-factor", "3"
     )
-    ours.wait_until_everybody_agrees(partitions=6)
+    ours.wait_until_all_brokers_agree(partitions=6)
 
     ours.brokers[3].stop()
     ours.wait_until(lambda: ours.live_brokers() == {1, 2}, "broker 3 leaves")
-    ours.wait_until_everybody_agrees(partitions=6)
+    ours.wait_until_all_brokers_agree(partitions=6)
 
     expected = {key: view.leader for key, view in ours.partitions().items()}
     assert set(expected.values()) == {1, 2}
@@ -70,9 +70,9 @@ def test_the_java_topic_tool_deletes_a_topic(ours: Cluster) -> None:
     ours.topic_command(
         1, "--create", "--topic", "orders", "--partitions", "3", "--replication-factor", "3"
     )
-    ours.wait_until_everybody_agrees(partitions=3)
+    ours.wait_until_all_brokers_agree(partitions=3)
 
     ours.topic_command(2, "--delete", "--topic", "orders")
 
-    ours.wait_until_everybody_agrees(partitions=0)
+    ours.wait_until_all_brokers_agree(partitions=0)
     assert ours.topic_command(3, "--list").split() == []

@@ -28,7 +28,7 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-STORY: Final = (
+SCENARIO: Final = (
     "tool list",
     "tool describe --transactional-id ledger",
     "init ledger",
@@ -128,10 +128,10 @@ def test_kafkas_producer_and_tool_find_in_us_what_they_find_in_kafka(
     create_orders(ours)
     create_orders(kafkas)
 
-    told = told_of(ours, *STORY)
+    told = told_of(ours, *SCENARIO)
 
-    assert told == told_of(kafkas, *STORY)
-    assert [line for line, _ in told] == list(STORY)
+    assert told == told_of(kafkas, *SCENARIO)
+    assert [line for line, _ in told] == list(SCENARIO)
     logged = state_log(our_broker)
     assert logged == state_log(their_broker)
     assert len(logged) > 20

@@ -8,6 +8,8 @@ from uuid import UUID
 import pytest
 
 from tests.peers.clients import run_tool
+from tests.support.metadata_batches import encode_data_batch
+from tests.support.record_text import control_record_text, record_text
 from zkcontroller.kraft.control_records import (
     ControlRecord,
     KRaftVersion,
@@ -20,9 +22,8 @@ from zkcontroller.kraft.control_records import (
 )
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata, encode_bootstrap
 from zkcontroller.kraft.metadata.codec import decode_record
-from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch, encode_data_batch
+from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
-from zkcontroller.kraft.metadata.record_json import control_record_text, record_text
 from zkcontroller.kraft.metadata.records import VersionedRecord
 
 pytestmark = pytest.mark.peers

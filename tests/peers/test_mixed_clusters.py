@@ -59,7 +59,7 @@ def test_a_kafka_broker_shuts_down_and_returns_under_our_controller(cluster: Clu
     _assert_broker_2_handed_over(cluster)
 
     cluster.start_kafka(2)
-    cluster.wait_until_everybody_agrees(partitions=6)
+    cluster.wait_until_all_brokers_agree(partitions=6)
     _assert_obeyed(kafka, cluster)
 
 
@@ -76,7 +76,7 @@ def test_our_broker_shuts_down_and_returns_under_a_kafka_controller(cluster: Clu
     _assert_broker_2_handed_over(cluster)
 
     cluster.start_ours(2)
-    cluster.wait_until_everybody_agrees(partitions=6)
+    cluster.wait_until_all_brokers_agree(partitions=6)
     _assert_obeyed(ours, cluster)
 
 
@@ -93,7 +93,7 @@ def test_the_controller_goes_from_kafka_to_us_and_back(cluster: Cluster) -> None
     assert cluster.controller_epoch() == 2
 
     kafka = cluster.start_kafka(1)
-    cluster.wait_until_everybody_agrees(partitions=6)
+    cluster.wait_until_all_brokers_agree(partitions=6)
     _assert_obeyed(kafka, cluster)
     cluster.wait_until(
         lambda: all(view.in_sync_replicas == {1, 2} for view in cluster.partitions().values()),
@@ -107,7 +107,7 @@ def test_the_controller_goes_from_kafka_to_us_and_back(cluster: Cluster) -> None
     cluster.wait_until(
         lambda: all(view.leader == 1 for view in cluster.partitions().values()), "Kafka leads all"
     )
-    cluster.wait_until_everybody_agrees(partitions=6)
+    cluster.wait_until_all_brokers_agree(partitions=6)
     assert cluster.controller_epoch() == 3
     for key, view in cluster.partitions().items():
         assert view.leader_epoch > under_ours[key].leader_epoch
@@ -118,7 +118,7 @@ def _create_orders(cluster: Cluster, *, at: int, replication_factor: int = 3) ->
         at, "--create", "--topic", "orders", "--partitions", "6",
         "--replication-factor", str(replication_factor),
     )  # fmt: skip
-    cluster.wait_until_everybody_agrees(partitions=6)
+    cluster.wait_until_all_brokers_agree(partitions=6)
 
 
 def _assert_obeyed(broker: BrokerProcess, cluster: Cluster) -> None:
@@ -164,7 +164,7 @@ def _assert_no_errors(broker: BrokerProcess) -> None:
 
 def _assert_broker_2_handed_over(cluster: Cluster) -> None:
     cluster.wait_until(lambda: cluster.live_brokers() == {1, 3}, "broker 2 leaves")
-    cluster.wait_until_everybody_agrees(partitions=6)
+    cluster.wait_until_all_brokers_agree(partitions=6)
     for view in cluster.partitions().values():
         assert view.leader in (1, 3)
         assert view.leader_epoch == 1

@@ -36,7 +36,7 @@ def test_topics_are_created_grown_described_and_deleted(cluster: RealBrokers) ->
         "--replica-assignment", "1:2,2:3,3:1",
     )  # fmt: skip
     cluster.wait_until(lambda: len(cluster.of("fruit")) == 3, "the third partition")
-    cluster.wait_until_everybody_knows("fruit")
+    cluster.wait_until_all_brokers_know("fruit")
     described = cluster.topic_command(3, "--describe", "--topic", "fruit")
 
     assert "PartitionCount: 3" in described
@@ -46,7 +46,7 @@ def test_topics_are_created_grown_described_and_deleted(cluster: RealBrokers) ->
 
     cluster.topic_command(1, "--delete", "--topic", "fruit")
     cluster.wait_until(lambda: cluster.of("fruit") == {}, "the znodes of fruit are gone")
-    cluster.wait_until_everybody_knows("fruit")
+    cluster.wait_until_all_brokers_know("fruit")
     for broker_id in REAL:
         data = cluster.brokers[broker_id].directory / "data"
         assert [path.name for path in data.glob("fruit-?")] == []
@@ -151,7 +151,7 @@ def test_partitions_move_and_moves_are_called_off(cluster: RealBrokers, tmp_path
         "adding_replicas": {},
         "removing_replicas": {},
     }
-    cluster.wait_until_everybody_knows("moving")
+    cluster.wait_until_all_brokers_know("moving")
     assert sorted(consume(cluster.clients, "moving", "movers", 400)) == values
 
 
@@ -182,7 +182,7 @@ def test_a_move_begun_under_one_controller_is_finished_under_the_next(
     cluster.wait_until(lambda: in_sync() == {1, 2}, "1 and 2 have everything")
 
     assert "is completed" in _reassign(cluster, "--verify", back)
-    cluster.wait_until_everybody_knows("handed")
+    cluster.wait_until_all_brokers_know("handed")
     assert sorted(consume(cluster.clients, "handed", "handed", 400)) == values
 
 

@@ -21,8 +21,9 @@ from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.node_files import initialize_log_dirs
 from replica_manager.quorum.quorum_state_file import read_quorum_state
 from tests.peers.clients import run_tool
+from tests.support.metadata_batches import encode_data_batch
 from zkcontroller.kraft.control_records import LeaderChange, SnapshotFooter, SnapshotHeader
-from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch, encode_data_batch
+from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord, NoOpRecord, VersionedRecord
 from zkcontroller.kraft.values import OffsetAndEpoch
 from zkcontroller.protocol.record_batch import iterate_batches

@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
-from benchmarks.quorum_kills import KillStory
+from benchmarks.quorum_kills import KillScenario
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, Voter, committed
 from tests.support.quorum import RecordingListener, free_ports
-from zkcontroller.kraft.values import Endpoint, ReplicaKey, VoterSet
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.kraft.values import NodeAddress, ReplicaKey, VoterSet
+from zkcontroller.model import Endpoint
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 
@@ -72,13 +72,15 @@ def zkctl_json(*arguments: str) -> Any:
 
 
 def observer_settings(quorum: MixedQuorum, directory: Path) -> QuorumNodeSettings:
-    endpoint = Endpoint("127.0.0.1", free_ports(1)[0])
+    endpoint = NodeAddress("127.0.0.1", free_ports(1)[0])
     return QuorumNodeSettings(
         local=ReplicaKey(OBSERVER, UUID(int=4711)),
         cluster_id=CLUSTER_ID,
         metadata_log_dir=directory,
-        voters=VoterSet({each: Endpoint("127.0.0.1", port) for each, port in quorum.ports.items()}),
-        listeners=(Listener(endpoint.host, endpoint.port, "CONTROLLER", "PLAINTEXT"),),
+        voters=VoterSet(
+            {each: NodeAddress("127.0.0.1", port) for each, port in quorum.ports.items()}
+        ),
+        listeners=(Endpoint(endpoint.host, endpoint.port, "CONTROLLER", "PLAINTEXT"),),
         advertised={"CONTROLLER": endpoint},
     )
 
@@ -164,11 +166,11 @@ def test_leaders_killed_round_and_round_leave_one_leader_an_epoch_and_equal_logs
     quorum = new_quorum()
     quorum.start()
 
-    story = KillStory(quorum, seed=391)
-    story.run(rounds=ROUNDS)
+    scenario = KillScenario(quorum, seed=391)
+    scenario.run(rounds=ROUNDS)
 
-    assert set(story.leaders.values()) <= {OURS, *REAL}
-    assert len(story.leaders) > ROUNDS / 2
+    assert set(scenario.leaders.values()) <= {OURS, *REAL}
+    assert len(scenario.leaders) > ROUNDS / 2
 
 
 # Leader

@@ -33,6 +33,7 @@ class OldCluster(Cluster):
                 PROPERTIES | {"log.segment.bytes": "1048576"},
                 heap="384M",
                 libs=zookeeper_tools_libs(),
+                is_brief=True,
             )
             self.start(broker)
 
@@ -83,10 +84,10 @@ def named(request: pytest.FixtureRequest, old: OldCluster) -> Callable[..., Any]
 def test_a_topic_lives_its_life(old: OldCluster, named: Callable[..., Any]) -> None:
     created = named("topic", "create", "life", "--partitions", "2", "--replication-factor", "2")
     old.wait_until(lambda: len(old.of("life")) == 2, "two partitions")
-    grown = named("topic", "alter", "life", "--partitions", "3")
+    grown = named("topic", "alter", "life", "--partitions", "3", "--yes")
     old.wait_until(lambda: len(old.of("life")) == 3, "three partitions")
-    changed = named("config", "alter", "topic", "life", "--set", "retention.ms=12345")
-    configs = named("config", "describe", "topic", "life", "--key", "retention.ms")
+    changed = named("config", "set", "topic", "life", "--config", "retention.ms=12345", "--yes")
+    configs = named("config", "get", "topic", "life", "--key", "retention.ms")
     described = named("topic", "describe", "life")
     by_kafka = run_tool(
         *(TOPICS, "--bootstrap-server", old.servers, "--describe", "--topic", "life"),
@@ -108,7 +109,7 @@ def test_a_topic_lives_its_life(old: OldCluster, named: Callable[..., Any]) -> N
     assert [(row["earliest_offset"], row["latest_offset"], row["error"]) for row in offsets] == [
         (0, 0, None)
     ] * 3
-    assert deleted == [{"topic": "life", "is_deleted": True}]
+    assert [(row["topic"], row["is_deleted"]) for row in deleted] == [("life", True)]
     old.wait_until(lambda: not old.of("life"), "the end of the topic")
 
 
@@ -116,9 +117,9 @@ def test_replicas_move_and_leaderships_go_back(old: OldCluster, named: Callable[
     named("topic", "create", "moving", "--replica-assignment", "1,1")
     old.wait_until(lambda: len(old.of("moving")) == 2, "two partitions")
 
-    planned = named("partition", "reassign", "moving-0:2,1", "--dry-run")
-    begun = named("partition", "reassign", "moving-0:2,1", "--yes", "--wait")
-    ongoing = named("partition", "reassignments")
+    planned = named("reassign", "start", "moving-0:2,1", "--dry-run")
+    begun = named("reassign", "start", "moving-0:2,1", "--yes", "--wait")
+    ongoing = named("reassign", "status")
     elected = named("partition", "elect", "moving-0", "--yes")
 
     assert [row["adding_replicas"] for row in planned] == [[2]]
@@ -131,8 +132,8 @@ def test_replicas_move_and_leaderships_go_back(old: OldCluster, named: Callable[
 
 
 def test_brokers_tell_their_directories_and_configurations(named: Callable[..., Any]) -> None:
-    directories = named("broker", "log-dirs")
-    [size] = named("config", "describe", "broker", "1", "--key", "log.segment.bytes")
+    directories = named("log-dirs", "sizes")
+    [size] = named("config", "get", "broker", "1", "--key", "log.segment.bytes")
 
     assert [row["broker_id"] for row in directories] == list(BROKERS)
     assert all(row["error"] is None for row in directories)

@@ -55,7 +55,7 @@ class ZooKeeperTools:
         self.cluster.wait_until(
             lambda: len(self.cluster.of(topic)) == count, f"{count} partitions of {topic}"
         )
-        self.cluster.wait_until_everybody_knows(topic)
+        self.cluster.wait_until_all_brokers_know(topic)
 
     def reassign(self, what: str, plan: str, *more: str) -> str:
         return self.run(REASSIGN, "--reassignment-json-file", plan, what, *more)
@@ -160,7 +160,7 @@ def test_replicas_move_and_leaders_return_by_orders_in_zookeeper(tools: ZooKeepe
     tools.run(PREFERRED_ELECTION)
     tools.cluster.wait_until(lambda: tools.cluster.of("moving")[1].leader == 3, "3 leads 1")
 
-    tools.cluster.wait_until_everybody_knows("moving")
+    tools.cluster.wait_until_all_brokers_know("moving")
     assert sorted(consume(tools.cluster.clients, "moving", "movers", 100)) == values
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.world import World
+from zkcontroller_simulation.world import World
 
 
 @pytest.fixture

@@ -20,29 +20,29 @@ from kio.schema.errors import ErrorCode
 from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.coordinator import GroupCoordinator
 from replica_manager.coordinators.groups.events import (
-    Answer,
-    Append,
-    Appended,
+    AppendGroupRecords,
+    CoordinatorLogLine,
+    CoordinatorStartup,
     Elected,
+    GroupRecordsAppended,
+    GroupResponse,
     Input,
     Load,
     Loaded,
     LoadedBatch,
     LoadedRecord,
     LoadFinished,
-    LogLine,
     Measured,
     Output,
     Resigned,
-    Startup,
     Tick,
 )
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.records import (
     GroupKey,
     OffsetAndMetadata,
     OffsetKey,
-    Record,
+    SimpleRecord,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -54,7 +54,7 @@ from replica_manager.coordinators.groups.requests import (
     CommittedOffset,
     DescribedGroup,
     DescribeGroups,
-    DescribeResult,
+    DescribeGroupsResult,
     FetchOffsets,
     FetchResult,
     Heartbeat,
@@ -105,9 +105,9 @@ class GroupWorld:
         self.joining: dict[int, Consumer] = {}
         """Whose JoinGroup it is, by request id."""
         self.log: dict[int, list[LoadedBatch]] = {}
-        self.appends: list[Append] = []
+        self.appends: list[AppendGroupRecords] = []
         """Appends that stand in the log and whose outcome the test will tell."""
-        self.base_offsets: dict[Append, int] = {}
+        self.base_offsets: dict[AppendGroupRecords, int] = {}
         self.is_holding_appends = False
         self.append_error = ErrorCode.none
         self.loads: list[Load] = []
@@ -115,7 +115,7 @@ class GroupWorld:
         self.is_holding_loads = False
         self.lines: list[str] = []
         self._request_ids = count(1)
-        self.step(Startup(partition_count))
+        self.step(CoordinatorStartup(partition_count))
         for partition in range(partition_count) if partitions is None else partitions:
             self.step(Elected(partition, 0))
 
@@ -127,23 +127,23 @@ class GroupWorld:
 
     def _perform(self, output: Output) -> None:
         match output:
-            case Answer(request_id, result):
+            case GroupResponse(request_id, result):
                 assert request_id not in self.answers, f"answered twice: {self.asked[request_id]}"
                 self.answers[request_id] = result
                 if isinstance(result, JoinResult) and result.error is ErrorCode.none:
                     self.joining[request_id].take_over(result)
-            case Append():
+            case AppendGroupRecords():
                 self._append(output)
             case Load() if self.is_holding_loads:
                 self.loads.append(output)
             case Load():
                 self.read(output)
-            case LogLine():
+            case CoordinatorLogLine():
                 self.lines.append(f"{output.level.name} {output.text}")
             case Measured():
                 pass  # its effect is tested with the sensors
 
-    def _append(self, append: Append) -> None:
+    def _append(self, append: AppendGroupRecords) -> None:
         if append.append_id is None:
             # Without acknowledgement a leader appends whatever its replicas are doing.
             self.write(append.partition, append.records)
@@ -159,14 +159,14 @@ class GroupWorld:
             self.appends.append(append)
             self.base_offsets[append] = offset
         else:
-            self.step(Appended(append.append_id, error, offset))
+            self.step(GroupRecordsAppended(append.append_id, error, offset))
 
-    def finish(self, append: Append, error: ErrorCode = ErrorCode.none) -> None:
+    def finish(self, append: AppendGroupRecords, error: ErrorCode = ErrorCode.none) -> None:
         """Lets an append that is held back have its outcome; its records stand in the log."""
         self.appends.remove(append)
         assert append.append_id is not None
         offset = self.base_offsets.pop(append) if error is ErrorCode.none else -1
-        self.step(Appended(append.append_id, error, offset))
+        self.step(GroupRecordsAppended(append.append_id, error, offset))
 
     def resign(self, group_id: str, leader_epoch: int | None = 1) -> None:
         """Another broker leads the partition of that group now."""
@@ -177,7 +177,7 @@ class GroupWorld:
         while self.appends:
             self.finish(self.appends[0], error)
 
-    def write(self, partition: int, records: tuple[Record, ...], **flags: Any) -> int:
+    def write(self, partition: int, records: tuple[SimpleRecord, ...], **flags: Any) -> int:
         """Writes a batch to the log, as the coordinator or anybody else."""
         batches = self.log.setdefault(partition, [])
         base = sum(len(batch.records) for batch in batches)
@@ -248,7 +248,7 @@ class GroupWorld:
         assert self.group.state is GroupState.STABLE
 
     @property
-    def group(self) -> Group:
+    def group(self) -> GroupMetadata:
         return self.coordinator.groups[GROUP]
 
     @property
@@ -258,7 +258,7 @@ class GroupWorld:
 
     @property
     def described(self) -> DescribedGroup:
-        return self.ask(DescribeGroups(self.next_id(), (GROUP,)), DescribeResult).groups[0]
+        return self.ask(DescribeGroups(self.next_id(), (GROUP,)), DescribeGroupsResult).groups[0]
 
     def committed(
         self, partition: TopicPartition = ORDERS_0, *, stable: bool = False

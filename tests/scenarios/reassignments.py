@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.simulation.world import World
 from zkcontroller.core.effects import (
     OngoingReassignments,
     PartitionResults,
@@ -14,6 +13,7 @@ from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
 )
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)
@@ -31,7 +31,7 @@ def with_topic(
     world.start_brokers(*brokers)
     world.create_topic("orders", replicas=replicas)
     world.settle()
-    world.invariants.is_isr_told = False  # AlterPartition tells the leader alone
+    world.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
     world.forget_requests()
     return world
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tests.simulation.world import World
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import (
     AlterPartitionReceived,
     ElectionTrigger,
-    ElectionType,
     IsrChange,
     ReplicaLeaderElection,
     RequestEvent,
 )
-from zkcontroller.model import RECOVERED, TopicPartition
+from zkcontroller.model import RECOVERED, ElectionType, TopicPartition
+from zkcontroller_simulation.world import World
 
 R = TypeVar("R", bound=Result)
 FIRST_REQUEST_ID = 1_000_000

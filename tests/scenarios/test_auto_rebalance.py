@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.requests import put
-from tests.simulation.world import World
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.model import ReplicaAssignment, TopicPartition
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -19,7 +19,7 @@ def balanced(world: World) -> World:
     world.start_brokers(1, 2, 3, 4)
     world.create_topic("orders", replicas=[[2, 3]])
     world.settle()
-    world.invariants.is_isr_told = False  # AlterPartition tells the leader alone
+    world.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
     return world
 
 

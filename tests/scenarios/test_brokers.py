@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.simulation.control_requests import UpdateMetadata
-from tests.simulation.world import World
 from zkcontroller.core.events import (
     LeaderAndIsrResponseReceived,
     TopicUncleanLeaderElectionEnable,
@@ -12,6 +10,8 @@ from zkcontroller.core.events import (
 from zkcontroller.model import NO_LEADER, Broker, Endpoint, TopicPartition
 from zkcontroller.zookeeper.requests import ListChildren, SetData
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode
+from zkcontroller_simulation.control_requests import ReceivedUpdateMetadata
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -171,7 +171,7 @@ def test_a_new_rack_alone_changes_nothing(world: World) -> None:
     world.write(SetData(path, BrokerIdZnode(Broker(2, same.endpoints, rack="r1"), 1).encode()))
     world.settle()
 
-    assert world.received(1, UpdateMetadata) == []
+    assert world.received(1, ReceivedUpdateMetadata) == []
 
 
 def test_a_failed_log_directory_moves_its_leaderships(world: World) -> None:

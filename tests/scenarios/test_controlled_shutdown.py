@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.control_requests import StopReplica
-from tests.simulation.world import World
 from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import FencedBatch
+from zkcontroller_simulation.control_requests import ReceivedStopReplica
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -62,7 +62,7 @@ def test_a_follower_is_stopped_and_leaves_the_isr(world: World) -> None:
     result = answer(world, world.shut_down(2))
 
     assert result == ControlledShutdownResult(ErrorCode.none, ())
-    stops = world.received(2, StopReplica)
+    stops = world.received(2, ReceivedStopReplica)
     assert stops
     told = [state for stop in stops for state in stop.partitions.values()]
     assert not any(state.delete for state in told)

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from tests.simulation.control_requests import LeaderAndIsr, UpdateMetadata
-from tests.simulation.world import World
 from zkcontroller.core.events import PartitionModifications, TopicChange, TopicDeletion
 from zkcontroller.errors import ControllerMoved, SessionExpired
 from zkcontroller.zookeeper.requests import FencedBatch, ZkTransaction
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
+from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr, ReceivedUpdateMetadata
+from zkcontroller_simulation.world import World
 
 
 def test_one_broker_on_an_empty_zookeeper_becomes_controller_with_epoch_one(world: World) -> None:
@@ -38,7 +38,7 @@ def test_after_the_only_broker_stops_the_epoch_is_remembered(world: World) -> No
 def test_the_first_request_of_a_new_controller_is_metadata_without_partitions(world: World) -> None:
     world.start_brokers(1)
 
-    (first,) = world.received(1, UpdateMetadata)
+    (first,) = world.received(1, ReceivedUpdateMetadata)
 
     assert first.partitions == {}
     assert list(first.live_brokers) == [1]
@@ -88,12 +88,14 @@ def test_at_failover_every_broker_gets_all_its_partitions(world: World) -> None:
 
     told = {
         broker_id: sorted(
-            tp.partition for r in world.received(broker_id, LeaderAndIsr) for tp in r.partitions
+            tp.partition
+            for r in world.received(broker_id, ReceivedLeaderAndIsr)
+            for tp in r.partitions
         )
         for broker_id in (1, 2, 3)
     }
     assert told == {1: [1], 2: [0], 3: [0, 1]}
-    assert world.received(1, UpdateMetadata)[0].partitions == {}, "who lives comes first"
+    assert world.received(1, ReceivedUpdateMetadata)[0].partitions == {}, "who lives comes first"
 
 
 def test_a_failover_changes_no_leader_of_a_healthy_cluster(world: World) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.world import World
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
+from zkcontroller_simulation.world import World
 
 GARBAGE = [b"", b"not json", b"{}", b"[]", b'{"version":', b"\xff\x00", b'{"version":99}', b"null"]
 

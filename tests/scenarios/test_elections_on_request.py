@@ -6,15 +6,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import ask, election
-from tests.simulation.control_requests import LeaderAndIsr
-from tests.simulation.process import ProcessState
-from tests.simulation.world import World
 from zkcontroller.core.effects import PartitionResult, PartitionResults
-from zkcontroller.core.events import ElectionType
 from zkcontroller.errors import ControllerMoved
-from zkcontroller.model import NO_LEADER, RECOVERING, TopicPartition
+from zkcontroller.model import NO_LEADER, RECOVERING, ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, PreferredReplicaElectionZnode
+from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr
+from zkcontroller_simulation.process import ProcessState
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 NOWHERE = TopicPartition("nowhere", 0)
@@ -27,7 +26,7 @@ def with_topic(world: World, replicas: list[int]) -> World:
     world.start_brokers(1, 2, 3, 4)
     world.create_topic("orders", replicas=[replicas])
     world.settle()
-    world.invariants.is_isr_told = False  # AlterPartition tells the leader alone
+    world.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
     return world
 
 
@@ -211,9 +210,9 @@ def test_the_api_gives_the_leadership_back_and_tells_every_replica(world: World)
 
     assert leadership(world)[0] == 2
     for broker_id in (2, 3):
-        (told,) = world.received(broker_id, LeaderAndIsr)
+        (told,) = world.received(broker_id, ReceivedLeaderAndIsr)
         assert told.partitions[ORDERS_0].is_new is False
-    assert world.received(4, LeaderAndIsr) == []
+    assert world.received(4, ReceivedLeaderAndIsr) == []
     world.settle()
 
 

@@ -8,12 +8,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import ask, put
-from tests.simulation.world import World
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.model import Broker, Endpoint
 from zkcontroller.zookeeper.requests import Create, SetData
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
+from zkcontroller_simulation.world import World
 
 ENABLED, DISABLED = FeatureStatus.ENABLED, FeatureStatus.DISABLED
 

@@ -9,9 +9,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.registration import Step, broker_of
-from tests.simulation.world import World
-from tests.simulation.zookeeper_server import Commit
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds, FeatureUpdate, UpdateFeatures
 from zkcontroller.model import TopicPartition
@@ -27,6 +24,9 @@ from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationSequenceZnode,
     ProducerIdBlockZnode,
 )
+from zkcontroller_simulation.registration import Step, broker_of
+from zkcontroller_simulation.world import World
+from zkcontroller_simulation.zookeeper_server import Commit
 
 ORDERS_0: Final = TopicPartition("orders", 0)
 ORDERS_1: Final = TopicPartition("orders", 1)

@@ -19,14 +19,14 @@ from typing_extensions import override
 
 from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.events import Elected
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.requests import (
     CommitOffsets,
     DeleteGroups,
     DeleteGroupsResult,
     Protocol,
 )
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 from tests.scenarios.group_world import GROUP, Consumer, GroupWorld, subscription
 
 CLIENTS = st.integers(0, 5)
@@ -64,7 +64,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.acknowledged = -1
         self.unsure: set[int] = set()
         """Offsets that may stand in the log although their clients got an error."""
-        self.last_group: Group | None = None
+        self.last_group: GroupMetadata | None = None
         self.last_generation = 0
 
     # ------------------------------------------------------------------ clients
@@ -89,7 +89,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.clients[client].sync()
 
     @rule()
-    def everybody_joins_and_synchronises(self) -> None:
+    def all_join_and_synchronise(self) -> None:
         for each in self.clients:
             each.join()
         self.pass_ms(6_000)
@@ -180,7 +180,7 @@ class GroupMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------------ what holds
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> GroupMetadata | None:
         return self.world.coordinator.groups.get(GROUP)
 
     @invariant()
@@ -248,23 +248,23 @@ class GroupMachine(RuleBasedStateMachine):
             assert all(each.is_static for each in joins), "whose new id is being written"
 
     @invariant()
-    def whoever_may_fall_silent_has_a_timer(self) -> None:
+    def members_that_may_fall_silent_have_a_timer(self) -> None:
         timers = self.world.coordinator._manager.timers
         group = self.group
         if group is None:
-            assert list(timers) == [Timer(TimerKind.SWEEP)]
+            assert list(timers) == [GroupTimer(TimerKind.SWEEP)]
             return
         for member in group.members.values():
             if not member.is_exempt_from_heartbeats:
-                assert Timer(TimerKind.SESSION, GROUP, member.member_id) in timers
+                assert GroupTimer(TimerKind.SESSION, GROUP, member.member_id) in timers
         for member_id in group.pending_members:
-            assert Timer(TimerKind.SESSION, GROUP, member_id) in timers
-        assert (Timer(TimerKind.JOIN, GROUP) in timers) == group.is_rebalancing
-        assert (Timer(TimerKind.SYNC, GROUP) in timers) == bool(group.pending_sync_members)
+            assert GroupTimer(TimerKind.SESSION, GROUP, member_id) in timers
+        assert (GroupTimer(TimerKind.JOIN, GROUP) in timers) == group.is_rebalancing
+        assert (GroupTimer(TimerKind.SYNC, GROUP) in timers) == bool(group.pending_sync_members)
         assert len(timers) <= len(group.members) + len(group.pending_members) + 3
 
     @invariant()
-    def nobody_waits_for_members_who_are_all_there(self) -> None:
+    def no_group_waits_for_members_who_are_all_there(self) -> None:
         group = self.group
         if group is not None and group.is_rebalancing and group.initial_delay_ms is None:
             assert not group.has_all_members_joined

@@ -23,7 +23,7 @@ from replica_manager.coordinators.groups.records import (
     GroupRecord,
     MemberRecord,
     OffsetAndMetadata,
-    Record,
+    SimpleRecord,
     encode_group_key,
     encode_group_value,
     encode_offset_key,
@@ -35,12 +35,12 @@ from replica_manager.coordinators.groups.requests import (
     DeleteOffsets,
     DeleteOffsetsResult,
     DescribeGroups,
-    DescribeResult,
+    DescribeGroupsResult,
     LeaveGroup,
     LeaveResult,
     LeavingMember,
     ListGroups,
-    ListResult,
+    ListGroupsResult,
 )
 from tests.scenarios.group_world import GROUP, ORDERS_0, ORDERS_1, GroupWorld, subscription
 from zkcontroller.model import NO_EPOCH
@@ -52,15 +52,15 @@ def partition_of(world: GroupWorld) -> int:
     return world.coordinator.partition_for(GROUP)
 
 
-def offset_record(offset: int | None, partition: object = ORDERS_0) -> Record:
+def offset_record(offset: int | None, partition: object = ORDERS_0) -> SimpleRecord:
     assert partition in (ORDERS_0, ORDERS_1)
     key = encode_offset_key(GROUP, ORDERS_0 if partition == ORDERS_0 else ORDERS_1)
     if offset is None:
-        return Record(key, None)
-    return Record(key, encode_offset_value(OffsetAndMetadata(offset, NO_EPOCH, "", 0), 3))
+        return SimpleRecord(key, None)
+    return SimpleRecord(key, encode_offset_value(OffsetAndMetadata(offset, NO_EPOCH, "", 0), 3))
 
 
-def group_record(*members: MemberRecord, generation_id: int = 4) -> Record:
+def group_record(*members: MemberRecord, generation_id: int = 4) -> SimpleRecord:
     group = GroupRecord(
         "consumer",
         generation_id,
@@ -69,7 +69,7 @@ def group_record(*members: MemberRecord, generation_id: int = 4) -> Record:
         NO_TIMESTAMP,
         members,
     )
-    return Record(encode_group_key(GROUP), encode_group_value(group, 3))
+    return SimpleRecord(encode_group_key(GROUP), encode_group_value(group, 3))
 
 
 def member(name: str, instance: str | None = None) -> MemberRecord:
@@ -78,7 +78,7 @@ def member(name: str, instance: str | None = None) -> MemberRecord:
     )
 
 
-def world_with(*batches: tuple[Record, ...]) -> GroupWorld:
+def world_with(*batches: tuple[SimpleRecord, ...]) -> GroupWorld:
     """A coordinator that has loaded these batches of the group's partition."""
     world = GroupWorld(partitions=())
     for batch in batches:
@@ -187,7 +187,7 @@ def test_what_is_answered_while_a_partition_is_being_loaded() -> None:
     assert a.leave() == loading
     assert world.committed() == (-1, loading)
     assert world.described.error.name == loading
-    assert world.ask(ListGroups(world.next_id()), ListResult).error.name == loading
+    assert world.ask(ListGroups(world.next_id()), ListGroupsResult).error.name == loading
     delete = DeleteGroups(world.next_id(), (GROUP,))
     assert world.ask(delete, DeleteGroupsResult).errors[GROUP].name == loading
     delete_offsets = DeleteOffsets(world.next_id(), GROUP, (ORDERS_0,))
@@ -211,7 +211,7 @@ def test_a_broker_that_is_not_the_coordinator_refuses_requests() -> None:
     assert world.described.error.name == elsewhere
     assert world.ask(delete, DeleteGroupsResult).errors[GROUP].name == elsewhere
     assert world.ask(delete_offsets, DeleteOffsetsResult).error.name == elsewhere
-    assert world.ask(ListGroups(world.next_id()), ListResult).groups == ()
+    assert world.ask(ListGroups(world.next_id()), ListGroupsResult).groups == ()
     assert a.join() == elsewhere
     assert world.unanswered == []
 
@@ -235,8 +235,8 @@ def test_many_groups_are_made_over_many_ticks_and_served_when_the_last_is_there(
     count = 2 * MAX_GROUPS_PER_INSTALL + 1
     value = encode_offset_value(OffsetAndMetadata(7, NO_EPOCH, "", world.now_ms), 3)
     for i in range(count - 1):
-        world.write(0, (Record(encode_offset_key(f"group-{i}", ORDERS_0), value),))
-    world.write(0, (Record(encode_offset_key(GROUP, ORDERS_0), value),))
+        world.write(0, (SimpleRecord(encode_offset_key(f"group-{i}", ORDERS_0), value),))
+    world.write(0, (SimpleRecord(encode_offset_key(GROUP, ORDERS_0), value),))
     world.pass_ms(1)
     world.step(Elected(0, 3))
 
@@ -329,7 +329,7 @@ def test_the_last_record_of_a_key_counts_and_a_tombstone_ends_it() -> None:
 def test_a_group_that_was_removed_and_came_back_as_a_simple_one_is_simple() -> None:
     world = world_with(
         (group_record(member("a")),),
-        (Record(encode_group_key(GROUP), None),),
+        (SimpleRecord(encode_group_key(GROUP), None),),
         (offset_record(3),),
     )
 
@@ -346,9 +346,15 @@ def test_offsets_of_a_transaction_count_from_its_commit_on() -> None:
     world.write(partition, (offset_record(2),), producer_id=70, **transactional)
     world.write(partition, (offset_record(3),), producer_id=71, **transactional)
     world.write(partition, (offset_record(4, ORDERS_1),), producer_id=72, **transactional)
-    world.write(partition, (Record(COMMIT, b""),), producer_id=70, is_control=True, **transactional)
-    world.write(partition, (Record(ABORT, b""),), producer_id=71, is_control=True, **transactional)
-    world.write(partition, (Record(COMMIT, b""),), producer_id=99, is_control=True, **transactional)
+    world.write(
+        partition, (SimpleRecord(COMMIT, b""),), producer_id=70, is_control=True, **transactional
+    )
+    world.write(
+        partition, (SimpleRecord(ABORT, b""),), producer_id=71, is_control=True, **transactional
+    )
+    world.write(
+        partition, (SimpleRecord(COMMIT, b""),), producer_id=99, is_control=True, **transactional
+    )
     world.step(Elected(partition, 0))
 
     assert world.committed(stable=True) == (2, "none")
@@ -364,7 +370,7 @@ def test_a_commit_behind_the_offset_of_a_transaction_wins_over_it() -> None:
     partition = partition_of(world)
     world.write(partition, (offset_record(1),), producer_id=70, is_transactional=True)
     world.write(partition, (offset_record(2),))
-    world.write(partition, (Record(COMMIT, b""),), producer_id=70, is_control=True)
+    world.write(partition, (SimpleRecord(COMMIT, b""),), producer_id=70, is_control=True)
     world.step(Elected(partition, 0))
 
     assert world.committed() == (2, "none")
@@ -387,18 +393,18 @@ def test_an_aborted_transaction_leaves_the_group_without_anything() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Record(b"\0\1\0\x09short", b""),
-        Record(b"", b""),
-        Record(encode_offset_key(GROUP, ORDERS_1), b"\0\x63"),
-        Record(b"\0\x08\0\1x", b"of a later coordinator"),
-        Record(encode_group_key(GROUP), b"\0\x63"),
+        SimpleRecord(b"\0\1\0\x09short", b""),
+        SimpleRecord(b"", b""),
+        SimpleRecord(encode_offset_key(GROUP, ORDERS_1), b"\0\x63"),
+        SimpleRecord(b"\0\x08\0\1x", b"of a later coordinator"),
+        SimpleRecord(encode_group_key(GROUP), b"\0\x63"),
         group_record(member("a"), member("a")),
         group_record(member("a", "i"), member("b", "i")),
     ],
     ids=["cut key", "no key", "unknown offset version", "unknown key version",
          "unknown group version", "two members of one id", "two members of one instance"],
 )  # fmt: skip
-def test_a_record_that_cannot_be_read_costs_nothing_but_itself(bad: Record) -> None:
+def test_a_record_that_cannot_be_read_costs_nothing_but_itself(bad: SimpleRecord) -> None:
     world = world_with((offset_record(5),), (bad,), (offset_record(6, ORDERS_1),))
 
     assert (world.committed(), world.committed(ORDERS_1)) == ((5, "none"), (6, "none"))
@@ -421,7 +427,7 @@ def test_a_record_without_a_key_is_passed_over() -> None:
 
 def test_a_leader_that_is_no_member_is_replaced() -> None:
     group = GroupRecord("consumer", 4, "range", "gone", NO_TIMESTAMP, (member("a"),))
-    record = Record(encode_group_key(GROUP), encode_group_value(group, 3))
+    record = SimpleRecord(encode_group_key(GROUP), encode_group_value(group, 3))
     world = world_with((record,))
 
     assert world.group.leader_id == "a"
@@ -456,7 +462,7 @@ def test_nothing_is_answered_before_the_coordinator_is_there_and_after_it_has_go
     assert b.join_outcome == "coordinator_not_available"
     assert a.heartbeat() == "coordinator_not_available"
     assert world.committed() == (-1, "coordinator_not_available")
-    listed = world.ask(ListGroups(world.next_id()), ListResult)
+    listed = world.ask(ListGroups(world.next_id()), ListGroupsResult)
     assert (listed.error.name, listed.groups) == ("coordinator_not_available", ())
     assert world.coordinator.timer_count == 0
     assert world.unanswered == []
@@ -467,7 +473,7 @@ def test_an_empty_group_id_is_for_offsets_and_tools_only() -> None:
     leave = LeaveGroup(world.next_id(), "", (LeavingMember("a"),))
     assert world.ask(leave, LeaveResult).error.name == "invalid_group_id"
     describe = DescribeGroups(world.next_id(), ("",))
-    assert world.ask(describe, DescribeResult).groups[0].state == "Dead"
+    assert world.ask(describe, DescribeGroupsResult).groups[0].state == "Dead"
     delete = DeleteGroups(world.next_id(), ("",))
     assert world.ask(delete, DeleteGroupsResult).errors[""].name == "group_id_not_found"
     delete_offsets = DeleteOffsets(world.next_id(), "", (ORDERS_0,))

@@ -10,12 +10,12 @@ from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.requests import (
     DescribedGroup,
     DescribeGroups,
-    DescribeResult,
+    DescribeGroupsResult,
     LeaveGroup,
     LeaveResult,
     LeavingMember,
     ListGroups,
-    ListResult,
+    ListGroupsResult,
 )
 from tests.scenarios.group_world import GROUP, Consumer, GroupWorld, subscription
 
@@ -231,7 +231,7 @@ def test_a_list_is_filtered_by_state_and_type_in_any_case(world: GroupWorld) -> 
     world.commit(1, group_id="simple")
 
     def listed(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-        return list(world.ask(ListGroups(world.next_id(), states, types), ListResult).groups)
+        return list(world.ask(ListGroups(world.next_id(), states, types), ListGroupsResult).groups)
 
     billing = (GROUP, "consumer", "Stable", "classic")
     simple = ("simple", "", "Empty", "classic")
@@ -266,6 +266,6 @@ def test_a_description_shows_metadata_only_while_the_group_is_stable(world: Grou
 def test_a_group_that_does_not_exist_is_dead_which_is_no_error(world: GroupWorld) -> None:
     request = DescribeGroups(world.next_id(), ("nobody",))
 
-    [shown] = world.ask(request, DescribeResult).groups
+    [shown] = world.ask(request, DescribeGroupsResult).groups
 
     assert shown == DescribedGroup("nobody", ErrorCode.none, "Dead")

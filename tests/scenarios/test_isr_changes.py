@@ -9,8 +9,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import alter_partition, ask, isr_change, put
-from tests.simulation.control_requests import LeaderAndIsr, UpdateMetadata
-from tests.simulation.world import World
 from zkcontroller.core.effects import AlterPartitionResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.errors import ControllerMoved
@@ -23,6 +21,8 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
     ReassignPartitionsZnode,
 )
+from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr, ReceivedUpdateMetadata
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -103,9 +103,9 @@ def test_a_shrunk_isr_costs_a_partition_epoch_and_no_leader_epoch(world: World) 
         1,
     )
     for broker_id in (1, 2, 3):
-        (told,) = world.received(broker_id, UpdateMetadata)
+        (told,) = world.received(broker_id, ReceivedUpdateMetadata)
         assert told.partitions[ORDERS_0].isr == (2,)
-        assert world.received(broker_id, LeaderAndIsr) == []
+        assert world.received(broker_id, ReceivedLeaderAndIsr) == []
 
 
 @pytest.mark.parametrize("partition_epoch", [0, -1], ids=["new epoch", "old epoch"])
@@ -306,7 +306,7 @@ def test_every_broker_gets_refused_partitions_too(shrunk: World) -> None:
     code(shrunk, isr_change(shrunk, ORDERS_0, [2, 3], leader_epoch=-1))
 
     for broker_id in (1, 2, 3):
-        (told,) = shrunk.received(broker_id, UpdateMetadata)
+        (told,) = shrunk.received(broker_id, ReceivedUpdateMetadata)
         assert list(told.partitions) == [ORDERS_0]
 
 
@@ -414,7 +414,7 @@ def test_a_notification_updates_every_broker_and_is_deleted(old: World) -> None:
         old.run_until_quiet()
 
         for broker_id in (1, 2, 3):
-            (told,) = old.received(broker_id, UpdateMetadata)
+            (told,) = old.received(broker_id, ReceivedUpdateMetadata)
             assert told.partitions[ORDERS_0].isr == tuple(map(int, isr.split(b",")))
         assert notifications(old) == []
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.control_requests import LeaderAndIsr
-from tests.simulation.world import World
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create
@@ -13,6 +11,8 @@ from zkcontroller.zookeeper.znodes import (
     LogDirEventNotificationSequenceZnode,
     LogDirEventNotificationZnode,
 )
+from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)
@@ -52,9 +52,9 @@ def test_the_broker_is_asked_about_every_replica_and_the_notification_goes(order
     notify(orders, LogDirEventNotificationSequenceZnode(2).encode())
     orders.settle()
 
-    (asked,) = orders.received(2, LeaderAndIsr)
+    (asked,) = orders.received(2, ReceivedLeaderAndIsr)
     assert set(asked.partitions) == {ORDERS_0, ORDERS_1}
-    assert orders.received(3, LeaderAndIsr) == []
+    assert orders.received(3, ReceivedLeaderAndIsr) == []
     assert notifications(orders) == []
     assert leadership(orders, ORDERS_0) == (2, 0, (2, 3)), "nothing was lost, nothing changes"
 
@@ -184,7 +184,7 @@ def test_a_notification_of_an_unknown_broker_is_removed(orders: World) -> None:
 
 def test_a_move_to_a_broker_with_one_good_directory_ends(orders: World) -> None:
     """The request calls the replica new, so that the broker may put it where there is room."""
-    orders.invariants.is_isr_told = False
+    orders.invariants.is_isr_sent = False
     orders.start_brokers(4)
     fail(orders, 2, ORDERS_1)
     orders.run_until_quiet()

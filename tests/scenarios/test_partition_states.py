@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.scenarios.workbench import EPOCH, Workbench
-from tests.simulation.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
 from zkcontroller.core.elections import ControlledShutdownElection, OfflineElection
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.errors import ControllerMoved
@@ -16,6 +15,11 @@ from zkcontroller.model import NO_LEADER, RECOVERED, RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import FencedBatch, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerEpochZnode, PartitionStateZnode
+from zkcontroller_simulation.control_requests import (
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
+)
 
 NON_EXISTENT, NEW = PartitionState.NON_EXISTENT, PartitionState.NEW
 ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
@@ -91,9 +95,11 @@ def test_a_new_partition_is_led_by_the_first_live_replica_and_all_live_ones_are_
 
     state = bench.state_znode("orders", 0)
     assert state == PartitionStateZnode(2, 0, (2, 3), EPOCH, RECOVERED)
-    assert bench.receivers(LeaderAndIsr) == [2, 3], "those in sync are told"
-    assert bench.receivers(UpdateMetadata) == [2, 3]
-    assert all(request.partitions[ORDERS_0].is_new for request in bench.sent_to(2, LeaderAndIsr))
+    assert bench.receivers(ReceivedLeaderAndIsr) == [2, 3], "it is sent to those in sync"
+    assert bench.receivers(ReceivedUpdateMetadata) == [2, 3]
+    assert all(
+        request.partitions[ORDERS_0].is_new for request in bench.sent_to(2, ReceivedLeaderAndIsr)
+    )
 
 
 def test_a_new_partition_without_a_live_replica_stays_new() -> None:
@@ -119,7 +125,7 @@ def test_a_new_partition_whose_znode_cannot_be_created_stays_new_and_the_batch_i
 
     assert bench.partition_state(refused) is NEW
     assert bench.partition_state(created) is ONLINE
-    (request,) = bench.sent_to(1, LeaderAndIsr)
+    (request,) = bench.sent_to(1, ReceivedLeaderAndIsr)
     assert list(request.partitions) == [TopicPartition("orders", 1)]
 
 
@@ -144,7 +150,7 @@ def test_a_state_change_that_failed_leaves_no_requests_for_the_next_one() -> Non
     bench.context.epoch_zk_version += 1
     bench.run(bench.partitions.handle_state_changes([second], ONLINE, OfflineElection()))
 
-    (request,) = bench.sent_to(1, LeaderAndIsr)
+    (request,) = bench.sent_to(1, ReceivedLeaderAndIsr)
     assert list(request.partitions) == [TopicPartition("orders", 1)]
 
 
@@ -169,8 +175,8 @@ def test_an_offline_partition_is_led_by_the_live_in_sync_replica() -> None:
 
     assert outcome.elected == [row]
     assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 5, (1, 2), EPOCH)
-    assert bench.receivers(LeaderAndIsr) == [2, 1]
-    assert not bench.sent_to(1, LeaderAndIsr)[0].partitions[ORDERS_0].is_new
+    assert bench.receivers(ReceivedLeaderAndIsr) == [2, 1]
+    assert not bench.sent_to(1, ReceivedLeaderAndIsr)[0].partitions[ORDERS_0].is_new
 
 
 def test_an_election_raises_the_leader_epoch_even_if_the_leader_stays() -> None:
@@ -190,7 +196,7 @@ def test_in_a_controlled_shutdown_another_replica_leads_and_both_get_requests() 
     bench.run(bench.partitions.handle_state_changes([row], ONLINE, ControlledShutdownElection()))
 
     assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 1, (2,), EPOCH)
-    assert bench.receivers(LeaderAndIsr) == [1, 2]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [1, 2]
 
 
 def test_a_failed_election_leaves_the_state_as_it_was() -> None:
@@ -224,7 +230,7 @@ def test_an_unclean_leader_is_alone_in_sync_and_recovering_since_protocol_3_2(
     state = bench.state_znode("orders", 0)
     assert (state.leader, state.in_sync_replicas) == (2, (2,))
     assert state.leader_recovery_state == recovery_state
-    assert bench.receivers(LeaderAndIsr) == [2]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [2]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +296,7 @@ def test_a_partition_whose_state_cannot_be_read_stays_offline(code: ZkCode) -> N
 
     assert bench.partition_state(row) is OFFLINE
     assert len(bench.failures(Kind.PARTITION_STATE_FAILED)) == 1
-    assert bench.receivers(LeaderAndIsr) == []
+    assert bench.receivers(ReceivedLeaderAndIsr) == []
 
 
 def test_a_state_that_changed_meanwhile_is_read_again_and_the_election_run_again() -> None:
@@ -354,4 +360,4 @@ def test_going_offline_asks_nothing_and_sends_nothing() -> None:
     bench.run(bench.partitions.handle_state_changes([row], OFFLINE))
 
     assert bench.questions == []
-    assert bench.receivers(LeaderAndIsr) == bench.receivers(StopReplica) == []
+    assert bench.receivers(ReceivedLeaderAndIsr) == bench.receivers(ReceivedStopReplica) == []

@@ -8,11 +8,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import ask, put
-from tests.simulation.world import World
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds, RequestEvent
 from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
+from zkcontroller_simulation.world import World
 
 PATH = ProducerIdBlockZnode.PATH
 MAX = 2**63 - 1

@@ -16,8 +16,6 @@ from tests.scenarios.reassignments import (
     leadership,
     with_topic,
 )
-from tests.simulation.control_requests import LeaderAndIsr, StopReplica, ToldStop, UpdateMetadata
-from tests.simulation.world import World
 from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
@@ -25,6 +23,13 @@ from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
     TopicZnode,
 )
+from zkcontroller_simulation.control_requests import (
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
+    SentStop,
+)
+from zkcontroller_simulation.world import World
 
 
 @pytest.fixture
@@ -247,7 +252,7 @@ def test_new_replicas_get_the_flag_is_new_and_old_ones_do_not(world: World) -> N
     world.run_until_quiet()
 
     for broker_id, is_new in ((1, [False]), (2, [False]), (3, [True, True])):
-        told = [r.partitions[ORDERS_0] for r in world.received(broker_id, LeaderAndIsr)]
+        told = [r.partitions[ORDERS_0] for r in world.received(broker_id, ReceivedLeaderAndIsr)]
         assert [each.is_new for each in told] == is_new, broker_id
         for each in told:
             assert each.replicas == (3, 2, 1)
@@ -267,13 +272,21 @@ def test_each_broker_gets_its_requests_in_kafkas_order_when_the_move_ends(world:
         return [type(r) for r in world.living[broker_id].broker.received]
 
     # AlterPartition; election; replica offline; final UpdateMetadata
-    new = [UpdateMetadata, LeaderAndIsr, UpdateMetadata, LeaderAndIsr, UpdateMetadata]
-    assert [k for k in kinds(3) if k is not StopReplica][: len(new)] == new
-    assert StopReplica not in kinds(3)
-    stops = world.received(1, StopReplica)
+    new = [
+        ReceivedUpdateMetadata,
+        ReceivedLeaderAndIsr,
+        ReceivedUpdateMetadata,
+        ReceivedLeaderAndIsr,
+        ReceivedUpdateMetadata,
+    ]
+    assert [k for k in kinds(3) if k is not ReceivedStopReplica][: len(new)] == new
+    assert ReceivedStopReplica not in kinds(3)
+    stops = world.received(1, ReceivedStopReplica)
     assert [each.partitions[ORDERS_0].delete for each in stops] == [False, True]
-    assert LeaderAndIsr not in kinds(1), "a broker that leaves is only stopped"
-    assert world.received(1, StopReplica)[-1].partitions == {ORDERS_0: ToldStop(3, delete=True)}
+    assert ReceivedLeaderAndIsr not in kinds(1), "a broker that leaves is only stopped"
+    assert world.received(1, ReceivedStopReplica)[-1].partitions == {
+        ORDERS_0: SentStop(3, delete=True)
+    }
     assert ORDERS_0 not in world.living[1].broker.hosted
     told = world.living[3].broker.hosted[ORDERS_0]
     assert (told.leader, told.replicas, told.adding_replicas) == (3, (3, 2), ())

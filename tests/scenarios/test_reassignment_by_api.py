@@ -16,8 +16,6 @@ from tests.scenarios.reassignments import (
     with_topic,
 )
 from tests.scenarios.requests import alter_partition, ask, isr_change
-from tests.simulation.control_requests import StopReplica
-from tests.simulation.world import World
 from zkcontroller.core.effects import (
     AlterPartitionResult,
     OngoingReassignments,
@@ -28,6 +26,8 @@ from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
 )
+from zkcontroller_simulation.control_requests import ReceivedStopReplica
+from zkcontroller_simulation.world import World
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_cancelled_move_ends_with_the_replicas_it_began_with(world: World, adm
     assert leadership(world)[0] == 1
     for broker_id in (3, 4):
         assert ORDERS_0 not in world.living[broker_id].broker.hosted
-        stops = world.received(broker_id, StopReplica)
+        stops = world.received(broker_id, ReceivedStopReplica)
         assert [s.partitions[ORDERS_0].delete for s in stops] == [False, True]
     assert admin.ongoing() == {}
     world.settle()

@@ -19,9 +19,6 @@ from tests.scenarios.reassignments import (
     leadership,
     with_topic,
 )
-from tests.simulation.process import ProcessState
-from tests.simulation.registration import Step
-from tests.simulation.world import World
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.errors import ControllerMoved
@@ -31,6 +28,9 @@ from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,
     TopicZnode,
 )
+from zkcontroller_simulation.process import ProcessState
+from zkcontroller_simulation.registration import Step
+from zkcontroller_simulation.world import World
 
 
 @pytest.fixture

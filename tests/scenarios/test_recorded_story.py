@@ -16,18 +16,18 @@ from typing import Final, NamedTuple
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from tests.simulation.control_requests import (
+from zkcontroller.model import Broker, Endpoint, TopicPartition
+from zkcontroller_simulation.control_requests import (
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
     ControlRequest,
-    LeaderAndIsr,
-    StopReplica,
-    UpdateMetadata,
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
     decode,
 )
-from tests.simulation.world import World
-from zkcontroller.model import Broker, Endpoint, TopicPartition
+from zkcontroller_simulation.world import World
 
 FRAMES: Final = Path(__file__).parents[1] / "wire" / "data" / "frames-3.9.1.jsonl"
 API_KEYS: Final = {
@@ -56,11 +56,11 @@ def comparable(request: ControlRequest) -> Comparable:
     topic_ids: Mapping[str, object] = {}
     brokers: Mapping[int, object] = {}
     match request:
-        case LeaderAndIsr():
+        case ReceivedLeaderAndIsr():
             topic_ids, brokers = request.topic_ids, request.live_leaders
-        case UpdateMetadata():
+        case ReceivedUpdateMetadata():
             topic_ids, brokers = request.topic_ids, request.live_brokers
-        case StopReplica():
+        case ReceivedStopReplica():
             pass
     return Comparable(
         type(request).__name__,
@@ -102,12 +102,12 @@ class Recording:
         """The id the topic had in that run."""
         for requests in self.deeds.values():
             for request in requests[101]:
-                if isinstance(request, LeaderAndIsr) and topic in request.topic_ids:
+                if isinstance(request, ReceivedLeaderAndIsr) and topic in request.topic_ids:
                     return request.topic_ids[topic]
         raise AssertionError(f"{topic} is not in the recording")
 
 
-class Story:
+class Scenario:
     """The same steps in our world, compared one by one."""
 
     def __init__(self, world: World) -> None:
@@ -136,32 +136,32 @@ class Story:
 
 
 def test_our_controller_sends_what_the_real_one_sent(world: World) -> None:
-    story = Story(world)
+    scenario = Scenario(world)
 
     for broker_id in RECORDERS:
         world.start(broker_id, is_candidate=False)
-        story.compare(f"broker {broker_id} registers")
+        scenario.compare(f"broker {broker_id} registers")
 
-    story.create_topic("alpha", [[101, 102, 103], [102, 103, 101], [103, 101, 102]])
-    story.compare("topic alpha created, 3 partitions x 3")
+    scenario.create_topic("alpha", [[101, 102, 103], [102, 103, 101], [103, 101, 102]])
+    scenario.compare("topic alpha created, 3 partitions x 3")
 
-    story.create_topic("beta", [[101, 102], [102, 103]])
-    story.compare("topic beta created, 2 partitions x 2")
+    scenario.create_topic("beta", [[101, 102], [102, 103]])
+    scenario.compare("topic beta created, 2 partitions x 2")
 
     world.stop(102)
-    story.compare("broker 102 gone")
+    scenario.compare("broker 102 gone")
 
     world.start(102, is_candidate=False)
-    story.compare("broker 102 back")
+    scenario.compare("broker 102 back")
 
     world.ask_for_preferred_leaders(TopicPartition("alpha", 1), TopicPartition("beta", 1))
-    story.compare("preferred election asked for alpha-1, beta-1")
+    scenario.compare("preferred election asked for alpha-1, beta-1")
 
     world.ask_for_reassignment({TopicPartition("beta", 0): [103, 101]})
-    story.compare("reassignment asked for beta-0 to [103,101]")
+    scenario.compare("reassignment asked for beta-0 to [103,101]")
 
     world.delete_controller_znode()
-    story.compare("/controller deleted")
+    scenario.compare("/controller deleted")
 
     world.delete_topic("alpha")
-    story.compare("deletion of alpha asked for")
+    scenario.compare("deletion of alpha asked for")

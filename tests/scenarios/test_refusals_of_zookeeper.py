@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.world import World
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import FIRST_RETRY_MS, LONGEST_RETRY_MS
@@ -27,6 +26,7 @@ from zkcontroller.zookeeper.znodes import (
     TopicZnode,
     encode_partition_state,
 )
+from zkcontroller_simulation.world import World
 
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"

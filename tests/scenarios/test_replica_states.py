@@ -7,12 +7,17 @@ import itertools
 import pytest
 
 from tests.scenarios.workbench import EPOCH, Workbench
-from tests.simulation.control_requests import LeaderAndIsr, StopReplica, ToldStop, UpdateMetadata
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Delete, ReadZnodes
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
+from zkcontroller_simulation.control_requests import (
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
+    SentStop,
+)
 
 NEW, ONLINE, OFFLINE = ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE
 STARTED = ReplicaState.DELETION_STARTED
@@ -87,7 +92,7 @@ def test_an_illegal_move_is_refused_and_changes_nothing(
         "java.lang.IllegalStateException: Replica [Topic=orders,Partition=0,Replica=1] should be in"
     )
     assert bench.questions == []
-    assert bench.receivers(LeaderAndIsr) == bench.receivers(StopReplica) == []
+    assert bench.receivers(ReceivedLeaderAndIsr) == bench.receivers(ReceivedStopReplica) == []
 
 
 def test_at_start_up_a_replica_on_a_live_broker_is_online_and_gets_a_request() -> None:
@@ -97,7 +102,7 @@ def test_at_start_up_a_replica_on_a_live_broker_is_online_and_gets_a_request() -
     bench.run(bench.replicas.startup())
 
     assert bench.replica_state(row, 1) is ONLINE
-    assert bench.receivers(LeaderAndIsr) == [1]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [1]
 
 
 def test_at_start_up_a_replica_on_a_dead_broker_is_offline() -> None:
@@ -123,9 +128,9 @@ def test_a_new_replica_of_a_led_partition_gets_the_flag_is_new() -> None:
 
     bench.run(bench.replicas.handle_state_changes({1: [row]}, NEW))
 
-    (request,) = bench.sent_to(1, LeaderAndIsr)
+    (request,) = bench.sent_to(1, ReceivedLeaderAndIsr)
     assert request.partitions[ORDERS_0].is_new
-    assert bench.receivers(LeaderAndIsr) == [1]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [1]
 
 
 def test_the_leader_of_a_partition_cannot_be_a_new_replica_of_it() -> None:
@@ -145,9 +150,9 @@ def test_a_new_replica_of_an_unled_partition_goes_offline_with_stop_and_metadata
     bench.run(bench.replicas.handle_state_changes({1: [row]}, OFFLINE))
 
     assert bench.replica_state(row, 1) is OFFLINE
-    (stop,) = bench.sent_to(1, StopReplica)
+    (stop,) = bench.sent_to(1, ReceivedStopReplica)
     assert not stop.partitions[ORDERS_0].delete
-    assert bench.receivers(UpdateMetadata) == [1, 2]
+    assert bench.receivers(ReceivedUpdateMetadata) == [1, 2]
     assert bench.questions == []
 
 
@@ -157,9 +162,9 @@ def test_coming_online_tells_the_broker_what_it_hosts(before: ReplicaState) -> N
 
     bench.run(bench.replicas.handle_state_changes({1: [row]}, ONLINE))
 
-    (request,) = bench.sent_to(1, LeaderAndIsr)
+    (request,) = bench.sent_to(1, ReceivedLeaderAndIsr)
     assert not request.partitions[ORDERS_0].is_new
-    assert bench.receivers(LeaderAndIsr) == [1]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [1]
 
 
 def test_a_leader_that_goes_offline_leaves_no_leader_and_a_shrunk_isr() -> None:
@@ -171,9 +176,9 @@ def test_a_leader_that_goes_offline_leaves_no_leader_and_a_shrunk_isr() -> None:
     bench.run(bench.replicas.handle_state_changes({1: [row]}, OFFLINE))
 
     assert bench.state_znode("orders", 0) == PartitionStateZnode(NO_LEADER, 1, (2,), EPOCH)
-    (stop,) = bench.sent_to(1, StopReplica)
+    (stop,) = bench.sent_to(1, ReceivedStopReplica)
     assert not stop.partitions[ORDERS_0].delete
-    (told,) = bench.sent_to(2, LeaderAndIsr)
+    (told,) = bench.sent_to(2, ReceivedLeaderAndIsr)
     assert told.partitions[ORDERS_0].leader == NO_LEADER
     assert told.partitions[ORDERS_0].zk_version == 2, "the version the write gave"
     assert bench.context.table.leader_and_isr(row).zk_version == 2
@@ -185,7 +190,7 @@ def test_a_follower_that_goes_offline_leaves_the_isr_and_the_leader_gets_a_reque
     bench.run(bench.replicas.handle_state_changes({1: [row]}, OFFLINE))
 
     assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 1, (2,), EPOCH)
-    assert bench.receivers(LeaderAndIsr) == [2]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [2]
 
 
 def test_the_last_member_stays_in_the_isr() -> None:
@@ -207,7 +212,7 @@ def test_a_replica_that_is_not_in_the_isr_goes_offline_without_a_write() -> None
 
     assert bench.replica_state(row, 1) is OFFLINE
     assert bench.state_znode("orders", 0).leader_epoch == 0
-    assert bench.receivers(LeaderAndIsr) == [2], "the others are told all the same"
+    assert bench.receivers(ReceivedLeaderAndIsr) == [2], "the others are sent it nevertheless"
 
 
 def test_what_this_controller_wrote_is_not_read_again_to_see_who_is_outside() -> None:
@@ -265,5 +270,5 @@ def test_deletion_starts_with_a_stop_that_deletes() -> None:
 
     bench.run(bench.replicas.handle_state_changes({1: [row]}, STARTED))
 
-    (stop,) = bench.sent_to(1, StopReplica)
-    assert stop.partitions[ORDERS_0] == ToldStop(leader_epoch=-2, delete=True)
+    (stop,) = bench.sent_to(1, ReceivedStopReplica)
+    assert stop.partitions[ORDERS_0] == SentStop(leader_epoch=-2, delete=True)

@@ -8,15 +8,6 @@ from contextlib import contextmanager
 import pytest
 
 from tests.scenarios.workbench import EPOCH, Workbench
-from tests.simulation.control_requests import (
-    LeaderAndIsr,
-    StopReplica,
-    ToldStop,
-    UpdateMetadata,
-    decode,
-    leader_and_isr_response,
-    stop_replica_response,
-)
 from zkcontroller.core.broker_requests import RequestBatch, event_for_response
 from zkcontroller.core.effects import SendControlRequest
 from zkcontroller.core.events import (
@@ -26,6 +17,15 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.model import RECOVERING, TopicPartition
+from zkcontroller_simulation.control_requests import (
+    ReceivedLeaderAndIsr,
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
+    SentStop,
+    decode,
+    leader_and_isr_response,
+    stop_replica_response,
+)
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -80,9 +80,9 @@ def test_each_protocol_has_its_request_versions(
         batch.add_leader_and_isr([2], [0])
         batch.add_stop_replica([2], [0], delete=False)
 
-    assert bench.sent_to(2, LeaderAndIsr)[0].version == leader_and_isr
-    assert bench.sent_to(2, UpdateMetadata)[0].version == metadata
-    assert bench.sent_to(2, StopReplica)[0].version == stop
+    assert bench.sent_to(2, ReceivedLeaderAndIsr)[0].version == leader_and_isr
+    assert bench.sent_to(2, ReceivedUpdateMetadata)[0].version == metadata
+    assert bench.sent_to(2, ReceivedStopReplica)[0].version == stop
 
 
 @pytest.mark.parametrize(("protocol", "kept"), [("3.1-IV0", False), ("3.2-IV0", True)])
@@ -92,7 +92,7 @@ def test_the_recovery_state_is_sent_since_protocol_3_2(protocol: str, kept: bool
     with one_batch(bench) as batch:
         batch.add_leader_and_isr([2], [0])
 
-    told = bench.sent_to(2, LeaderAndIsr)[0].partitions[ORDERS_0]
+    told = bench.sent_to(2, ReceivedLeaderAndIsr)[0].partitions[ORDERS_0]
     assert (told.leader_recovery_state == RECOVERING) is kept
 
 
@@ -104,7 +104,7 @@ def test_requests_carry_the_epochs_of_controller_broker_and_state() -> None:
     with one_batch(bench) as batch:
         batch.add_leader_and_isr([2], [0])
 
-    (request,) = bench.sent_to(2, LeaderAndIsr)
+    (request,) = bench.sent_to(2, ReceivedLeaderAndIsr)
     assert (request.controller_epoch, request.broker_epoch) == (EPOCH, 102)
     assert request.partitions[ORDERS_0].controller_epoch == EPOCH - 2
 
@@ -117,7 +117,7 @@ def test_new_stays_new_whatever_is_added_later() -> None:
         batch.add_leader_and_isr([2], [0], is_new=False)
         batch.add_leader_and_isr([2], [1], is_new=False)
 
-    (request,) = bench.sent_to(2, LeaderAndIsr)
+    (request,) = bench.sent_to(2, ReceivedLeaderAndIsr)
     assert [told.is_new for told in request.partitions.values()] == [True, False]
 
 
@@ -128,7 +128,7 @@ def test_delete_stays_delete_whatever_is_added_later() -> None:
         batch.add_stop_replica([2], [0], delete=True)
         batch.add_stop_replica([2], [0], delete=False)
 
-    (request,) = bench.sent_to(2, StopReplica)
+    (request,) = bench.sent_to(2, ReceivedStopReplica)
     assert request.partitions[ORDERS_0].delete
 
 
@@ -140,9 +140,9 @@ def test_requests_go_to_live_and_leaving_brokers_and_to_no_dead_one() -> None:
         batch.add_leader_and_isr([1, 2, 9], [0])
         batch.add_stop_replica([1, 2, 9], [0], delete=False)
 
-    assert bench.receivers(LeaderAndIsr) == [1, 2]
-    assert bench.receivers(UpdateMetadata) == [1, 2, 3]
-    assert bench.receivers(StopReplica) == [1, 2]
+    assert bench.receivers(ReceivedLeaderAndIsr) == [1, 2]
+    assert bench.receivers(ReceivedUpdateMetadata) == [1, 2, 3]
+    assert bench.receivers(ReceivedStopReplica) == [1, 2]
 
 
 def test_leader_and_isr_goes_out_before_metadata_before_stops() -> None:
@@ -153,7 +153,13 @@ def test_leader_and_isr_goes_out_before_metadata_before_stops() -> None:
         batch.add_leader_and_isr([1], [1])
 
     kinds = [type(request) for _, request in bench.sent]
-    assert kinds == [LeaderAndIsr, UpdateMetadata, UpdateMetadata, UpdateMetadata, StopReplica]
+    assert kinds == [
+        ReceivedLeaderAndIsr,
+        ReceivedUpdateMetadata,
+        ReceivedUpdateMetadata,
+        ReceivedUpdateMetadata,
+        ReceivedStopReplica,
+    ]
 
 
 def test_the_live_leaders_of_a_request_are_those_of_its_partitions() -> None:
@@ -163,7 +169,7 @@ def test_the_live_leaders_of_a_request_are_those_of_its_partitions() -> None:
     with one_batch(bench) as batch:
         batch.add_leader_and_isr([2], [0])
 
-    (request,) = bench.sent_to(2, LeaderAndIsr)
+    (request,) = bench.sent_to(2, ReceivedLeaderAndIsr)
     assert request.live_leaders == {1: ("host1", 9092)}
 
 
@@ -174,7 +180,7 @@ def test_metadata_tells_all_live_brokers_even_without_partitions() -> None:
         batch.add_update_metadata([1, 2, 3])
 
     for broker_id in (1, 2, 3):
-        (request,) = bench.sent_to(broker_id, UpdateMetadata)
+        (request,) = bench.sent_to(broker_id, ReceivedUpdateMetadata)
         assert request.partitions == {}
         assert sorted(request.live_brokers) == [1, 2, 3]
 
@@ -186,7 +192,7 @@ def test_a_partition_that_never_had_a_leader_is_left_out_of_metadata_and_logged(
     with one_batch(bench) as batch:
         batch.add_update_metadata([1], [row])
 
-    (request,) = bench.sent_to(1, UpdateMetadata)
+    (request,) = bench.sent_to(1, ReceivedUpdateMetadata)
     assert request.partitions == {}
     (line,) = [line.message for line in bench.lines if "Leader not yet assigned" in line.message]
     assert line.startswith("Leader not yet assigned for partition orders-0. Skip sending")
@@ -200,7 +206,7 @@ def test_metadata_of_a_topic_queued_for_deletion_says_so_and_spares_the_others()
     with one_batch(bench) as batch:
         batch.add_update_metadata([1], [0, kept])
 
-    (request,) = bench.sent_to(1, UpdateMetadata)
+    (request,) = bench.sent_to(1, ReceivedUpdateMetadata)
     going = request.partitions[ORDERS_0]
     assert (going.leader, going.leader_epoch, going.zk_version, going.isr) == (-2, 0, 0, (1, 2))
     assert request.partitions[TopicPartition("refunds", 0)].leader == 3
@@ -213,7 +219,7 @@ def test_metadata_names_the_replicas_that_are_offline() -> None:
     with one_batch(bench) as batch:
         batch.add_update_metadata([2], [0])
 
-    (request,) = bench.sent_to(2, UpdateMetadata)
+    (request,) = bench.sent_to(2, ReceivedUpdateMetadata)
     assert request.partitions[ORDERS_0].offline_replicas == (1,)
 
 
@@ -228,8 +234,8 @@ def test_a_stop_carries_the_leader_epoch_or_that_the_topic_is_being_deleted(
     with one_batch(bench) as batch:
         batch.add_stop_replica([2], [0], delete=False)
 
-    (request,) = bench.sent_to(2, StopReplica)
-    assert request.partitions[ORDERS_0] == ToldStop(-2 if is_queued else 3, delete=False)
+    (request,) = bench.sent_to(2, ReceivedStopReplica)
+    assert request.partitions[ORDERS_0] == SentStop(-2 if is_queued else 3, delete=False)
 
 
 def test_stops_are_grouped_per_broker() -> None:
@@ -239,8 +245,8 @@ def test_stops_are_grouped_per_broker() -> None:
         batch.add_stop_replica([1, 2], [0], delete=False)
         batch.add_stop_replica([2], [1], delete=False)
 
-    assert [len(request.partitions) for request in bench.sent_to(1, StopReplica)] == [1]
-    assert [len(request.partitions) for request in bench.sent_to(2, StopReplica)] == [2]
+    assert [len(request.partitions) for request in bench.sent_to(1, ReceivedStopReplica)] == [1]
+    assert [len(request.partitions) for request in bench.sent_to(2, ReceivedStopReplica)] == [2]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +262,7 @@ def test_deletes_and_other_stops_share_a_request_since_protocol_2_6(
         batch.add_stop_replica([2], [0], delete=True)
         batch.add_stop_replica([2], [1], delete=False)
 
-    requests = bench.sent_to(2, StopReplica)
+    requests = bench.sent_to(2, ReceivedStopReplica)
     assert [[stop.delete for stop in r.partitions.values()] for r in requests] == expected
 
 
@@ -267,7 +273,7 @@ def test_negative_broker_ids_are_skipped() -> None:
         batch.add_leader_and_isr([-1], [0])
         batch.add_stop_replica([-1], [0], delete=False)
 
-    assert bench.receivers(LeaderAndIsr) == bench.receivers(StopReplica) == []
+    assert bench.receivers(ReceivedLeaderAndIsr) == bench.receivers(ReceivedStopReplica) == []
 
 
 def test_brokers_that_get_the_same_states_share_the_bytes() -> None:
@@ -319,8 +325,8 @@ def test_partitions_are_sent_under_their_own_topics_whatever_rows_they_use_again
         batch.add_update_metadata([3], sorted(rows))
         batch.add_leader_and_isr([2], [rows[-1]])
 
-    (metadata,) = bench.sent_to(3, UpdateMetadata)
-    (orders,) = bench.sent_to(2, LeaderAndIsr)
+    (metadata,) = bench.sent_to(3, ReceivedUpdateMetadata)
+    (orders,) = bench.sent_to(2, ReceivedLeaderAndIsr)
     assert set(metadata.partitions) == {bench.context.table.topic_partition(row) for row in rows}
     assert set(orders.partitions) == {TopicPartition("orders", 1)}
 
@@ -330,7 +336,7 @@ def stop_event(
 ) -> TopicDeletionStopReplicaResponseReceived | None:
     """What an answer to that StopReplica becomes."""
     request = decode(send.api_key, send.api_version, b"".join(send.body))
-    assert isinstance(request, StopReplica)
+    assert isinstance(request, ReceivedStopReplica)
     event = event_for_response(send, stop_replica_response(request, error, errors))
     assert event is None or isinstance(event, TopicDeletionStopReplicaResponseReceived)
     return event
@@ -376,7 +382,7 @@ def test_an_answer_to_a_probe_names_every_partition_and_any_other_only_refusals(
     def understood(broker_id: int, errors: dict[TopicPartition, int]) -> list[tuple[int, int]]:
         send = sends[broker_id]
         request = decode(send.api_key, send.api_version, b"".join(send.body))
-        assert isinstance(request, LeaderAndIsr)
+        assert isinstance(request, ReceivedLeaderAndIsr)
         event = event_for_response(send, leader_and_isr_response(request, 0, errors))
         assert isinstance(event, LeaderAndIsrResponseReceived)
         return [(partition, code) for _, partition, code in event.partition_errors]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.workbench import Workbench
-from tests.simulation.control_requests import StopReplica, ToldStop, UpdateMetadata
-from tests.simulation.world import World
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch
 from zkcontroller.zookeeper.znodes import ConfigZnode, DeleteTopicZnode, TopicZnode
+from zkcontroller_simulation.control_requests import (
+    ReceivedStopReplica,
+    ReceivedUpdateMetadata,
+    SentStop,
+)
+from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -60,12 +64,14 @@ def test_each_replica_is_stopped_first_and_then_deleted(orders: World) -> None:
     orders.settle()
 
     for broker_id in (1, 2, 3):
-        stops = orders.received(broker_id, StopReplica)
+        stops = orders.received(broker_id, ReceivedStopReplica)
         assert [set(stop.partitions.values()) for stop in stops] == [
-            {ToldStop(-2, delete=False)},
-            {ToldStop(-2, delete=True)},
+            {SentStop(-2, delete=False)},
+            {SentStop(-2, delete=True)},
         ]
-        (metadata,) = [u for u in orders.received(broker_id, UpdateMetadata) if u.partitions]
+        (metadata,) = [
+            u for u in orders.received(broker_id, ReceivedUpdateMetadata) if u.partitions
+        ]
         assert {told.leader for told in metadata.partitions.values()} == {-2}
 
 
@@ -288,7 +294,7 @@ def test_resuming_while_replicas_are_still_being_deleted_only_clears_the_mark(
     orders.run_for(1_000)
 
     assert not context.topics_ineligible_for_deletion
-    assert orders.received(1, StopReplica) == [], "broker 2 has not answered yet"
+    assert orders.received(1, ReceivedStopReplica) == [], "broker 2 has not answered yet"
 
 
 def test_a_refusal_by_a_brokers_earlier_incarnation_does_not_halt_the_deletion(

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.simulation.control_requests import LeaderAndIsr
-from tests.simulation.world import World
 from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Delete, ListChildren, SetData
 from zkcontroller.zookeeper.znodes import TopicZnode
+from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr
+from zkcontroller_simulation.world import World
 
 TOPIC_ID = UUID(int=0x1234, version=4)
 
@@ -79,7 +79,7 @@ def test_the_id_in_a_rewritten_topic_znode_does_not_replace_the_one_in_memory(
     world.write(SetData(TopicZnode.path("orders"), TopicZnode(other.topic_id, partitions).encode()))
     world.settle()
 
-    last = world.received(1, LeaderAndIsr)[-1]
+    last = world.received(1, ReceivedLeaderAndIsr)[-1]
     assert last.topic_ids["orders"] == TOPIC_ID
     assert world.has_state_znode("orders", 1)
 
@@ -112,7 +112,7 @@ def test_a_topic_without_an_id_gets_one_which_survives_growth_and_failover(world
 
     assert world.active_controller == 2
     assert world.topic_znode("orders").topic_id == topic_id
-    assert world.received(2, LeaderAndIsr)[-1].topic_ids["orders"] == topic_id
+    assert world.received(2, ReceivedLeaderAndIsr)[-1].topic_ids["orders"] == topic_id
 
 
 def test_a_topic_id_survives_the_restart_of_the_only_broker(world: World) -> None:
@@ -248,7 +248,7 @@ def test_an_id_that_was_written_and_whose_reply_was_lost_is_the_topics_from_the_
     world.break_connection(1)
     world.settle()
 
-    told = {request.topic_ids["orders"] for request in world.received(2, LeaderAndIsr)}
+    told = {request.topic_ids["orders"] for request in world.received(2, ReceivedLeaderAndIsr)}
     assert told == {topic_id}
     assert world.topic_znode("orders").topic_id == topic_id
 

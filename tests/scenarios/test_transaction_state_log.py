@@ -15,7 +15,7 @@ from replica_manager.coordinators.groups.events import (
     Resigned,
     Shutdown,
 )
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.config import (
     MAX_INSTALLED_AT_ONCE,
     MAX_TOMBSTONE_BATCH_BYTES,
@@ -24,10 +24,10 @@ from replica_manager.coordinators.transactions.events import Marker
 from replica_manager.coordinators.transactions.records import encode_key
 from replica_manager.coordinators.transactions.requests import (
     DescribedTransaction,
-    DescribeResult,
     DescribeTransactions,
-    ListResult,
+    DescribeTransactionsResult,
     ListTransactions,
+    ListTransactionsResult,
 )
 from replica_manager.coordinators.transactions.states import VALID_PREVIOUS, TransactionState
 from tests.scenarios.transaction_world import EPOCH, ID, TIMEOUT_MS, A, B, World
@@ -94,7 +94,7 @@ def test_while_a_partition_is_loaded_requests_are_refused() -> None:
     assert world.verify((1, 0), A) == {A: in_progress}
     assert world.end((1, 0), is_commit=True) is in_progress
     listing = ListTransactions(world.new_request_id())
-    assert world.answer(listing, ListResult) == ListResult(in_progress)
+    assert world.answer(listing, ListTransactionsResult) == ListTransactionsResult(in_progress)
     world.step(LoadFinished(world.load_id))
     assert world.init().error is ErrorCode.none
 
@@ -140,9 +140,9 @@ def test_a_deleted_replica_may_come_back_with_any_epoch() -> None:
 def test_records_that_cannot_be_read_are_passed_over() -> None:
     world = World()
     world.producer()
-    world.log.insert(0, Record(b"\0\1\0\0", b""))
-    world.log.insert(0, Record(b"\0\0\0\3abc", b"\0\x07"))
-    world.log.insert(0, Record(b"\0", b""))
+    world.log.insert(0, SimpleRecord(b"\0\1\0\0", b""))
+    world.log.insert(0, SimpleRecord(b"\0\0\0\3abc", b"\0\x07"))
+    world.log.insert(0, SimpleRecord(b"\0", b""))
     other = successor(world)
     assert list(other.coordinator.owned[0].transactions) == [ID]
     told = "\n".join(line.text for line in other.lines)
@@ -169,7 +169,7 @@ def test_ids_expire_in_silence_and_not_while_a_transaction_is_open() -> None:
     assert "idle" in world.coordinator.owned[0].transactions
     world.pass_ms(1)
     assert "idle" not in world.coordinator.owned[0].transactions
-    assert world.log[-1] == Record(encode_key("idle"), None)
+    assert world.log[-1] == SimpleRecord(encode_key("idle"), None)
     # The other one was aborted by its timeout, and so has been used since.
     assert ID in world.coordinator.owned[0].transactions
     assert ID in successor(world).coordinator.owned[0].transactions
@@ -217,9 +217,9 @@ def test_a_stopped_coordinator_has_nothing() -> None:
     assert world.init().error is ErrorCode.not_coordinator
     not_available = ErrorCode.coordinator_not_available
     listing = ListTransactions(world.new_request_id())
-    assert world.answer(listing, ListResult) == ListResult(not_available)
+    assert world.answer(listing, ListTransactionsResult) == ListTransactionsResult(not_available)
     describing = DescribeTransactions(world.new_request_id(), (ID,))
-    described = world.answer(describing, DescribeResult).transactions
+    described = world.answer(describing, DescribeTransactionsResult).transactions
     assert described == (DescribedTransaction(ID, not_available),)
 
 
@@ -227,7 +227,7 @@ def test_transactions_are_described() -> None:
     world = World()
     world.ongoing()
     request = DescribeTransactions(world.new_request_id(), (ID, "unknown", ""))
-    assert world.answer(request, DescribeResult).transactions == (
+    assert world.answer(request, DescribeTransactionsResult).transactions == (
         DescribedTransaction(
             ID, ErrorCode.none, 1000, 0, "Ongoing", TIMEOUT_MS, world.now_ms, (A, B)
         ),
@@ -236,7 +236,7 @@ def test_transactions_are_described() -> None:
     )
     nobody = World(is_elected=False)
     request = DescribeTransactions(nobody.new_request_id(), (ID,))
-    [described] = nobody.answer(request, DescribeResult).transactions
+    [described] = nobody.answer(request, DescribeTransactionsResult).transactions
     assert described.error is ErrorCode.not_coordinator
 
 
@@ -247,7 +247,10 @@ def test_transactions_are_listed_through_filters() -> None:
 
     def listed(**filters: object) -> list[str]:
         request = ListTransactions(world.new_request_id(), **filters)  # type: ignore[arg-type]
-        return [each.transactional_id for each in world.answer(request, ListResult).transactions]
+        return [
+            each.transactional_id
+            for each in world.answer(request, ListTransactionsResult).transactions
+        ]
 
     assert listed() == [ID, "other"]
     assert listed(states=("Ongoing",)) == [ID]
@@ -259,4 +262,4 @@ def test_transactions_are_listed_through_filters() -> None:
     assert listed(longer_than_ms=999, states=("Ongoing",)) == [ID]
     assert listed(longer_than_ms=1_000, states=("Ongoing",)) == []
     request = ListTransactions(world.new_request_id(), ("Unheard", "Empty", "Unheard"))
-    assert world.answer(request, ListResult).unknown_states == ("Unheard",)
+    assert world.answer(request, ListTransactionsResult).unknown_states == ("Unheard",)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.process import BrokerProcess
-from tests.simulation.registration import Step
-from tests.simulation.world import World
 from zkcontroller.core.events import ControllerChange, Expire
 from zkcontroller.errors import SessionExpired
 from zkcontroller.zookeeper.requests import (
@@ -18,6 +15,9 @@ from zkcontroller.zookeeper.requests import (
     ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import ControllerZnode
+from zkcontroller_simulation.process import BrokerProcess
+from zkcontroller_simulation.registration import Step
+from zkcontroller_simulation.world import World
 
 QUESTIONS_OF_A_FAILOVER = range(1, 9)
 

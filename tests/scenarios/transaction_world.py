@@ -13,23 +13,21 @@ from typing import TypeVar
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import (
+    CoordinatorLogLine,
+    CoordinatorStartup,
     Elected,
     Load,
     Loaded,
     LoadedBatch,
     LoadedRecord,
     LoadFinished,
-    LogLine,
-    Startup,
     Tick,
 )
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.config import TransactionConfig
 from replica_manager.coordinators.transactions.coordinator import TransactionCoordinator
 from replica_manager.coordinators.transactions.events import (
-    Answer,
-    Append,
-    Appended,
+    AppendTransactionRecords,
     Input,
     Marker,
     MarkersAnswered,
@@ -38,6 +36,8 @@ from replica_manager.coordinators.transactions.events import (
     PartitionLoaded,
     ProducerIdGiven,
     SendMarkers,
+    TransactionRecordsAppended,
+    TransactionResponse,
 )
 from replica_manager.coordinators.transactions.records import decode_key, decode_value
 from replica_manager.coordinators.transactions.requests import (
@@ -73,24 +73,24 @@ class World:
         self.now_ms = 1_000_000
         self.leaders: dict[TopicPartition, int] = {A: 1, B: 2}
         self.coordinator = TransactionCoordinator(TransactionConfig(**config), self.leaders.get)
-        self.log: list[Record] = []
+        self.log: list[SimpleRecord] = []
         """What stands in the one partition of ``__transaction_state``."""
         self.answers: dict[int, Result] = {}
         self.holds_appends = False
-        self.held: list[Append] = []
+        self.held: list[AppendTransactionRecords] = []
         self.append_error = ErrorCode.none
         self.holds_producer_ids = False
         self.wishes: list[NewProducerId] = []
         self.sent: list[SendMarkers] = []
         """Requests that no broker has answered yet."""
-        self.lines: list[LogLine] = []
+        self.lines: list[CoordinatorLogLine] = []
         self.load_id = 0
         """Of the load that was asked for last."""
         self.loads_ms: list[int] = []
         self._answers_loads = answers_loads
         self._producer_ids = count(1000)
         self._request_ids = count(1)
-        self.step(Startup(partition_count=1))
+        self.step(CoordinatorStartup(partition_count=1))
         if is_elected:
             self.elect(EPOCH)
 
@@ -102,10 +102,10 @@ class World:
 
     def _perform(self, output: Output) -> None:
         match output:
-            case Answer(request_id, result):
+            case TransactionResponse(request_id, result):
                 assert request_id not in self.answers, "a request is answered once"
                 self.answers[request_id] = result
-            case Append():
+            case AppendTransactionRecords():
                 assert output.partition == 0
                 if self.holds_appends:
                     self.held.append(output)
@@ -124,16 +124,16 @@ class World:
                 busy = [each.broker_id for each in self.sent]
                 assert output.broker_id not in busy, "one request to a broker at a time"
                 self.sent.append(output)
-            case LogLine():
+            case CoordinatorLogLine():
                 self.lines.append(output)
             case PartitionLoaded(duration_ms):
                 self.loads_ms.append(duration_ms)
 
-    def append(self, append: Append, error: ErrorCode = ErrorCode.none) -> None:
+    def append(self, append: AppendTransactionRecords, error: ErrorCode = ErrorCode.none) -> None:
         """The outcome of an append; only what succeeds is in the log."""
         if error is ErrorCode.none:
             self.log += append.records
-        self.step(Appended(append.append_id, error))
+        self.step(TransactionRecordsAppended(append.append_id, error))
 
     def release(self, error: ErrorCode = ErrorCode.none) -> None:
         """The outcome of the append that was held back first."""

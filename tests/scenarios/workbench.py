@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tests.simulation.control_requests import ControlRequest, decode
-from tests.simulation.registration import broker_of
-from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.effects import (
     LogLine,
@@ -36,6 +33,9 @@ from zkcontroller.zookeeper.requests import (
     ZkRequest,
 )
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, PartitionStateZnode
+from zkcontroller_simulation.control_requests import ControlRequest, decode
+from zkcontroller_simulation.registration import broker_of
+from zkcontroller_simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 
 T = TypeVar("T")
 CONTROLLER_ID = 1

@@ -1,1 +1,4 @@
-"""The world in memory: a ZooKeeper, brokers, a network and a clock, repeatable from one seed."""
+"""Thousands of seeds of the simulators, the bugs that they must find, and the replication's world.
+
+The worlds of the ZooKeeper controller and of the quorum are in :mod:`zkcontroller_simulation`.
+"""

@@ -17,24 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.simulation.timeline import Bounds
-from tests.simulation.weather import CALM, DRIZZLE, REFUSING, STORMY
-from tests.simulation.world import World
 from zkcontroller.core.events import (
     ApiPartitionReassignment,
     ElectionTrigger,
-    ElectionType,
     Event,
     ReplicaLeaderElection,
 )
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import LONGEST_RETRY_MS
-from zkcontroller.model import TopicPartition
+from zkcontroller.model import ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import (
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
 )
+from zkcontroller_simulation.timeline import Bounds
+from zkcontroller_simulation.weather import CALM, DRIZZLE, REFUSING, STORMY
+from zkcontroller_simulation.world import World
 
 BROKER_IDS: Final = (1, 2, 3, 4, 5)
 MOST_TOPICS: Final = 8
@@ -70,7 +69,7 @@ class Chaos:
         self.world.settle()
         self.unclean = self.world.invariants.unclean = set()
         self.world.invariants.is_deletion_sure = False
-        self.world.invariants.is_isr_told = False
+        self.world.invariants.is_isr_sent = False
         self.world.invariants.is_forgetting_sure = False
         self.world.weather = STORMY
         self.world.timeline.is_shuffling = True

@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 
 
-def told_under_hash_seeds(program: str) -> set[str]:
+def run_under_hash_seeds(program: str) -> set[str]:
     """The different outputs of the program.
 
     There is one output if the program does not depend on the order of a set.

@@ -155,7 +155,7 @@ class Life:
                 raise Unreadable(f"{log.name} has {key!r} at {seen[key]}, deleted at {at}")
 
 
-class LogStory:
+class LogScenario:
     """One broker's log directories, stepped at random."""
 
     def __init__(self, root: Path, seed: int) -> None:

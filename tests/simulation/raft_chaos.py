@@ -14,14 +14,14 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.simulation.raft_log_model import WITHOUT_LIMIT
-from tests.simulation.raft_process import RaftProcess, endpoint_of
 from tests.simulation.raft_strangers import MOST_MISCHIEF, Strangers
-from tests.simulation.raft_weather import CALM, GREY, STORMY, RaftWeather
-from tests.simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
-from tests.simulation.timeline import Bounds
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.values import VoterSet
+from zkcontroller_simulation.raft_log_model import WITHOUT_LIMIT
+from zkcontroller_simulation.raft_process import RaftProcess, endpoint_of
+from zkcontroller_simulation.raft_weather import CALM, GREY, STORMY, RaftWeather
+from zkcontroller_simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
+from zkcontroller_simulation.timeline import Bounds
 
 FAST: Final = QuorumConfig(
     election_timeout_ms=300,

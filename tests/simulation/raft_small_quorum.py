@@ -11,10 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from tests.simulation.raft_counter import encoded_number
-from tests.simulation.raft_log_model import InMemoryRaftLog
-from tests.simulation.raft_network import CONTROLLER
-from tests.simulation.raft_process import endpoint_of
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
@@ -34,6 +30,10 @@ from zkcontroller.kraft.outputs import (
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, ReplicaKey, VoterSet
+from zkcontroller_simulation.raft_counter import encoded_number
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
+from zkcontroller_simulation.raft_network import CONTROLLER
+from zkcontroller_simulation.raft_process import endpoint_of
 
 VOTERS: Final = (1, 2, 3)
 MOST_EPOCHS: Final = 3

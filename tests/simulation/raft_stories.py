@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tests.simulation.raft_weather import CALM, GREY
-from tests.simulation.raft_world import (
+from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.values import OffsetAndEpoch
+from zkcontroller_simulation.raft_weather import CALM, GREY
+from zkcontroller_simulation.raft_world import (
     DENSE_EACH,
     FIRST_OBSERVER,
     UPSTREAM,
     RaftWorld,
     times_of,
 )
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.values import OffsetAndEpoch
 
 RESTLESS: Final = QuorumConfig(
     election_timeout_ms=150,
@@ -99,7 +99,7 @@ def observer_behind_a_snapshot(seed: int) -> None:
     assert late.log.start_offset > known, "L2: by a snapshot"
 
 
-def snapshot_for_a_follower_with_a_record_nobody_else_has(seed: int) -> None:
+def snapshot_for_a_follower_with_a_record_of_its_own(seed: int) -> None:
     """L2: its record is of a later epoch than the snapshot that its successor offers.
 
     It was elected on a shorter log, and wrote that it leads.  The first leader has records that

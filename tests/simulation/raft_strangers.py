@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.simulation.raft_world import RaftWorld
-from tests.simulation.timeline import Bounds
 from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochRequest,
@@ -20,10 +18,12 @@ from zkcontroller.kraft.messages import (
     RaftRequest,
     VoteRequest,
 )
-from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
+from zkcontroller_simulation.raft_world import RaftWorld
+from zkcontroller_simulation.timeline import Bounds
 
 STRANGER: Final = 77
-HOME: Final = {"CONTROLLER": Endpoint("node-77", 9093)}
+HOME: Final = {"CONTROLLER": NodeAddress("node-77", 9093)}
 MOST_MISCHIEF: Final = LAST_EPOCH // 2 + 8 * MAX_EPOCH_LEAP
 """So far a few messages can raise the epoch, and no farther."""
 _WILD_OFFSETS: Final = (-(2**63), -1, 0, 1, 7, 1_000, 2**63 - 1)

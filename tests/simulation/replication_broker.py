@@ -44,6 +44,7 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
 from tests.simulation.replication_log import SimulatedLog
+from tests.support.followers import take_records
 from tests.support.steps import completed
 from zkcontroller.model import Broker, TopicPartition
 from zkcontroller.protocol.fetch import FetchPartition
@@ -259,7 +260,7 @@ class SimulatedBroker:
         now_ms = self.world.now_ms
         match request, answer:
             case AskRecords(), FetchAnswers():
-                for tp in fetcher.handle_records(request, answer, now_ms).high_watermark_moved:
+                for tp in take_records(fetcher, request, answer, now_ms).high_watermark_moved:
                     self._changed(tp)
             case AskEpochEnds(), dict():
                 fetcher.handle_epoch_ends(request, answer, now_ms)

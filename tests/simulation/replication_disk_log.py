@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from replica_manager.log.environment import Duties, LogEnvironment
+from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
@@ -38,7 +38,7 @@ class DiskLog:
 
     def _open(self) -> UnifiedLog:
         environment = LogEnvironment(
-            self._now_ms, Duties(), Random(4), verifies_transactions=lambda: False
+            self._now_ms, DeferredTasks(), Random(4), verifies_transactions=lambda: False
         )
         return UnifiedLog.open(self._directory, self._config, environment, had_clean_shutdown=False)
 

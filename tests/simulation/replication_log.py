@@ -66,6 +66,7 @@ class Appended(NamedTuple):
     last_offset: int
     valid_bytes: int
     last_leader_epoch: int | None
+    is_flush_due: bool = False
 
 
 class InMemoryLog:

@@ -16,13 +16,13 @@ from kio.schema.errors import ErrorCode
 from replica_manager.replication.fetch_requests import Request
 from replica_manager.replication.isr import AlteredIsr
 from replica_manager.replication.isr_proposals import AlterPartitionCall
-from tests.simulation.history import LINES_SHOWN
 from tests.simulation.replication_broker import LAG_MS, SimulatedBroker
 from tests.simulation.replication_controller import ControlMessage, ModelController
 from tests.simulation.replication_invariants import ReplicationInvariants
 from tests.simulation.replication_log import InMemoryLog, Record, SimulatedLog
-from tests.simulation.timeline import Timeline
 from zkcontroller.model import TopicPartition
+from zkcontroller_simulation.history import LINES_SHOWN
+from zkcontroller_simulation.timeline import Timeline
 
 BROKERS: Final = (1, 2, 3)
 SESSION_TIMEOUT_MS: Final = 200

@@ -14,7 +14,7 @@ from replica_manager.log.cleaner_state import CleanerState
 from replica_manager.log.log_cleaner import AbortSwitch
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from tests.simulation.log_model import LogStory
+from tests.simulation.log_model import LogScenario
 from zkcontroller.model import TopicPartition
 
 MOST_SEEDS: Final = 100
@@ -32,21 +32,21 @@ def _quiet(monkeypatch: Patch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def live(root: Path, seed: int) -> LogStory:
+def live(root: Path, seed: int) -> LogScenario:
     root.mkdir()
-    story = LogStory(root, seed)
+    scenario = LogScenario(root, seed)
     try:
-        story.run()
+        scenario.run()
     except Exception as error:
-        error.add_note(f"seed {seed}: {' '.join(story.history)}")
+        error.add_note(f"seed {seed}: {' '.join(scenario.history)}")
         raise
-    return story
+    return scenario
 
 
 def test_a_log_gives_what_it_must_and_nothing_else(seed: int, tmp_path: Path) -> None:
-    story = live(tmp_path / "story", seed)
+    scenario = live(tmp_path / "story", seed)
 
-    assert story.compactions > 0, "without any the story would prove little"
+    assert scenario.compactions > 0, "without any the story would prove little"
 
 
 # ---------------------------------------------------------------------- planted bugs

@@ -12,7 +12,7 @@ from tests.simulation.raft_stories import (
     led_world,
     observer_behind_a_snapshot,
     restless_voters,
-    snapshot_for_a_follower_with_a_record_nobody_else_has,
+    snapshot_for_a_follower_with_a_record_of_its_own,
 )
 from zkcontroller.kraft.inputs import Resign
 
@@ -55,7 +55,7 @@ def test_a_follower_with_a_record_no_other_node_has_takes_a_snapshot_of_an_older
     seed: int,
 ) -> None:
     """L2."""
-    snapshot_for_a_follower_with_a_record_nobody_else_has(seed)
+    snapshot_for_a_follower_with_a_record_of_its_own(seed)
 
 
 def test_five_candidates_at_once_come_to_a_leader(seed: int) -> None:

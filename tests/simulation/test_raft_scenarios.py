@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.raft_world import DENSE_EACH, RaftWorld, times_of
+from zkcontroller_simulation.raft_world import DENSE_EACH, RaftWorld, times_of
 
 TOLD_BY: Final = "tests/simulation/test_raft_scenarios.py"
 ELECTED_WITHIN_MS: Final = 12_000

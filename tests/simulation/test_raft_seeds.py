@@ -9,16 +9,16 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.hash_seeds import told_under_hash_seeds
+from tests.simulation.hash_seeds import run_under_hash_seeds
 from tests.simulation.raft_chaos import (
     quorum_whose_lists_differ,
     quorum_with_strangers,
     stormy_quorum,
     stormy_quorum_on_disk,
 )
-from tests.simulation.raft_log_model import Batch
 from tests.simulation.raft_stories import led_world
-from tests.simulation.raft_world import FIRST_OBSERVER, BrokenRaftError, RaftWorld
+from zkcontroller_simulation.raft_log_model import NumberBatch
+from zkcontroller_simulation.raft_world import FIRST_OBSERVER, BrokenRaftError, RaftWorld
 
 WHAT_STORMS_BRING: Final = (
     "loads snapshot",
@@ -86,10 +86,10 @@ def test_the_same_seed_gives_the_same_history_however_strings_are_hashed() -> No
         "from tests.simulation.test_raft_seeds import fingerprint, stormy_quorum;"
         "print(fingerprint(stormy_quorum(7, 3_000)), fingerprint(stormy_quorum(8, 3_000)))"
     )
-    stories = told_under_hash_seeds(program)
+    scenarios = run_under_hash_seeds(program)
 
-    (story,) = stories
-    seven, eight = story.split()
+    (scenario,) = scenarios
+    seven, eight = scenario.split()
     assert seven == fingerprint(stormy_quorum(7, 3_000))
     assert seven != eight
 
@@ -97,7 +97,7 @@ def test_the_same_seed_gives_the_same_history_however_strings_are_hashed() -> No
 def test_a_broken_world_shows_its_history_and_how_to_replay_it() -> None:
     world = led_world(42)
     follower = next(process for process in world.voters if not process.is_leader)
-    cut: list[Batch] = follower.log.batches[-1:]
+    cut: list[NumberBatch] = follower.log.batches[-1:]
 
     follower.log.batches = follower.log.batches[:-1]
     with pytest.raises(BrokenRaftError) as broken:

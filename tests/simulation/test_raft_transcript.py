@@ -13,8 +13,8 @@ from dataclasses import replace
 from textwrap import dedent
 from typing import Final
 
-from tests.simulation.raft_weather import CALM
-from tests.simulation.raft_world import RaftWorld
+from zkcontroller_simulation.raft_weather import CALM
+from zkcontroller_simulation.raft_world import RaftWorld
 
 EVERYTHING_TAKES_A_MILLISECOND: Final = replace(
     CALM, delay_ms=(1, 1), persist_ms=(1, 1), flush_ms=(1, 1), listener_ms=(1, 1)

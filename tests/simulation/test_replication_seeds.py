@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.hash_seeds import told_under_hash_seeds
+from tests.simulation.hash_seeds import run_under_hash_seeds
 from tests.simulation.replication_disk_log import DiskLog
 from tests.simulation.replication_world import (
     BrokenReplicationError,
@@ -62,10 +62,10 @@ def test_the_same_seed_gives_the_same_history_however_strings_are_hashed() -> No
         "from tests.simulation.test_replication_seeds import fingerprint, replicated_world;"
         "print(fingerprint(replicated_world(7, 30)), fingerprint(replicated_world(8, 30)))"
     )
-    stories = told_under_hash_seeds(program)
+    scenarios = run_under_hash_seeds(program)
 
-    (story,) = stories
-    seven, eight = story.split()
+    (scenario,) = scenarios
+    seven, eight = scenario.split()
     assert seven == fingerprint(replicated_world(7, 30))
     assert seven != eight
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from tests.simulation.chaos import Chaos
-from tests.simulation.hash_seeds import told_under_hash_seeds
-from tests.simulation.history import BrokenWorldError
-from tests.simulation.world import World
+from tests.simulation.hash_seeds import run_under_hash_seeds
 from zkcontroller.errors import ZkControllerError, ZooKeeperRefused
+from zkcontroller_simulation.history import BrokenWorldError
+from zkcontroller_simulation.world import World
 
 
 def stormy_world(seed: int, deeds: int = 120) -> World:
@@ -96,9 +96,9 @@ def test_a_history_does_not_depend_on_how_strings_are_hashed() -> None:
         "from tests.simulation.test_seeds import fingerprint, stormy_world;"
         "print(fingerprint(stormy_world(7, 40)))"
     )
-    stories = told_under_hash_seeds(program)
+    scenarios = run_under_hash_seeds(program)
 
-    assert len(stories) == 1
+    assert len(scenarios) == 1
 
 
 def test_a_broken_world_shows_its_history_and_how_to_replay_it() -> None:

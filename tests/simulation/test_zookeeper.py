@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.zookeeper_server import Commit, RefusedError, SimulatedZooKeeper
 from zkcontroller.zookeeper.requests import (
     Check,
     Create,
@@ -15,6 +14,7 @@ from zkcontroller.zookeeper.requests import (
     WatchKind,
     ZkCode,
 )
+from zkcontroller_simulation.zookeeper_server import Commit, RefusedError, SimulatedZooKeeper
 
 
 class Clock:
@@ -36,7 +36,7 @@ def test_a_silent_session_ends_and_its_ephemerals_are_deleted() -> None:
 
     clock.now_ms = 99
     assert server.expire_overdue() == []
-    server.hear_from(lively)
+    server.receive_from(lively)
     clock.now_ms = 100
     assert server.expire_overdue() == [silent]
 

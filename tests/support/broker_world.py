@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -18,28 +17,20 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.handler_context import handler_context
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.coordinators.group_loading import led_log
-from replica_manager.coordinators.group_service import GroupService
-from replica_manager.coordinators.group_settings import group_settings
-from replica_manager.coordinators.transaction_service import TransactionService
-from replica_manager.coordinators.transaction_settings import transaction_settings
-from replica_manager.coordinators.transaction_verification import TransactionVerification
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.network.broker_links import BrokerLinks, LinkKeys
 from replica_manager.network.connection import Peer
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.quotas.quota_managers import QuotaManagers
 from replica_manager.quotas.rate_quotas import QuotaWindows
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.disk_logs import DiskLogs
-from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
-from replica_manager.replication.isr import PendingIsr
-from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
+from replica_manager.replication.isr_proposals import AlterPartitionCall
 from replica_manager.replication.metadata_cache import (
     MetadataCache,
     MetadataUpdate,
@@ -47,10 +38,8 @@ from replica_manager.replication.metadata_cache import (
     TopicMetadata,
 )
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
-from replica_manager.replication.record_appends import RecordAppends
-from replica_manager.replication.record_reads import RecordReads
-from replica_manager.replication.replica_manager import ReplicaManager
-from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
+from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.security.acl_cache import AclBinding
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
@@ -60,15 +49,14 @@ from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.dispatch import respond
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
-from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
-from tests.simulation.zookeeper import SimulatedSession
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.frames import parse_response_header, request_header
 from tests.support.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
 from zkcontroller.model import Broker, Endpoint, TopicPartition
+from zkcontroller.net.client_security import PLAINTEXT
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.state_changes.kafka_lines import kafka_line
@@ -89,6 +77,8 @@ from zkcontroller.zookeeper.znodes import (
     FeatureStatus,
     FeatureZnode,
 )
+from zkcontroller_simulation.zookeeper import SimulatedSession
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 CORRELATION_ID = 77
 BROKER_EPOCH = 1000
@@ -116,6 +106,47 @@ class SwitchedController:
         self.requests.append(make(len(self.requests)))
         self.timeouts_ms.append(timeout_ms)
         return self.answer
+
+
+class NoLogs:
+    """No logs: every replica is empty."""
+
+    def open(self, _: TopicPartition, __: UUID | None, *, is_new: bool) -> ReplicaLog:  # noqa: ARG002
+        """An absent log."""
+        return ABSENT_LOG
+
+    def delete(self, _: TopicPartition) -> None:
+        """Deletes nothing."""
+
+
+class WorldStorage:
+    """Where a :class:`BrokerWorld` keeps records: on disk without upkeep, or nowhere."""
+
+    cleaner = None
+    has_cleaner_ended = False
+
+    def __init__(self, world: BrokerWorld, log_dirs: Sequence[Path]) -> None:
+        self.logs = LogManager(log_dirs, lambda: world.now_ms)
+        self.logs.load({})
+        self.disk_logs = DiskLogs(self.logs, lambda: world.config.values)
+        self.replica_logs = self.disk_logs if log_dirs else NoLogs()
+
+    def min_in_sync_replicas(self, topic: str) -> int:
+        return self.disk_logs.min_in_sync_replicas(topic)
+
+    async def flush(self, log: UnifiedLog) -> None:
+        """Brings a log to disk at once."""
+        log.flush()
+
+
+class NoController:
+    """No proposal of in-sync replicas arrives."""
+
+    async def propose(self, call: AlterPartitionCall, /) -> None:
+        assert call.partitions
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 class BrokersSession(SimulatedSession):
@@ -147,20 +178,8 @@ class BrokerWorld:
         self.now_ms = 0
         self.is_tracing = False
         self.cache = MetadataCache(1)
-        self.logs = LogManager(log_dirs, lambda: self.now_ms)
-        self.logs.load({})
-        self.disk_logs = DiskLogs(self.logs, lambda: self.config.values)
-        self.replicas = ReplicaManager(
-            1,
-            self.cache,
-            logs=self.disk_logs if log_dirs else None,
-            min_in_sync_replicas=self.disk_logs.min_in_sync_replicas,
-            write_state_changes=self.records.extend,
-            now_ms=lambda: self.now_ms,
-            is_tracing=lambda: self.is_tracing,
-            on_led=self.on_led,
-            on_resigned=self.on_resigned,
-        )
+        self.storage = WorldStorage(self, log_dirs)
+        self.logs, self.disk_logs = self.storage.logs, self.storage.disk_logs
         self.session = BrokersSession(SimulatedZooKeeper())
         self.session.start()
         self.session.create_missing(PERSISTENT_PATHS)
@@ -197,45 +216,31 @@ class BrokerWorld:
             lambda: self.now_ms,
             self.look_at_clock,
         )
-        self.topic_stats = BrokerTopicStats(self.metrics)
-        self.appends = RecordAppends(
-            self.replicas, self.flush, self.topic_stats, lambda: self.now_ms
-        )
-        self.proposals: list[tuple[TopicPartition, PendingIsr]] = []
-        self.reads = RecordReads(
-            self.replicas,
-            self.topic_stats,
-            lambda: self.now_ms,
-            lambda partition, pending: self.proposals.append((partition.topic_partition, pending)),
-        )
-        self.groups = GroupService(
-            group_settings(self.config, 1), self.appends, partial(led_log, self.replicas)
-        )
         producer_ids = ProducerIdsFromZooKeeper(session, executor, 1)
-        links = BrokerLinks(self.cache, LinkKeys("PLAINTEXT", "broker-1"))
-        self.transactions = TransactionService(
-            transaction_settings(self.config, 1),
-            self.appends,
-            partial(led_log, self.replicas),
-            producer_ids.next_id,
+        self.parts = BrokerRecords(
+            1,
+            lambda: self.config,
+            self.storage,
+            ReplicationThrottles(1, lambda: self.now_ms),
             self.cache,
-            links,
-        )
-        self.verification = TransactionVerification(
-            self.replicas,
-            self.cache,
-            links,
-            self.transactions.partition_for,
-            version=5,
-            is_enabled=lambda: True,
+            isr_route=lambda _: NoController(),
+            security={self.config.listeners.inter_broker: PLAINTEXT},
+            broker_epoch=lambda: BROKER_EPOCH,
+            state_changes=self,
+            new_producer_id=producer_ids.next_id,
+            is_tracing=lambda: self.is_tracing,
+            metrics=self.metrics,
             now_ms=lambda: self.now_ms,
         )
-        self.log_dir_moves = LogDirMoves(self.replicas, self.logs, MoveSettings, self.flush)
-        self.fetch_sessions = FetchSessionCache(10, partial(Random(3).randint, 1, MAX_SESSION_ID))
-        self.deletions = RecordDeletions(self.replicas, self.logs)
+        self.replicas = self.parts.replica_manager
+        self.appends, self.reads = self.parts.appends, self.parts.reads
+        self.groups, self.transactions = self.parts.groups, self.parts.transactions
+        self.verification = self.parts.verification
+        self.log_dir_moves, self.topic_stats = self.parts.log_dir_moves, self.parts.topic_stats
         self.context = handler_context(
-            self,
+            self.parts,
             self.administration,
+            handlers=HANDLERS,
             broker_id=1,
             cluster_id="cluster",
             config=lambda: self.config,
@@ -250,10 +255,9 @@ class BrokerWorld:
             broker_epoch=lambda: BROKER_EPOCH,
         )
 
-    @property
-    def replica_manager(self) -> ReplicaManager:
-        """The replicas, by the name that the assembly gives them."""
-        return self.replicas
+    def write(self, records: Sequence[StateChange]) -> None:
+        """Notes records of state changes."""
+        self.records.extend(records)
 
     def guard_by(self, authorizer: Authorizer) -> None:
         """From now on the authorizer decides, whose rules are in ZooKeeper."""
@@ -271,16 +275,6 @@ class BrokerWorld:
         """Nanoseconds."""
         self.now_ns += self.ns_per_look
         return self.now_ns
-
-    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """Nothing: most tests are not about groups, and have no event loop at that moment."""
-
-    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        """The same."""
-
-    async def flush(self, log: UnifiedLog) -> None:
-        """Brings a log to disk."""
-        log.flush()
 
     async def learn_topics(self, topics: Sequence[str]) -> None:
         """Nothing: no topic has a configuration of its own."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from importlib.metadata import entry_points
+from io import StringIO
+from threading import current_thread, main_thread
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
 import pytest
 
-from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig
@@ -29,6 +31,7 @@ from zkcontroller.zookeeper.znodes import (
     TopicPartitionZnode,
     TopicZnode,
 )
+from zkcontroller_simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 
 ORDERS_ID = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
 
@@ -65,7 +68,8 @@ class Zkctl:
     def open_session(self, config: ZooKeeperConfig, **callbacks: Any) -> SimulatedSession:
         """Stands in for ``ZooKeeperSession``."""
         self.connected_to.append(config.connect)
-        return SimulatedSession(self.zookeeper, **callbacks)
+        _, slash, chroot = config.connect.partition("/")
+        return SimulatedSession(self.zookeeper, chroot=f"{slash}{chroot}", **callbacks)
 
     def session(self) -> SimulatedSession:
         """A session of the test's own."""
@@ -83,6 +87,26 @@ class Zkctl:
         session.write(Create(path, data))
 
 
+def zkctl_here(*arguments: str, **environment: str) -> Answer:
+    """Runs one command line in this process, on whatever cluster it names.
+
+    Nothing of the developer's own environment reaches it.  Several such calls are much quicker than
+    as many processes.  It is for verbs that end by themselves and start no process that stays: only
+    one call at a time can have stdout and stderr.
+    """
+    assert current_thread() is main_thread(), "stdout belongs to all threads: start a process"
+    [entry_point] = entry_points(group="console_scripts", name="zkctl")
+    main = entry_point.load()
+    out, talk = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(talk):
+        for variable in [name for name in os.environ if name.startswith("ZKCTL_")]:
+            patch.delenv(variable)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        exit_code = main(list(arguments))
+    return Answer(int(exit_code), out.getvalue(), talk.getvalue())
+
+
 def installed_zkctl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Zkctl]:
@@ -90,7 +114,7 @@ def installed_zkctl(
     for variable in [name for name in os.environ if name.startswith("ZKCTL_")]:
         monkeypatch.delenv(variable)
     zkctl = Zkctl(capsys, SimulatedZooKeeper())
-    module = import_module("zkcontroller_cli.zookeeper")
+    module = import_module("zkcontroller_cli.znodes.session")
     monkeypatch.setattr(module, "ZooKeeperSession", zkctl.open_session)
     monkeypatch.setattr(module, "refused_by_all", lambda *_: None)
     yield zkctl

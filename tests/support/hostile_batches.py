@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -67,42 +67,41 @@ class Hostile(NamedTuple):
     version: int = 11
 
 
-def every_kind() -> dict[str, Hostile]:
-    """By what is expensive about each."""
+def every_kind() -> dict[str, Callable[[], Hostile]]:
+    """By what is expensive about each; a function makes it, for some take megabytes."""
     too_large, corrupt = ErrorCode.message_too_large, ErrorCode.corrupt_message
     invalid, none = ErrorCode.invalid_record, ErrorCode.none
-    short_runs, shorts = block([0, 0, 1, 1], 120_000)
-    many_runs, manies = block([0, 0, 1, 1], 2_200_000)
-    varied, varied_count = block([3, 1, 4, 1, 5, 9, 2, 6], 400_000)
     empty_member, empty_block = gzip.compress(b""), b"\x00\x00\x00\x01\x00"
     return {
-        "16 MB of records whose lengths alternate": Hostile(
-            packed_batch(many_runs, manies, Codec.ZSTD), too_large
+        "16 MB of records whose lengths alternate": lambda: Hostile(
+            packed_batch(*block([0, 0, 1, 1], 2_200_000), Codec.ZSTD), too_large
         ),
-        "as many records as are allowed, of alternating lengths": Hostile(
-            packed_batch(short_runs, shorts, Codec.ZSTD), none
+        "as many records as are allowed, of alternating lengths": lambda: Hostile(
+            packed_batch(*block([0, 0, 1, 1], 120_000), Codec.ZSTD), none
         ),
-        "a count of one for 16 MB of records": Hostile(
-            packed_batch(many_runs, 1, Codec.ZSTD), invalid
+        "a count of one for 16 MB of records": lambda: Hostile(
+            packed_batch(block([0, 0, 1, 1], 2_200_000)[0], 1, Codec.ZSTD), invalid
         ),
-        "400,000 records in gzip": Hostile(packed_batch(varied, varied_count, Codec.GZIP), none),
-        "50,000 empty members of gzip": Hostile(
+        "400,000 records in gzip": lambda: Hostile(
+            packed_batch(*block([3, 1, 4, 1, 5, 9, 2, 6], 400_000), Codec.GZIP), none
+        ),
+        "50,000 empty members of gzip": lambda: Hostile(
             enveloped(empty_member * 50_000, 1, Codec.GZIP), corrupt
         ),
-        "100,000 empty blocks of snappy": Hostile(
+        "100,000 empty blocks of snappy": lambda: Hostile(
             enveloped(_XERIAL_HEADER + empty_block * 100_000, 1, Codec.SNAPPY), corrupt
         ),
-        "more headers than are allowed": Hostile(
+        "more headers than are allowed": lambda: Hostile(
             packed_batch(one_record_of_headers(2_000_001), 1, Codec.LZ4), too_large
         ),
-        "300,000 headers in one record": Hostile(
+        "300,000 headers in one record": lambda: Hostile(
             packed_batch(one_record_of_headers(300_000), 1, Codec.LZ4), none
         ),
-        "a value of more bytes than may be unpacked": Hostile(
+        "a value of more bytes than may be unpacked": lambda: Hostile(
             packed_batch(*block([64 * 1024 * 1024], 1), Codec.ZSTD), too_large
         ),
-        "uncompressed records of alternating lengths": Hostile(
+        "uncompressed records of alternating lengths": lambda: Hostile(
             packed_batch(*block([0, 0, 1, 1], 100_000), Codec.NONE), none
         ),
-        "30,000 messages of an old format": Hostile(old_messages(30_000), none, 2),
+        "30,000 messages of an old format": lambda: Hostile(old_messages(30_000), none, 2),
     }

@@ -25,8 +25,8 @@ from zkcontroller.kraft.controller.configuration_control import (
     ConfigurationControlManager,
 )
 from zkcontroller.kraft.controller.partition_registration import (
+    PartitionId,
     PartitionRegistration,
-    TopicIdPartition,
 )
 from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
 from zkcontroller.kraft.controller.replication_control import (
@@ -273,7 +273,7 @@ class KraftWorld:
         return created.topic_id
 
     def partition(self, topic_id: UUID, partition_id: int = 0) -> PartitionRegistration:
-        partition = self.control.state.partition(TopicIdPartition(topic_id, partition_id))
+        partition = self.control.state.partition(PartitionId(topic_id, partition_id))
         assert partition is not None
         return partition
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from replica_manager.log.environment import Duties, LogEnvironment
+from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.segment import TimestampedOffset
 from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
@@ -33,7 +34,7 @@ class LogWorld:
     def __post_init__(self) -> None:
         self.environment = LogEnvironment(
             lambda: self.now_ms,
-            Duties(),
+            DeferredTasks(),
             Random(4),
             lambda directory, message, error: self.failures.append(
                 f"{directory}: {message} {error}"
@@ -53,11 +54,11 @@ class LogWorld:
             had_clean_shutdown=clean,
         )
 
-    def do_duties(self, after_ms: int = 2**60) -> None:
-        for duty in list(self.environment.duties.take_due(self.now_ms + after_ms)):
-            duty.action()
-            if duty.after is not None:
-                duty.after()
+    def do_deferred_tasks(self, after_ms: int = 2**60) -> None:
+        for task in list(self.environment.deferred_tasks.take_due(self.now_ms + after_ms)):
+            task.action()
+            if task.after is not None:
+                task.after()
 
 
 def records(
@@ -168,3 +169,9 @@ def files(directory: Path, suffix: str) -> list[str]:
 
 def base_offsets(log: UnifiedLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
+
+
+def offset_by_timestamp(log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
+    """What ListOffsets answers for that time; a search runs at once, in this thread."""
+    found = log.search_offset_by_timestamp(timestamp)
+    return found if isinstance(found, TimestampedOffset) else found.run()

@@ -11,14 +11,14 @@ from replica_manager.broker.metadata_source import BrokerSide
 from replica_manager.broker.stops import StopStep
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.isr_proposals import AlterPartitionCall
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replication_tasks import ControllerEpochOf
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
-from tests.support.broker_world import BrokersSession, SwitchedController
+from replica_manager.server.zookeeper_handlers import HANDLERS
+from tests.support.broker_world import BrokersSession, NoController, SwitchedController
 from zkcontroller.model import Endpoint
 from zkcontroller.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 CLUSTER_ID = "cluster-in-memory"
 BROKER_EPOCH = 7
@@ -52,16 +52,6 @@ class CountedIds:
         """Nothing runs."""
 
 
-class NoController:
-    """No proposal of in-sync replicas arrives."""
-
-    async def propose(self, call: AlterPartitionCall, /) -> None:
-        assert call.partitions
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
 class MemorySource:
     """The three Protocols of the seam in one; notes what a broker calls, and may fail there."""
 
@@ -69,6 +59,7 @@ class MemorySource:
         self, config: BrokerConfig, executor: ThreadPoolExecutor, fails_at: str = ""
     ) -> None:
         self.current = config
+        self.handlers = HANDLERS
         self.called: list[str] = []
         self.stopped: list[str] = []
         self.advertised: tuple[Endpoint, ...] = ()

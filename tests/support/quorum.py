@@ -14,8 +14,14 @@ from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.quorum.raft_driver import CommittedBatches
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import Endpoint, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, VoterSet
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.kraft.values import (
+    LeaderAndEpoch,
+    NodeAddress,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoterSet,
+)
+from zkcontroller.model import Endpoint
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.record_batch import iterate_batches
 
@@ -96,7 +102,7 @@ class Quorum:
     def __init__(self, directory: Path, voter_ids: Sequence[int] = (1, 2, 3)) -> None:
         self.directory = directory
         ports = dict(zip(voter_ids, free_ports(len(voter_ids)), strict=True))
-        self.voters = VoterSet({each: Endpoint("127.0.0.1", ports[each]) for each in voter_ids})
+        self.voters = VoterSet({each: NodeAddress("127.0.0.1", ports[each]) for each in voter_ids})
         self.nodes: dict[int, QuorumNode] = {}
         self.metrics: dict[int, Metrics] = {}
         self.listeners: dict[int, RecordingListener] = {}
@@ -104,13 +110,13 @@ class Quorum:
 
     def settings(self, node_id: int) -> QuorumNodeSettings:
         """Those of a voter, or of an observer if it is none."""
-        endpoint = self.voters.endpoints.get(node_id) or Endpoint("127.0.0.1", free_ports(1)[0])
+        endpoint = self.voters.endpoints.get(node_id) or NodeAddress("127.0.0.1", free_ports(1)[0])
         return QuorumNodeSettings(
             local=ReplicaKey(node_id, UUID(int=1000 + node_id)),
             cluster_id=CLUSTER_ID,
             metadata_log_dir=self.directory / f"node-{node_id}",
             voters=self.voters,
-            listeners=(Listener(endpoint.host, endpoint.port, "CONTROLLER", "PLAINTEXT"),),
+            listeners=(Endpoint(endpoint.host, endpoint.port, "CONTROLLER", "PLAINTEXT"),),
             advertised={"CONTROLLER": endpoint},
             quorum=QUICK,
         )

@@ -100,11 +100,11 @@ def stable_offset(controller: QuorumController) -> int:
     return controller.state.offsets.last_stable_offset
 
 
-def told(directory: Path, story: Callable[[Controllers], Awaitable[None]]) -> None:
+def told(directory: Path, scenario: Callable[[Controllers], Awaitable[None]]) -> None:
     async def run() -> None:
         quorum = Controllers(directory)
         try:
-            await story(quorum)
+            await scenario(quorum)
         finally:
             await quorum.close()
 

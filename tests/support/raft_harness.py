@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
@@ -44,7 +43,7 @@ from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import (
     ElectionState,
-    Endpoint,
+    NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
     VoterSet,
@@ -57,6 +56,7 @@ from zkcontroller.protocol.record_batch import (
     iterate_batches,
 )
 from zkcontroller.protocol.records import Record
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"
 LISTENER: Final = "CONTROLLER"
@@ -82,8 +82,8 @@ class FixedRandom:
         return min(self.number, stop - 1)
 
 
-def endpoint(node_id: int) -> Endpoint:
-    return Endpoint(f"node-{node_id}", 9093)
+def endpoint(node_id: int) -> NodeAddress:
+    return NodeAddress(f"node-{node_id}", 9093)
 
 
 def voter_set(*ids: int) -> VoterSet:
@@ -125,7 +125,7 @@ class RaftHarness:
         log: InMemoryRaftLog | None = None,
         stored: ElectionState | None = None,
         config: QuorumConfig = CONFIG,
-        bootstrap_servers: Sequence[Endpoint] = (),
+        bootstrap_servers: Sequence[NodeAddress] = (),
         randomness: int = 0,
     ) -> None:
         """Not started yet.  ``randomness`` is what every draw gives."""
@@ -328,7 +328,7 @@ def begin(
     epoch: int,
     *,
     voter: ReplicaKey | None = None,
-    endpoints: Mapping[str, Endpoint] | None = None,
+    endpoints: Mapping[str, NodeAddress] | None = None,
     cluster_id: str | None = CLUSTER,
 ) -> BeginQuorumEpochRequest:
     return BeginQuorumEpochRequest(cluster_id, voter, leader, epoch, endpoints or {})

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from kio.static.protocol import RequestPayload
 
-from replica_manager.server.dispatch import HANDLERS
+from replica_manager.server.context import versions_of
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import request_type
@@ -57,6 +58,10 @@ _VALUES: Final[Mapping[str, object]] = {
     "timestamp": -1,
 }
 """Of fields whose value decides whether a request gets as far as its elements."""
+
+
+OFFERED: Final = versions_of(HANDLERS)
+"""API key to the first and last version that a broker answers."""
 
 
 class Shape(NamedTuple):
@@ -133,6 +138,7 @@ def _fields(entity: type) -> dict[str, Any]:
     }
 
 
+@cache
 def _item_of(hint: Any) -> Any | None:
     """The class of an array's elements; None if the field is no array."""
     if get_origin(hint) is tuple:
@@ -193,6 +199,7 @@ def _scalar(name: str, hint: Any, number: int, values: Mapping[str, object]) -> 
     return None
 
 
+@cache
 def _base(hint: Any) -> Any:
     """The plain class behind a NewType, an optional or one of kio's own types."""
     for each in (hint, *get_args(hint)):

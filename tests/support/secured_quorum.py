@@ -12,7 +12,6 @@ from typing import Any, Final
 from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
-from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
 from replica_manager.quorum.described_config import described_config
@@ -20,6 +19,7 @@ from replica_manager.quorum.metadata_publishing import LISTENER_NAME, MetadataPu
 from replica_manager.quorum.node_security import NodeSecurity, node_security
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.security.principals import Principal
+from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
@@ -168,7 +168,7 @@ def _is_active(controller: QuorumController) -> bool:
 
 def told(
     directory: Path,
-    story: Callable[[SecuredNode], Awaitable[None]],
+    scenario: Callable[[SecuredNode], Awaitable[None]],
     properties: Mapping[str, str] = AUTHORIZED,
 ) -> None:
     """Runs steps at one node."""
@@ -183,7 +183,7 @@ def told(
                 await eventually(lambda: authorizer.is_loaded, "the rules are there")
             controller = quorum.nodes[1].controller
             await in_the_end(lambda: controller.look(_is_active), "the controller is active")
-            await story(SecuredNode(quorum))
+            await scenario(SecuredNode(quorum))
         finally:
             await quorum.close()
 

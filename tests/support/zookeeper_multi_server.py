@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Final
 
-from tests.simulation.zookeeper_server import RefusedError, SimulatedZooKeeper
 from zkcontroller.zookeeper.jute import OpCode, Reply
 from zkcontroller.zookeeper.plans import Ask, ConnectionLostError
 from zkcontroller.zookeeper.requests import Check, Create, SetData, Write, Written, ZkCode
+from zkcontroller_simulation.zookeeper_server import RefusedError, SimulatedZooKeeper
 
 LAST: Final = pack("!ibi", -1, True, -1)
 

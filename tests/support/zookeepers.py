@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import threading
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller_testing import zookeeper_door
 
 PATIENCE_S: Final = 20.0
-CLOSE_SESSION: Final = -11
 
 T = TypeVar("T")
 
@@ -47,20 +45,8 @@ class Recorder(Generic[T]):
 
 
 def end_session(connect: str, session: ZooKeeperSession) -> None:
-    """Has the server end the session, as if its time had run out.
-
-    A second connection resumes the session and closes it.  Both requests go out in one write, so
-    that the session's own client cannot win it back in between.
-    """
+    """Has the server end the session, as if its time had run out."""
     client_id = session._life.connection.client_id
     assert client_id is not None, "the session has no connection"
-    session_id, password = client_id
     host, _, port = connect.partition("/")[0].rpartition(":")
-    resume = struct.pack("!iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"
-    close = struct.pack("!ii", 1, CLOSE_SESSION)
-    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
-        connection.sendall(
-            b"".join(struct.pack("!i", len(each)) + each for each in (resume, close))
-        )
-        while connection.recv(4096):
-            pass
+    zookeeper_door.end_session((host, int(port)), client_id)

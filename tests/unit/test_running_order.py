@@ -1,41 +1,105 @@
-"""The order in which files of tests run."""
+"""Which files of tests run, in what order, and what processor time they use."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from tests.conftest import LONGEST, running_order
+from tests.conftest import (
+    FOLDERS_NAMED_LIKE_THEIR_MARKER,
+    LONGEST,
+    left_out_as_a_whole,
+    running_order,
+)
+from tests.processor_time import ProcessorTime, processor_seconds
 
 TESTS = Path(__file__).parent.parent
+COMPUTING = [TESTS / f"scenarios/test_{number}.py" for number in range(8)]
+WAITING = [TESTS / "clients/test_a.py", TESTS / "integration/test_b.py"]
 
 
 @pytest.mark.parametrize("name", LONGEST)
 def test_the_longest_files_exist(name: str) -> None:
-    assert (TESTS / name).is_file()
+    assert len(list(TESTS.rglob(name))) == 1
 
 
-def test_the_longest_files_run_first_then_those_that_start_processes() -> None:
-    files = [
-        TESTS / name
-        for name in (
-            "test_house.py",
-            "unit/log/test_reads.py",
-            "clients/test_kcat.py",
-            "integration/test_records.py",
-            *reversed(LONGEST),
-            "scenarios/test_topics.py",
-        )
-    ]
+def test_the_longest_files_run_first_in_their_order() -> None:
+    longest = [TESTS / name for name in LONGEST]
 
-    ordered = sorted(files, key=running_order)
+    ordered = running_order([*COMPUTING, *reversed(longest), *WAITING])
 
-    assert [str(file.relative_to(TESTS)) for file in ordered] == [
-        *LONGEST,
-        "clients/test_kcat.py",
-        "integration/test_records.py",
-        "test_house.py",
-        "unit/log/test_reads.py",
-        "scenarios/test_topics.py",
-    ]
+    assert ordered[: len(LONGEST)] == longest
+    assert sorted(ordered) == sorted([*COMPUTING, *longest, *WAITING])
+
+
+def test_files_that_wait_stand_evenly_among_those_that_compute() -> None:
+    ordered = running_order([*COMPUTING, *WAITING])
+
+    assert [ordered.index(file) for file in WAITING] == [0, 5]
+    assert [file for file in ordered if file in COMPUTING] == COMPUTING
+
+
+def test_files_run_in_reverse_or_shuffled_by_a_seed() -> None:
+    files = [*COMPUTING, *WAITING]
+
+    assert running_order(files, "reverse") == files[::-1]
+    assert running_order(files, "7") == running_order(files, "7") != files
+    assert sorted(running_order(files, "7")) == sorted(files)
+    with pytest.raises(ValueError, match="invalid literal"):
+        running_order(files, "sideways")
+
+
+ALL_LEFT_OUT = "not container and not peers and not history and not faults and not attack"
+
+
+def test_files_of_which_all_tests_are_deselected_are_not_imported(tmp_path: Path) -> None:
+    marked = tmp_path / "test_marked.py"
+    marked.write_text("pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]\n")
+    partly = tmp_path / "test_partly.py"
+    partly.write_text("@pytest.mark.faults\ndef test_one() -> None: ...\n")
+
+    assert left_out_as_a_whole(marked, ALL_LEFT_OUT) == "faults"
+    assert left_out_as_a_whole(marked, "not peers") is None
+    assert left_out_as_a_whole(marked, "faults") is None
+    assert left_out_as_a_whole(marked, "not faults or integration") is None
+    assert left_out_as_a_whole(partly, ALL_LEFT_OUT) is None
+    assert left_out_as_a_whole(TESTS / "peers", ALL_LEFT_OUT) == "peers"
+    assert left_out_as_a_whole(TESTS / "unit", ALL_LEFT_OUT) is None
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS_NAMED_LIKE_THEIR_MARKER))
+def test_every_test_of_such_a_folder_has_its_marker(folder: str) -> None:
+    conftest = (TESTS / folder / "conftest.py").read_text()
+    files = [path.read_text() for path in (TESTS / folder).glob("test_*.py")]
+
+    assert f"item.add_marker(pytest.mark.{folder})" in conftest or all(
+        re.search(rf"^pytestmark = \[?\s*pytest\.mark\.{folder}\b", text, re.MULTILINE)
+        for text in files
+    )
+    assert files
+
+
+def test_processor_time_counts_the_processes_that_a_test_started() -> None:
+    before = processor_seconds()
+
+    subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"], check=True)
+
+    assert processor_seconds() - before >= 0.02
+
+
+def test_the_most_expensive_file_comes_first_in_the_table_of_all_workers() -> None:
+    class Node:
+        workeroutput: ClassVar = {"processor_time": [{"a": 1.5, "b": 2.0}, {"a": 1, "b": 3}]}
+
+    times = ProcessorTime()
+    for node in (Node(), Node(), object()):
+        times.pytest_testnodedown(node)
+
+    total, *files = times.table()
+    assert total.split() == ["7.0", "s", "in", "all,", "8", "tests"]
+    assert [line.split()[0::4] for line in files] == [["4.0", "b"], ["3.0", "a"]]

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.broker.refresher import Refresher
 from replica_manager.coordinators.coordinator_run import CoordinatorRun
-from replica_manager.log.environment import Duties
+from replica_manager.log.environment import DeferredTasks
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.maintenance import LogMaintenance
 from replica_manager.network.connection import ClientConnection
@@ -361,10 +361,10 @@ def _producer_ids(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
 @seam("one task of the upkeep of logs")
 def _maintenance(world: World, error: Exception, _: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    duties = world.logs.environment.duties
+    deferred_tasks = world.logs.environment.deferred_tasks
     [log_dir] = world.logs.live_log_dirs
     for name, action in (("broken", raising(error)), ("sound", lambda: done.append("sound"))):
-        duties.add(name, "orders-0", log_dir, 0, action)
+        deferred_tasks.add(name, "orders-0", log_dir, 0, action)
 
     with ThreadPoolExecutor(1) as executor:
         asyncio.run(LogMaintenance(world.logs, executor).run_due())
@@ -492,16 +492,16 @@ def _accepted(_: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> No
 def _quorum_upkeep(_: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_node, "UPKEEP_S", 0.001)
     done: list[str] = []
-    duties = Duties()
+    deferred_tasks = DeferredTasks()
     for name, action in (("broken", raising(error)), ("sound", lambda: done.append("sound"))):
-        duties.add(name, "__cluster_metadata-0", Path(), 0, action)
+        deferred_tasks.add(name, "__cluster_metadata-0", Path(), 0, action)
 
     async def keep_up() -> None:
         node = cast(Any, SimpleNamespace(_now_ms=lambda: 1))
-        log = cast(Any, SimpleNamespace(duties=duties))
+        log = cast(Any, SimpleNamespace(deferred_tasks=deferred_tasks))
         keeping = asyncio.ensure_future(quorum_node.QuorumNode._keep_up(node, log))
         await until(lambda: done == ["sound"])
-        duties.add("later", "__cluster_metadata-0", Path(), 0, lambda: done.append("later"))
+        deferred_tasks.add("later", "__cluster_metadata-0", Path(), 0, lambda: done.append("later"))
         await until(lambda: done == ["sound", "later"])
         keeping.cancel()
 
@@ -607,13 +607,14 @@ LOOPS: Final = {
     "SocketServer._accept": "an accepted connection",
     "TokenSweep._run": "a sweep of delegation tokens",
     "_Channel._run": _CHANNEL
-    + "test_an_answer_that_makes_no_sense_is_told_and_the_next_request_goes_out",
+    + "test_an_answer_that_makes_no_sense_is_reported_and_the_next_request_goes_out",
 }
 """Loops that run as long as the process, each with its seam, or with a test of its own."""
 
 ENDS: Final = {
     "ControllerChannel.ask": "one request, which ends with its timeout",
     "ControllerRegistrations._keep_registered": "every failure of a registration is tried again",
+    "LogDirMoves._keep_pace": "one step of a move, or the move",
     "PlainStream._send_file": "one answer",
     "SnapshotGenerator._write": "one snapshot",
     "SocketServer._wait_for_descriptors": "part of _accept",

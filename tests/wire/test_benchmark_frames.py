@@ -19,6 +19,7 @@ from benchmarks.control_frames import (
     partition_count,
     read_header,
 )
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.protocol import bulk
 from zkcontroller.protocol.control_responses import (
@@ -47,7 +48,7 @@ def request_frame(api_key: int) -> bytes:
                     topic,
                     topic_id,
                     [
-                        bulk.leader_and_isr_entry(
+                        leader_and_isr_entry(
                             version, topic, partition, STATE, REPLICAS, (4,), (), False
                         )
                         for partition in partitions
@@ -63,7 +64,7 @@ def request_frame(api_key: int) -> bytes:
                 topic,
                 topic_id,
                 [
-                    bulk.update_metadata_entry(version, topic, partition, STATE, REPLICAS, (3,))
+                    update_metadata_entry(version, topic, partition, STATE, REPLICAS, (3,))
                     for partition in partitions
                 ],
             )

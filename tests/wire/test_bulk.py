@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.protocol import RequestPayload
 
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
 from zkcontroller.protocol import bulk
@@ -83,7 +84,7 @@ def test_leader_and_isr_is_what_kio_writes(
         controller_epoch=head[1],
         broker_epoch=head[2],
         topics=[
-            (name, topic_id, [bulk.leader_and_isr_entry(version, name, *p) for p in partitions])
+            (name, topic_id, [leader_and_isr_entry(version, name, *p) for p in partitions])
             for name, topic_id, partitions in topics
         ],
         live_leaders=leaders,
@@ -106,7 +107,7 @@ def test_update_metadata_is_what_kio_writes(
     version: int, head: tuple[int, int, int], topics: list[Any], brokers: list[Broker]
 ) -> None:
     entries = [
-        (name, topic_id, [bulk.update_metadata_entry(version, name, *p) for p in partitions])
+        (name, topic_id, [update_metadata_entry(version, name, *p) for p in partitions])
         for name, topic_id, partitions in topics
     ]
 
@@ -152,7 +153,7 @@ def test_every_version_is_compared_and_not_only_those_a_run_happens_to_draw() ->
 
     for version in bulk.LEADER_AND_ISR_VERSIONS:
         partitions: list[Any] = [(0, state, (1, 2, 3), (3,), (2,), True)]
-        entry = bulk.leader_and_isr_entry(version, "t", *partitions[0])
+        entry = leader_and_isr_entry(version, "t", *partitions[0])
         ours = bulk.leader_and_isr_body(
             version,
             controller_id=1,
@@ -166,7 +167,7 @@ def test_every_version_is_compared_and_not_only_those_a_run_happens_to_draw() ->
         assert read(type(theirs), b"".join(ours)) == theirs
     for version in bulk.UPDATE_METADATA_VERSIONS:
         partitions = [(0, state, (1, 2, 3), (3,))]
-        entry = bulk.update_metadata_entry(version, "t", *partitions[0])
+        entry = update_metadata_entry(version, "t", *partitions[0])
         ours = bulk.update_metadata_body(
             version,
             controller_id=1,

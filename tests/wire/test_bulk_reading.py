@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.control_entries import update_metadata_entry
 from tests.wire.test_bulk import BROKERS, HEADS, UPDATE_METADATA_TOPICS
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol import bulk
@@ -22,7 +23,7 @@ def body(version: int, head: tuple[int, int, int], topics: list[Any], brokers: l
             topic,
             topic_id,
             [
-                bulk.update_metadata_entry(version, topic, partition, state, replicas, offline)
+                update_metadata_entry(version, topic, partition, state, replicas, offline)
                 for partition, state, replicas, offline in partitions
             ],
         )

@@ -7,21 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_manager.coordinators.groups.batches import append_batch, loaded_batches
-from replica_manager.coordinators.groups.events import Append, LoadedBatch, LoadedRecord
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
+from replica_manager.coordinators.groups.records import SimpleRecord
 from zkcontroller.errors import CorruptRecord, InvalidRecord
 from zkcontroller.protocol import record_batch, records
 from zkcontroller.protocol.compression import Codec
 
 RECORDS = st.lists(
-    st.builds(Record, st.binary(max_size=9), st.none() | st.binary(max_size=9)), min_size=1
+    st.builds(SimpleRecord, st.binary(max_size=9), st.none() | st.binary(max_size=9)), min_size=1
 )
 
 
 @settings(deadline=None)
 @given(RECORDS, st.sampled_from(Codec))
-def test_an_append_is_loaded_again(written: list[Record], codec: Codec) -> None:
-    append = Append(0, tuple(written), 1_700_000_000_000, -1, 5_000, 1)
+def test_an_append_is_loaded_again(written: list[SimpleRecord], codec: Codec) -> None:
+    append = AppendGroupRecords(0, tuple(written), 1_700_000_000_000, -1, 5_000, 1)
 
     [batch] = loaded_batches(append_batch(append, codec))
 
@@ -30,7 +30,7 @@ def test_an_append_is_loaded_again(written: list[Record], codec: Codec) -> None:
     assert (batch.producer_id, batch.is_transactional, batch.is_control) == (-1, False, False)
 
 
-def test_a_marker_is_told_from_an_offset_and_a_batch_that_is_cut_off_is_left_out() -> None:
+def test_a_marker_is_distinguished_from_an_offset_and_a_batch_that_is_cut_off_is_left_out() -> None:
     marker = records.EndTransactionMarker(True, 3).encode()
     transactional = record_batch.encode_batch(
         [records.Record(7, 0, *marker)], producer_id=70, is_transactional=True, is_control=True
@@ -42,7 +42,7 @@ def test_a_marker_is_told_from_an_offset_and_a_batch_that_is_cut_off_is_left_out
 
 
 def test_a_batch_that_cannot_be_read_is_no_batch() -> None:
-    whole = append_batch(Append(0, (Record(b"key", b"value"),), 0, -1, 5_000, 1))
+    whole = append_batch(AppendGroupRecords(0, (SimpleRecord(b"key", b"value"),), 0, -1, 5_000, 1))
     broken = bytearray(whole)
     broken[61] = 0x7F  # The length of the first record.
 

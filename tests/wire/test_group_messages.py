@@ -15,15 +15,20 @@ from kio.static.constants import EntityType
 from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.coordinator import GroupCoordinator
 from replica_manager.coordinators.groups.events import (
-    Answer,
-    Append,
-    Appended,
+    AppendGroupRecords,
+    CoordinatorStartup,
     Elected,
+    GroupRecordsAppended,
+    GroupResponse,
     LoadFinished,
-    Startup,
     Tick,
 )
-from replica_manager.coordinators.groups.requests import Request, Result
+from replica_manager.coordinators.groups.requests import (
+    DeleteGroups,
+    DescribeGroups,
+    Request,
+    Result,
+)
 from replica_manager.server import group_answers as answers
 from replica_manager.server import group_requests as requests
 from zkcontroller.errors import InvalidFrame
@@ -44,7 +49,7 @@ class Wire:
             GroupConfig(initial_rebalance_delay_ms=0), lambda: UUID(int=next(uuids))
         )
         self.results: dict[int, Result] = {}
-        self.step(Startup(1))
+        self.step(CoordinatorStartup(1))
         self.step(Elected(0, 0))
         self.step(LoadFinished(1))
         self.step(Tick())  # The first look for expired offsets.
@@ -52,10 +57,10 @@ class Wire:
     def step(self, given: Any) -> None:
         for output in self.coordinator.step(given, 1_000):
             match output:
-                case Answer(request_id, result):
+                case GroupResponse(request_id, result):
                     self.results[request_id] = result
-                case Append(append_id=int(append_id)):
-                    self.step(Appended(append_id, ErrorCode.none, append_id))
+                case AppendGroupRecords(append_id=int(append_id)):
+                    self.step(GroupRecordsAppended(append_id, ErrorCode.none, append_id))
                 case _:
                     pass
 
@@ -197,7 +202,7 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
     asked = request(ApiKey.DESCRIBE_GROUPS, version, groups=(GROUP, "nobody"),
                     include_authorized_operations=True)  # fmt: skip
     result = answers.write_describe(
-        wire.ask(requests.read_describe(asked, 6)), version, lambda _: 264
+        wire.ask(DescribeGroups(6, tuple(asked.groups))), version, lambda _: 264
     )
     found, missing = response(ApiKey.DESCRIBE_GROUPS, version, result).groups
     assert (found.group_state, missing.group_state) == ("Stable", "Dead")
@@ -236,7 +241,9 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
 
     version = min(nth, 2)
     asked = request(ApiKey.DELETE_GROUPS, version, groups_names=(GROUP,))
-    result = answers.write_delete_groups(wire.ask(requests.read_delete_groups(asked, 10)), version)
+    result = answers.write_delete_groups(
+        wire.ask(DeleteGroups(10, tuple(asked.groups_names))), version
+    )
     [deleted] = response(ApiKey.DELETE_GROUPS, version, result).results
     assert (deleted.group_id, deleted.error_code) == (GROUP, ErrorCode.none)
 

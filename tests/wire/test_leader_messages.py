@@ -20,7 +20,7 @@ from replica_manager.replication.fetch_requests import (
     EpochQuestion,
     OffsetQuestion,
 )
-from replica_manager.replication.fetch_session_handler import FetchRequestData
+from replica_manager.replication.fetch_session_handler import FetchSessionRequest
 from replica_manager.replication.fetch_values import (
     FetchMetadata,
     FetchPartitionData,
@@ -66,7 +66,7 @@ def asked(topic_id: UUID | None = ORDERS, other_id: UUID | None = BILLS) -> AskR
     forgotten = [TopicIdPartition(topic_id, "orders", 5), TopicIdPartition(topic_id, "orders", 6)]
     replaced = [TopicIdPartition(UUID(int=9), "bills", 7)]
     return AskRecords(
-        FetchRequestData(
+        FetchSessionRequest(
             FetchMetadata(77, 5), to_send, forgotten, replaced, to_send, topic_id is not None
         )
     )
@@ -97,7 +97,7 @@ def test_partitions_are_asked_for_in_the_order_in_which_the_leader_is_to_serve_t
     assert first.log_start_offset == 2
 
 
-def test_topics_that_came_again_under_another_id_are_forgotten_only_where_ids_are_told() -> None:
+def test_topics_that_came_again_under_another_id_are_forgotten_only_where_ids_are_sent() -> None:
     by_id = [(t.topic_id, t.partitions) for t in read_back(13, asked()).forgotten_topics_data]
     assert by_id == [(ORDERS, (5, 6)), (UUID(int=9), (7,))]
 

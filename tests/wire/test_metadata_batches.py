@@ -16,6 +16,8 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.metadata_batches import encode_data_batch
+from tests.support.record_text import control_record_text
 from zkcontroller.errors import CorruptRecord, InvalidRecord, RecordsRefused, UnsupportedVersion
 from zkcontroller.kraft.control_records import (
     ControlRecord,
@@ -39,12 +41,10 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     DataBatch,
     MetadataBatchPlace,
     encode_control_batch,
-    encode_data_batch,
     iterate_metadata_batches,
     read_metadata_batch,
 )
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
-from zkcontroller.kraft.metadata.record_json import control_record_text
 from zkcontroller.kraft.metadata.records import (
     FeatureLevelRecord,
     NoOpRecord,

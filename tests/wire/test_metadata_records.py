@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.record_text import record_text
 from zkcontroller.errors import InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.codec import decode_record, encode_record
-from zkcontroller.kraft.metadata.record_json import record_json, record_text
+from zkcontroller.kraft.metadata.record_json import record_json
 from zkcontroller.kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -281,7 +282,7 @@ def test_bytes_that_are_no_record_are_refused(raw: str, complaint: str) -> None:
         decode_record(bytes.fromhex(raw))
 
 
-def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
+def test_tagged_fields_that_are_not_known_are_skipped() -> None:
     raw = bytes.fromhex("01 17 00 03 00 02 02 61 05 00 ffffffff0f 03 010203")
 
     assert decode_record(raw) == (BeginTransactionRecord("a"), 0)

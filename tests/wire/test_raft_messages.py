@@ -34,7 +34,7 @@ from zkcontroller.kraft.messages import (
 from zkcontroller.kraft.values import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
-    Endpoint,
+    NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
 )
@@ -71,7 +71,7 @@ GOLDEN: Final[list[tuple[RaftRequest, int, str]]] = [
     ),
     (
         BeginQuorumEpochRequest(
-            CLUSTER, ReplicaKey(2), 1, 0x7B, {"CONTROLLER": Endpoint("127.0.0.1", 0x72D9)}
+            CLUSTER, ReplicaKey(2), 1, 0x7B, {"CONTROLLER": NodeAddress("127.0.0.1", 0x72D9)}
         ),
         1,
         f"{_CLUSTER} 00000002 02 {_TOPIC} 02 00000000 {_ZERO} 00000001 0000007b 00 00"
@@ -111,7 +111,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=12)
 directories = st.none() | st.uuids().filter(lambda uuid: uuid.int != 0)
 replicas = st.builds(ReplicaKey, ids, directories)
 places = st.builds(OffsetAndEpoch, i64, i32)
-endpoints = st.builds(Endpoint, texts, st.integers(0, 2**16 - 1))
+endpoints = st.builds(NodeAddress, texts, st.integers(0, 2**16 - 1))
 listeners = st.dictionaries(texts, endpoints, max_size=3)
 clusters = st.none() | st.just(CLUSTER)
 errors = st.sampled_from(ErrorCode)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from tests.support.frames import request_header
 from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
 from zkcontroller.protocol import bulk
@@ -112,7 +113,7 @@ def _in_bulk(api_key: int, version: int, request: Any) -> tuple[bytes, ...]:
 
 def _leader_and_isr_entries(version: int, topic: Any) -> list[bytes]:
     return [
-        bulk.leader_and_isr_entry(
+        leader_and_isr_entry(
             version,
             topic.topic_name,
             p.partition_index,
@@ -135,7 +136,7 @@ def _leader_and_isr_entries(version: int, topic: Any) -> list[bytes]:
 
 def _update_metadata_entries(version: int, topic: Any) -> list[bytes]:
     return [
-        bulk.update_metadata_entry(
+        update_metadata_entry(
             version,
             topic.topic_name,
             p.partition_index,

@@ -80,7 +80,7 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.responses import ControlResponses
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
-from zkcontroller.core.topics import Topics
+from zkcontroller.core.topics import TopicChanges
 from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
@@ -108,16 +108,21 @@ Notice: TypeAlias = (
 class KafkaController:
     """A controller candidate; at most one in the cluster is active.
 
-    ``new_uuid`` makes the random ids of topics.  Not thread-safe: one thread drives it, one
-    event at a time, each to its end.
+    ``new_uuid`` makes the random ids of topics; ``outbox`` takes the effects, if the driver brings
+    a list of its own.  Not thread-safe: one thread drives it, one event at a time, each to its end.
     """
 
-    def __init__(self, config: ControllerConfig, new_uuid: Callable[[], UUID]) -> None:
-        self._tools = tools = ControllerTools(config)
+    def __init__(
+        self,
+        config: ControllerConfig,
+        new_uuid: Callable[[], UUID],
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._tools = tools = ControllerTools(config, outbox)
         self._partitions = PartitionStateMachine(tools)
         self._replicas = ReplicaStateMachine(tools)
         self._deletion = TopicDeletionManager(tools, self._partitions, self._replicas)
-        self._topics = Topics(tools, self._partitions, self._replicas, new_uuid)
+        self._topics = TopicChanges(tools, self._partitions, self._replicas, new_uuid)
         self._reassignments = Reassignments(tools, self._partitions, self._replicas)
         self._elections = ReplicaLeaderElections(tools, self._partitions)
         self._brokers = Brokers(

@@ -15,7 +15,7 @@ from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from zkcontroller.model import TopicPartition
+from zkcontroller.model import ElectionType, TopicPartition
 
 
 class ControllerState(IntEnum):
@@ -165,13 +165,6 @@ class TopicUncleanLeaderElectionEnable:
     """``unclean.leader.election.enable`` was set to true for a topic."""
 
     topic: str
-
-
-class ElectionType(IntEnum):
-    """``election_type`` of ElectLeaders (KIP-460)."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class ElectionTrigger(StrEnum):

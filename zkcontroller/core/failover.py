@@ -38,7 +38,7 @@ from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
-from zkcontroller.core.topics import Topics
+from zkcontroller.core.topics import TopicChanges
 from zkcontroller.errors import (
     AuthenticationFailed,
     ControllerMoved,
@@ -87,7 +87,7 @@ class Failover:
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         deletion: TopicDeletionManager,
-        topics: Topics,
+        topics: TopicChanges,
         brokers: Brokers,
         reassignments: Reassignments,
         elections: ReplicaLeaderElections,

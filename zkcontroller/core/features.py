@@ -102,9 +102,9 @@ class FeatureUpdates:
         epoch = None
         if target != existing and not event.validate_only:
             epoch = yield from self._write(target, results)
-        told = tuple((name, code, message) for name, (code, message) in results.items())
+        named = tuple((name, code, message) for name, (code, message) in results.items())
         self._tools.outbox.append(
-            RequestAnswer(event.request_id, FeatureResults(ErrorCode.none, None, told, epoch))
+            RequestAnswer(event.request_id, FeatureResults(ErrorCode.none, None, named, epoch))
         )
 
     def _write(

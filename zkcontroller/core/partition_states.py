@@ -214,7 +214,7 @@ class PartitionStateMachine:
     ) -> None:
         """Sets the state of the partitions; those that become online have a leadership."""
         # Kafka logs the others at TRACE, but losing a leader belongs into every export.
-        is_told = target is not PartitionState.NON_EXISTENT or self._journal.is_tracing
+        is_logged = target is not PartitionState.NON_EXISTENT or self._journal.is_tracing
         table = self._context.table
         at = 0
         for before, group in groupby([table.partition_state[row] for row in rows]):
@@ -222,7 +222,7 @@ class PartitionStateMachine:
             at = part.stop
             for row in rows[part]:
                 self._context.put_partition_state(row, target)
-            if not is_told:
+            if not is_logged:
                 continue
             if target is PartitionState.NEW:
                 for row in rows[part]:
@@ -516,7 +516,7 @@ class PartitionStateMachine:
             include_shutting_down=isinstance(strategy, ControlledShutdownElection)
         )
 
-        def told(row: int) -> tuple[int, ...]:
+        def receivers(row: int) -> tuple[int, ...]:
             match strategy:
                 case OfflineElection() | ControlledShutdownElection():
                     return tuple(filter(online(row), table.replicas[row]))
@@ -529,5 +529,5 @@ class PartitionStateMachine:
 
         groups: dict[tuple[int, ...], list[int]] = {}
         for row in rows:
-            groups.setdefault(told(row), []).append(row)
+            groups.setdefault(receivers(row), []).append(row)
         return groups

@@ -27,7 +27,6 @@ from zkcontroller.core.elections import (
 from zkcontroller.core.events import (
     AutoPreferredReplicaLeaderElection,
     ElectionTrigger,
-    ElectionType,
     ReplicaLeaderElection,
 )
 from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_change_failure
@@ -35,7 +34,7 @@ from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMa
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import StateChangeFailed, ZnodeCorrupt
-from zkcontroller.model import NO_LEADER, TopicPartition
+from zkcontroller.model import NO_LEADER, ElectionType, TopicPartition
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
 # Bound once: they answer for most partitions, and the enum's attribute costs 150 ns each time.

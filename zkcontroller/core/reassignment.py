@@ -36,7 +36,7 @@ from zkcontroller.protocol.error_codes import error_name
 _NONE: Final = ErrorCode.none  # bound once: the enum's attribute costs 150 ns for each partition
 
 NO_SUCH_PARTITION = "The partition does not exist."
-NOBODY_IN_SYNC = "None of the replicas that would be left is in sync."
+NO_REPLICA_IN_SYNC = "None of the replicas that would be left is in sync."
 
 _SEQ: Final = "ArrayBuffer"
 """The Scala class in which requested replicas are printed."""
@@ -278,7 +278,9 @@ class Reassignments:
                 )
             elif self._loses_everything(row, assignment):
                 results.append(
-                    PartitionResult(partition, ErrorCode.invalid_replica_assignment, NOBODY_IN_SYNC)
+                    PartitionResult(
+                        partition, ErrorCode.invalid_replica_assignment, NO_REPLICA_IN_SYNC
+                    )
                 )
             else:
                 starting[row] = assignment

@@ -116,15 +116,15 @@ class ReplicaStateMachine:
         for row, replicas in zip(known, pick(table.replicas, known), strict=True):
             by_replicas.setdefault(replicas, []).append(row)
         batch = self._tools.new_batch()
-        has_told = False
+        has_sent = False
         for broker in live:
             groups = (rows for replicas, rows in by_replicas.items() if broker in replicas)
             rows = list(chain.from_iterable(groups))
             if rows:
                 rows.sort()  # topic by topic again, which makes them quick to group
                 batch.add_leader_and_isr_without_metadata(broker, rows)
-                has_told = True
-        if not has_told:
+                has_sent = True
+        if not has_sent:
             return
         batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, known)
         batch.send()
@@ -188,14 +188,14 @@ class ReplicaStateMachine:
                 if known:
                     batch.add_leader_and_isr([broker_id], known, is_new=True)
             case ReplicaState.ONLINE:
-                told = [
+                led = [
                     row
                     for row in rows
                     if table.has_leader_and_isr(row)
                     and table.replica_state(row, broker_id) is not ReplicaState.NEW
                 ]
-                if told:
-                    batch.add_leader_and_isr([broker_id], told)
+                if led:
+                    batch.add_leader_and_isr([broker_id], led)
             case ReplicaState.DELETION_STARTED:
                 batch.add_stop_replica([broker_id], rows, delete=True)
             case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:

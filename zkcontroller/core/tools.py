@@ -51,10 +51,10 @@ BUSY_PAUSE_MS: Final = 100
 class ControllerTools:
     """The context, journal and outbox of one controller, and its questions to ZooKeeper."""
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, outbox: Outbox | None = None) -> None:
         self.config = config
         self.context = ControllerContext()
-        self.outbox: Outbox = []
+        self.outbox: Outbox = [] if outbox is None else outbox
         self.journal = Journal(self.outbox, config.broker_id, is_tracing=config.trace_state_changes)
 
     def new_batch(self) -> RequestBatch:

@@ -42,7 +42,7 @@ class _Read(NamedTuple):
     zk_version: int
 
 
-class Topics:
+class TopicChanges:
     """Keeps the table of partitions equal to the assignments in ZooKeeper."""
 
     def __init__(

@@ -15,7 +15,6 @@ from zkcontroller.core.events import (
     BrokerModifications,
     ControllerChange,
     ElectionTrigger,
-    ElectionType,
     Event,
     IsrChangeNotification,
     LogDirEventNotification,
@@ -27,7 +26,7 @@ from zkcontroller.core.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from zkcontroller.model import TopicPartition
+from zkcontroller.model import ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import WatchFired, WatchKind
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,

@@ -128,7 +128,7 @@ SOURCE_COLUMNS: Final = (
     Column("file", "string", "path as it was given or found"),
     Column("cluster", "string", "cluster it was counted to"),
     Column("broker_id", "int", "broker it belongs to, from the path, the option or its lines"),
-    Column("format", "string", "log4j, prefixed, patterned or jsonl; null if it was not read"),
+    Column("format", "string", "layout or envelope, see above; null if it was not read"),
     Column("size_bytes", "bigint", "size of the file as it lies on disk"),
     Column("modified_ms", "bigint", "its modification time, ms since 1970"),
     Column("records", "bigint", "records in it"),
@@ -138,7 +138,10 @@ SOURCE_COLUMNS: Final = (
     Column("first_ms", "bigint", "time of its first record"),
     Column("last_ms", "bigint", "time of its last record"),
     Column(
-        "status", "string", "read, damaged (part of it was read), skipped (duplicate, binary, …)"
+        "status",
+        "string",
+        "read, damaged (part of it was read), untyped (hardly a record of it is known), "
+        "skipped (duplicate, binary, …)",
     ),
     Column("problem", "string", "what is wrong with it, one sentence; null if nothing is"),
 )

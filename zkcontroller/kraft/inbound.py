@@ -310,7 +310,7 @@ class InboundRequests:
             error = ErrorCode.unknown_server_error
         if error is not None or size is None or not isinstance(state, LeaderState):
             return self._said(FetchSnapshotResponse, error or ErrorCode.none, listener)
-        state.heard_from(request.replica, now_ms)
+        state.contacted_by(request.replica, now_ms)
         most = max(0, min(request.max_bytes, MAX_FETCH_BYTES))
         return FetchSnapshotResponse(
             leader_id=state.leader_id,

@@ -118,10 +118,10 @@ class LeaderState:
         state.fetched(offset, self.end_offset, now_ms)
         if replica.id not in self.voters:
             return False
-        self.heard_from(replica, now_ms)
+        self.contacted_by(replica, now_ms)
         return self._advance()
 
-    def heard_from(self, replica: ReplicaKey | None, now_ms: int) -> None:
+    def contacted_by(self, replica: ReplicaKey | None, now_ms: int) -> None:
         """Counts a voter's fetch; a majority within the timeout keeps the leader from resigning."""
         if replica is None or replica.id not in self.voters:
             return

@@ -24,7 +24,7 @@ class _Listener:
     next_offset: int | None = None
     """None: it has had nothing, and begins with the latest snapshot."""
     is_busy: bool = False
-    told: LeaderAndEpoch = LeaderAndEpoch(None, 0)  # noqa: RUF009 - a value that never changes
+    notified: LeaderAndEpoch = LeaderAndEpoch(None, 0)  # noqa: RUF009 - a value that never changes
 
 
 class RaftListeners:
@@ -77,11 +77,13 @@ class RaftListeners:
             listener.next_offset is None or listener.next_offset <= state.epoch_start_offset
         ):
             return
-        told = listener.told
-        is_news = state.epoch > told.epoch or (
-            state.epoch == told.epoch and told.leader_id is None and state.leader_id is not None
+        notified = listener.notified
+        is_new = state.epoch > notified.epoch or (
+            state.epoch == notified.epoch
+            and notified.leader_id is None
+            and state.leader_id is not None
         )
-        if is_news:
+        if is_new:
             leader = self._quorum.leader_and_epoch
-            listener.told = leader
+            listener.notified = leader
             self._emit(DeliverLeader(name, leader))

@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.values import NO_LEADER, Endpoint, OffsetAndEpoch, ReplicaKey
+from zkcontroller.kraft.values import NO_LEADER, NodeAddress, OffsetAndEpoch, ReplicaKey
 
 NO_SNAPSHOT: Final = OffsetAndEpoch(-1, -1)
-Endpoints: TypeAlias = Mapping[str, Endpoint]
+Endpoints: TypeAlias = Mapping[str, NodeAddress]
 """Where a node can be reached, by the names of its listeners."""
 
 
@@ -106,7 +106,7 @@ class RaftResponse:
     error: ErrorCode = ErrorCode.none
     leader_id: int | None = None
     leader_epoch: int = NO_LEADER
-    leader_endpoint: Endpoint | None = None
+    leader_endpoint: NodeAddress | None = None
     """On the listener by which the request came; None where it is unknown."""
 
 

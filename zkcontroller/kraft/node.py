@@ -34,7 +34,7 @@ from zkcontroller.kraft.request_manager import RandomSource, RequestManager
 from zkcontroller.kraft.states import CandidateState, FollowerState
 from zkcontroller.kraft.values import (
     ElectionState,
-    Endpoint,
+    NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
     VoterSet,
@@ -70,7 +70,7 @@ class Node:
         random: RandomSource,
         listener_name: str,
         local_endpoints: Endpoints,
-        bootstrap_servers: Sequence[Endpoint] = (),
+        bootstrap_servers: Sequence[NodeAddress] = (),
     ) -> None:
         self.local = local
         self.cluster_id = cluster_id
@@ -100,7 +100,7 @@ class Node:
         )
         self._correlation_id = 0
 
-    def _bootstrap(self, servers: Sequence[Endpoint]) -> Mapping[int, Endpoint]:
+    def _bootstrap(self, servers: Sequence[NodeAddress]) -> Mapping[int, NodeAddress]:
         """The nodes to ask for the leader: the bootstrap servers, else the other voters."""
         if servers:
             return {FIRST_BOOTSTRAP_ID - at: server for at, server in enumerate(servers)}
@@ -136,7 +136,7 @@ class Node:
         """Sends the response to a request."""
         self.emit(SendResponse(request_id, response))
 
-    def send(self, node_id: int, endpoint: Endpoint, request: RaftRequest, now_ms: int) -> None:
+    def send(self, node_id: int, endpoint: NodeAddress, request: RaftRequest, now_ms: int) -> None:
         """Sends a request to a node; the caller has checked that the node may be sent one."""
         self._correlation_id += 1
         self.requests.sent(node_id, self._correlation_id, now_ms)
@@ -274,7 +274,7 @@ class Node:
 
     # The leader in responses.
 
-    def leader_endpoint(self, listener_name: str) -> Endpoint | None:
+    def leader_endpoint(self, listener_name: str) -> NodeAddress | None:
         """The leader's endpoint on that listener; None if it is unknown."""
         return self.quorum.leader_endpoints.get(listener_name or self.listener_name)
 

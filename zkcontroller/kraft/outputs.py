@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from zkcontroller.kraft.messages import AnyRaftResponse, RaftRequest
-from zkcontroller.kraft.values import ElectionState, Endpoint, LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, NodeAddress, OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SendRequest:
     """Send a request; the response comes back with this correlation id."""
 
     destination_id: int
-    endpoint: Endpoint
+    endpoint: NodeAddress
     correlation_id: int
     request: RaftRequest
 

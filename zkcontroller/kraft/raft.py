@@ -47,8 +47,8 @@ from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.static_voters import refuse_voter_records
 from zkcontroller.kraft.values import (
     ElectionState,
-    Endpoint,
     LeaderAndEpoch,
+    NodeAddress,
     ReplicaKey,
     VoterSet,
 )
@@ -73,7 +73,7 @@ class RaftNode:
         random: RandomSource,
         listener_name: str,
         local_endpoints: Endpoints,
-        bootstrap_servers: Sequence[Endpoint] = (),
+        bootstrap_servers: Sequence[NodeAddress] = (),
     ) -> None:
         self._node = Node(
             local=local,

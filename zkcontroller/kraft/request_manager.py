@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zkcontroller.kraft.config import NEVER_MS
-from zkcontroller.kraft.values import Endpoint
+from zkcontroller.kraft.values import NodeAddress
 
 
 class RandomSource(Protocol):
@@ -35,7 +35,7 @@ class RequestManager:
 
     def __init__(
         self,
-        bootstrap_servers: Mapping[int, Endpoint],
+        bootstrap_servers: Mapping[int, NodeAddress],
         request_timeout_ms: int,
         retry_backoff_ms: int,
         random: RandomSource,

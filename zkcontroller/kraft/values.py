@@ -37,7 +37,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID | None = None
 
 
-class Endpoint(NamedTuple):
+class NodeAddress(NamedTuple):
     """Host and port of a node's listener."""
 
     host: str
@@ -59,7 +59,7 @@ class VoterSet:
     makes a voter, whatever directory it comes with.
     """
 
-    endpoints: Mapping[int, Endpoint]
+    endpoints: Mapping[int, NodeAddress]
     ids: tuple[int, ...] = field(init=False)
     """Ascending."""
 

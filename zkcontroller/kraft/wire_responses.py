@@ -28,7 +28,7 @@ from zkcontroller.kraft.values import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
-    Endpoint,
+    NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
 )
@@ -340,13 +340,13 @@ class _Heading(TypedDict):
     error: ErrorCode
     leader_id: int | None
     leader_epoch: int
-    leader_endpoint: Endpoint | None
+    leader_endpoint: NodeAddress | None
 
 
 def _heading(payload: Any, partition: Any, leader: Any) -> _Heading:
     leader_id = id_or_none(leader.leader_id)
     endpoints = {
-        int(each.node_id): Endpoint(each.host, int(each.port))
+        int(each.node_id): NodeAddress(each.host, int(each.port))
         for each in getattr(payload, "node_endpoints", ())
     }
     return _Heading(

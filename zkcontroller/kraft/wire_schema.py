@@ -11,7 +11,7 @@ from zkcontroller.kraft.values import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     NO_LEADER,
-    Endpoint,
+    NodeAddress,
     ReplicaKey,
 )
 from zkcontroller.protocol.versioned_messages import MessageSchema
@@ -70,7 +70,7 @@ def id_on_wire(node_id: int | None) -> int:
 
 def endpoints_of(listeners: Any) -> Endpoints:
     """Listener name to endpoint."""
-    return {each.name: Endpoint(each.host, int(each.port)) for each in listeners}
+    return {each.name: NodeAddress(each.host, int(each.port)) for each in listeners}
 
 
 def listeners_of(schema: MessageSchema, class_name: str, endpoints: Endpoints) -> tuple[Any, ...]:

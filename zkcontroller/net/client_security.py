@@ -42,6 +42,8 @@ class Credentials:
     mechanism: str
     username: str
     password: str = field(repr=False)
+    is_token: bool = False
+    """The name is the id of a delegation token, and the password its HMAC (KIP-48)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,10 +64,14 @@ class ClientSecurity:
 PLAINTEXT: Final = ClientSecurity()
 
 
+class LoginRefused(ConnectionError):
+    """The broker refuses the login, or is not who it should be."""
+
+
 async def log_in(credentials: Credentials, peer: str, call: Call) -> float | None:
     """Logs in over ``call``; returns the session's lifetime in seconds, None if unlimited.
 
-    ConnectionError if the broker refuses, or is not who it should be.
+    LoginRefused if the broker refuses, or is not who it should be.
     """
     handshake: Any = request_type(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
     body = write(handshake(mechanism=credentials.mechanism))
@@ -75,7 +81,7 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
         await call(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, (body,)),
     )
     if answer.error_code is not ErrorCode.none:
-        raise ConnectionError(
+        raise LoginRefused(
             f"{peer} does not log in by {credentials.mechanism} "
             f"({error_name(answer.error_code.value)}), but by: {', '.join(answer.mechanisms)}"
         )
@@ -91,8 +97,8 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
             if client.is_complete and not token:
                 return lifetime_s
     except SaslRefused as refused:
-        raise ConnectionError(f"the login at {peer} failed: {refused}") from None
-    raise ConnectionError(f"the login at {peer} came to no end")
+        raise LoginRefused(f"the login at {peer} failed: {refused}") from None
+    raise LoginRefused(f"the login at {peer} came to no end")
 
 
 async def _authenticate(
@@ -107,7 +113,7 @@ async def _authenticate(
         ),
     )
     if answer.error_code is not ErrorCode.none:
-        raise ConnectionError(
+        raise LoginRefused(
             f"{peer} refuses user {credentials.username}: {answer.error_message or ''} "
             f"({error_name(answer.error_code.value)})"
         )
@@ -123,4 +129,5 @@ def _client(credentials: Credentials) -> SaslClient:
         credentials.username,
         credentials.password,
         secrets.token_urlsafe(24),
+        is_token=credentials.is_token,
     )

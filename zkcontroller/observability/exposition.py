@@ -8,6 +8,7 @@ dashboards (``kafka-2_0_0.yml`` with ``lowercaseOutputName``):
 =====================================  ==========================================================
 gauge                                  ``kafka_d_t_n{k="v"}``; text is a label ``value`` at 1
 meter ``NPerSec``                      ``kafka_d_t_n_total{k="v"}``
+meter ``N``                            ``kafka_d_t_n_count{k="v"}``
 histogram, timer                       ``kafka_d_t_n{quantile="0.99"}``, ``…_count``, ``…_sum``
 sensors ``kafka.D:type=T``, attribute  ``kafka_d_t_a``
 ``A``
@@ -21,7 +22,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -33,6 +34,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from zkcontroller.observability.instruments import PERCENTILES, Gauge, Meter
+from zkcontroller.observability.meanings import meaning_of
 from zkcontroller.observability.metrics import Instrument, Metrics, Sensors
 
 _KEY_AND_VALUE: Final = re.compile(r'([^=]+)=("(?:[^"\\]|\\.)*"|[^,]*),?', re.DOTALL)
@@ -44,11 +46,6 @@ def registry_of(metrics: Metrics) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Exposition(metrics))
     return registry
-
-
-def exposition_of(metrics: Metrics) -> bytes:
-    """Everything in Prometheus' text format."""
-    return generate_latest(registry_of(metrics))
 
 
 class _Exposition(Collector):
@@ -85,29 +82,35 @@ def _add(
     if isinstance(instrument, Sensors):
         for attribute, value in attributes.items():
             full = f"{name}_{_prometheus_word(attribute)}"
-            unknown = families.setdefault(full, UnknownMetricFamily(full, full))
+            unknown = families.setdefault(full, UnknownMetricFamily(full, meaning_of(full)))
             unknown.add_sample(full, labels, float(value))
         return
     if isinstance(instrument, Gauge):
         value = attributes["Value"]
         if isinstance(value, str):
             labels, value = labels | {"value": value}, 1
-        gauge = families.setdefault(name, GaugeMetricFamily(name, name))
+        gauge = families.setdefault(name, GaugeMetricFamily(name, meaning_of(name)))
         gauge.add_sample(name, labels, float(value))
         return
 
     count = float(attributes["Count"])
     if isinstance(instrument, Meter):
+        if not name.endswith("persec"):
+            # A meter of another name has no rule of its own; the last rule makes this of it.
+            name = f"{name}_count"
+            unknown = families.setdefault(name, UnknownMetricFamily(name, meaning_of(name)))
+            unknown.add_sample(name, labels, count)
+            return
         name = name.removesuffix("persec")
-        counter = families.setdefault(name, CounterMetricFamily(name, name))
+        counter = families.setdefault(name, CounterMetricFamily(name, meaning_of(name)))
         counter.add_sample(f"{name}_total", labels, count)
         return
 
-    summary = families.setdefault(name, SummaryMetricFamily(name, name))
-    for attribute, quantile in PERCENTILES:
-        summary.add_sample(
-            name, labels | {"quantile": f"{quantile:g}"}, float(attributes[attribute])
-        )
+    summary = families.setdefault(name, SummaryMetricFamily(name, meaning_of(name)))
+    for attribute, _ in PERCENTILES:
+        # The digits of the attribute, as the exporter's rule has them: the median's are 0.50.
+        quantile = f"0.{attribute.removesuffix('thPercentile')}"
+        summary.add_sample(name, labels | {"quantile": quantile}, float(attributes[attribute]))
     summary.add_sample(f"{name}_count", labels, count)
     summary.add_sample(f"{name}_sum", labels, count * float(attributes["Mean"]))
 

@@ -5,6 +5,9 @@ measures every callback of every loop in the process, from ``installed`` until t
 counts the processor time of the thread, not the time on the clock: a busy machine makes a callback
 late, but only the callback's own work makes it long.
 
+It measures as well for how long a loop has nothing to do, which it spends in ``select``.  That one
+loop is all of Kafka's network processors and request handlers, so their idle share is the loop's.
+
 A callback that takes ``bound_ms`` or more is *long*.  The watch counts long callbacks, keeps the
 last ones with their names, and logs them.
 """
@@ -18,13 +21,16 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from selectors import DefaultSelector
 from threading import get_ident
-from time import monotonic, thread_time_ns
+from time import monotonic, monotonic_ns, thread_time_ns
 from types import CoroutineType, GeneratorType
 from typing import Any, Final, NamedTuple
 
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.observability.instruments import Meter
 from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.observability.sensors import RateSensor
 
 BOUND_MS: Final = 50.0
 """No callback should take longer: it is what another client waits."""
@@ -70,6 +76,19 @@ class LoopWatch:
         self._unlogged: LongCallback | None = None
         self._collecting_ns = self._collection_began_ns = 0
         self._thread = get_ident()
+        self.idle = Meter("percent")
+        """Nanoseconds in which the loop had nothing to do."""
+        self._idle_share = RateSensor("idle-ns")
+
+    @property
+    def idle_share(self) -> float:
+        """The share of the last minute or so in which the loop had nothing to do, from 0 to 1.
+
+        It rises from 0 in the first half minute: what was before the start counts as busy.
+
+        Source: Kafka ``Selector`` (``io-wait-ratio``).
+        """
+        return min(1.0, self._idle_share.attributes()["idle-ns"] / 1e9)
 
     @property
     def longest_ms(self) -> float:
@@ -102,20 +121,47 @@ class LoopWatch:
             if took_ns >= bound_ns:
                 self._note(each, took_ns)
 
+        selector: Any = DefaultSelector
+        select = selector.select
+
+        def idle(each: object, timeout: float | None = None) -> Any:
+            if (timeout is not None and timeout <= 0) or asyncio._get_running_loop() is None:
+                return select(each, timeout)
+            began_ns = monotonic_ns()
+            ready = select(each, timeout)
+            took_ns = monotonic_ns() - began_ns
+            self.idle.mark(took_ns)
+            self._idle_share.record(took_ns)
+            return ready
+
         handle._run = measured
+        selector.select = idle
         gc.callbacks.append(self._collecting)
         try:
             yield self
         finally:
             handle._run = run
+            selector.select = select
             gc.callbacks.remove(self._collecting)
 
     def register(self, metrics: Metrics) -> None:
-        """Shows the measurements as gauges of ``zkcontroller.server:type=EventLoop``."""
+        """Shows the measurements, under ``zkcontroller.server:type=EventLoop`` and Kafka's names.
+
+        Source: Kafka ``KafkaRequestHandlerPool``, ``SocketServer``, ``Processor``.
+        """
 
         def gauge(name: str, read: Callable[[], float]) -> None:
             metrics.gauge(mbean("zkcontroller.server", "EventLoop", name), read)
 
+        metrics.show(
+            mbean("kafka.server", "KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent"),
+            self.idle,
+        )
+        for name in (
+            mbean("kafka.network", "SocketServer", "NetworkProcessorAvgIdlePercent"),
+            mbean("kafka.network", "Processor", "IdlePercent", {"networkProcessor": 0}),
+        ):
+            metrics.gauge(name, lambda: self.idle_share)
         gauge("LongestCallbackMs", lambda: self.longest_ms)
         gauge("RecentLongestCallbackMs", lambda: self.recent_ms)
         gauge("LongCallbacks", lambda: self.long_count)

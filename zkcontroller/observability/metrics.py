@@ -103,6 +103,10 @@ class Metrics:
         self._get_or_put(name, Sensors, Sensors).sensors.append(sensor)
         return sensor
 
+    def show(self, name: str, instrument: Instrument) -> None:
+        """Shows an instrument that exists already under that MBean name."""
+        self._instruments[name] = instrument
+
     def remove(self, name: str) -> None:
         """Removes a metric; one that does not exist is no error."""
         self._instruments.pop(name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from zkcontroller.observability.instruments import Meter
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.zookeeper.session import SessionState
 
@@ -13,11 +14,9 @@ _METER_OF: Final = {
     SessionState.AUTH_FAILED: ("ZooKeeperAuthFailuresPerSec", "authfailures"),
     SessionState.EXPIRED: ("ZooKeeperExpiresPerSec", "expires"),
 }
-_NEVER_MARKED: Final = (
-    ("ZooKeeperReadOnlyConnectsPerSec", "readonlyconnects"),
-    ("ZooKeeperSaslAuthenticationsPerSec", "saslauthentications"),
-)
-"""We neither accept a read-only server nor speak SASL; dashboards find the meters all the same."""
+_READ_ONLY_CONNECTS: Final = ("ZooKeeperReadOnlyConnectsPerSec", "readonlyconnects")
+"""It stays at 0: a read-only server is no server for a session."""
+_SASL_LOGINS: Final = ("ZooKeeperSaslAuthenticationsPerSec", "saslauthentications")
 
 _KAFKA_NAME_OF: Final = {
     SessionState.CONNECTED: "CONNECTED",
@@ -35,14 +34,17 @@ class SessionMetrics:
     Source: Kafka ``ZooKeeperClient`` (its metrics are in that group for historical reasons).
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, *, logs_in_by_sasl: bool = False) -> None:
+        """``logs_in_by_sasl``: the session stands only after such a login."""
+
+        def meter(name: str, event_type: str) -> Meter:
+            return metrics.meter(mbean("kafka.server", "SessionExpireListener", name), event_type)
+
         self._state = metrics.gauge(mbean("kafka.server", "SessionExpireListener", "SessionState"))
-        self._meters = {
-            state: metrics.meter(mbean("kafka.server", "SessionExpireListener", name), event_type)
-            for state, (name, event_type) in _METER_OF.items()
-        }
-        for name, event_type in _NEVER_MARKED:
-            metrics.meter(mbean("kafka.server", "SessionExpireListener", name), event_type)
+        self._meters = {state: meter(*names) for state, names in _METER_OF.items()}
+        self._logs_in_by_sasl = logs_in_by_sasl
+        self._sasl_logins = meter(*_SASL_LOGINS)
+        meter(*_READ_ONLY_CONNECTS)
         # The runtime is made on a session that stands.
         self.entered(SessionState.CONNECTED)
         self.request_latency = metrics.histogram(
@@ -54,3 +56,5 @@ class SessionMetrics:
         self._state.set(_KAFKA_NAME_OF[state])
         if state in self._meters:
             self._meters[state].mark()
+        if state is SessionState.CONNECTED and self._logs_in_by_sasl:
+            self._sasl_logins.mark()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from zkcontroller.wall_time import wall_time_ms
+
 
 class WallClock:
     """Milliseconds since 1970 that never go back: the start time plus the elapsed time.
@@ -12,7 +14,7 @@ class WallClock:
     """
 
     def __init__(self) -> None:
-        self._since_1970_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+        self._since_1970_ms = wall_time_ms() - time.monotonic_ns() // 1_000_000
 
     def __call__(self) -> int:
         return self._since_1970_ms + time.monotonic_ns() // 1_000_000

@@ -298,11 +298,6 @@ def is_valid_software(text: str) -> bool:
     return _SOFTWARE.fullmatch(text) is not None
 
 
-def all_versions() -> dict[int, tuple[int, int]]:
-    """What a real Kafka 3.9 broker in ZooKeeper mode offers: key to (min, max)."""
-    return {row.key: (row.min_version, row.max_version) for row in _TABLE if row.is_advertised}
-
-
 def api_versions_response(
     version: int,
     offered: Mapping[int, tuple[int, int]],

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from zkcontroller.errors import UnsupportedVersion
-from zkcontroller.model import Broker, LeaderAndIsr
+from zkcontroller.model import Broker
 from zkcontroller.protocol.primitives import Pieces, pieces, uuid_bytes
 
 LEADER_AND_ISR_VERSIONS: Final = range(8)
@@ -141,39 +141,6 @@ def update_metadata_end(version: int, offline_replicas: IntTuple) -> bytes:
     return (wire.int32_array[offline_replicas] if version >= 4 else b"") + wire.tags
 
 
-def _state(
-    layout: StateLayout, topic: str, partition: int, state: LeaderAndIsr, replicas: IntTuple
-) -> bytes:
-    return state_encoder(layout)(
-        topic,
-        partition,
-        state.controller_epoch,
-        state.leader,
-        state.leader_epoch,
-        state.in_sync_replicas,
-        state.zk_version,
-        replicas,
-    )
-
-
-def leader_and_isr_entry(
-    version: int,
-    topic: str,
-    partition: int,
-    state: LeaderAndIsr,
-    replicas: IntTuple,
-    adding_replicas: IntTuple,
-    removing_replicas: IntTuple,
-    is_new: bool,
-) -> bytes:
-    """One partition of a LeaderAndIsr request; loops share the state and its end."""
-    return _state(
-        leader_and_isr_layout(version), topic, partition, state, replicas
-    ) + leader_and_isr_end(
-        version, adding_replicas, removing_replicas, is_new, state.leader_recovery_state
-    )
-
-
 def leader_and_isr_body(
     version: int,
     *,
@@ -224,20 +191,6 @@ def _topics(
         chunks.append(b"".join(entries))
         chunks.append(wire.tags)
     return chunks
-
-
-def update_metadata_entry(
-    version: int,
-    topic: str,
-    partition: int,
-    state: LeaderAndIsr,
-    replicas: IntTuple,
-    offline_replicas: IntTuple,
-) -> bytes:
-    """One partition of an UpdateMetadata request; loops share the state and its end."""
-    return _state(
-        update_metadata_layout(version), topic, partition, state, replicas
-    ) + update_metadata_end(version, offline_replicas)
 
 
 def update_metadata_topics(version: int, topics: Sequence[TopicEntries]) -> tuple[bytes, ...]:

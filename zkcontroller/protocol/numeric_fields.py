@@ -18,13 +18,14 @@ E = TypeVar("E", bound=Entity)
 _KAFKA_TYPE: Final = "kafka_type"
 _REPLACED: Final = ("datetime_i64", "timedelta_i64")
 _NUMBER: Final = "int64"
-_OF_THE_CLASS: Final = (
+OF_THE_CLASS: Final = (
     "__type__",
     "__version__",
     "__flexible__",
     "__api_key__",
     "__header_schema__",
 )
+"""What kio's readers and writers ask of a class itself."""
 
 
 @cache
@@ -33,7 +34,7 @@ def with_numbers(original: type[E]) -> type[E]:
     made = dataclasses.make_dataclass(
         original.__name__,
         [_numeric(field) for field in dataclasses.fields(original)],
-        namespace={name: getattr(original, name) for name in _OF_THE_CLASS},
+        namespace={name: getattr(original, name) for name in OF_THE_CLASS},
         frozen=True,
         slots=True,
         kw_only=True,

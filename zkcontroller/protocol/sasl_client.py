@@ -45,12 +45,20 @@ class PlainClient:
 class ScramClient:
     """SCRAM: client and server prove to each other that they know the credential."""
 
-    def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        username: str,
+        password: str,
+        nonce: str,
+        *,
+        is_token: bool = False,
+    ) -> None:
         self.is_complete = False
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
-        self._first_bare = scram.client_first_bare(username, nonce)
+        self._first_bare = scram.client_first_bare(username, nonce, is_token=is_token)
         self._expected_signature: bytes | None = None
 
     def first(self) -> bytes:

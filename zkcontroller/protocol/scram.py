@@ -192,10 +192,13 @@ class ClientFirst(NamedTuple):
         )
 
 
-def client_first_bare(username: str, nonce: str) -> str:
-    """What a client without an authorization id sends behind ``n,,``."""
+def client_first_bare(username: str, nonce: str, *, is_token: bool = False) -> str:
+    """What a client without an authorization id sends behind ``n,,``.
+
+    ``is_token``: the name is the id of a delegation token (KIP-48).
+    """
     name = username.replace("=", "=3D").replace(",", "=2C")
-    return f"n={name},r={nonce}"
+    return f"n={name},r={nonce}{',tokenauth=true' if is_token else ''}"
 
 
 class ServerFirst(NamedTuple):

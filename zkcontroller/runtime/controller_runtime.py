@@ -57,6 +57,7 @@ from zkcontroller.runtime.controller_channel_manager import (
 from zkcontroller.runtime.driver import Driver, Session
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import KAFKA_CONTROLLER, EventThread
+from zkcontroller.runtime.hold_points import effect_text, hold_points, point_of_effect
 from zkcontroller.runtime.response_text import response_text
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import WatchFired
@@ -90,8 +91,11 @@ class ControllerRuntime:
         metrics: Metrics,
         channel_settings: ChannelSettings | None = None,
         new_uuid: Callable[[], UUID] | None = None,
+        logs_in_by_sasl: bool = False,
     ) -> None:
         """Starts nothing before :meth:`start`, but events may be put.
+
+        ``logs_in_by_sasl``: each connection to ZooKeeper begins with such a login.
 
         ``register_broker`` registers the broker in a new ZooKeeper session and returns its epoch;
         it is called in the event thread and may block.
@@ -100,7 +104,7 @@ class ControllerRuntime:
         self._loop = loop
         self._state_changes = state_changes
         self._metrics = metrics
-        self._session_metrics = SessionMetrics(metrics)
+        self._session_metrics = SessionMetrics(metrics, logs_in_by_sasl=logs_in_by_sasl)
         self._controller = KafkaController(config, new_uuid or uuid4)
         self._channels = ControllerChannelManager(
             channel_settings or ChannelSettings(config.broker_id, config.listener_name),
@@ -109,7 +113,14 @@ class ControllerRuntime:
             self._on_response,
         )
         self._queue = EventQueue(monotonic_ms=_monotonic_ms, preempt=self._preempt)
-        self._driver = Driver(self._controller.outbox, session, register_broker, self._do)
+        self._hold_points = hold_points(config.broker_id)
+        self._driver = Driver(
+            self._controller.outbox,
+            session,
+            register_broker,
+            self._do,
+            hold_points=self._hold_points,
+        )
         self._thread = EventThread(
             config.broker_id,
             self._controller,
@@ -119,6 +130,7 @@ class ControllerRuntime:
             refresh_gauges=self._refresh_gauges,
             on_failure=self._answer_failed,
             monotonic_ms=_monotonic_ms,
+            hold_points=self._hold_points,
         )
         self._has_expired = False
         self._is_shutting_down = False
@@ -170,6 +182,8 @@ class ControllerRuntime:
                 )
         finally:
             self._close_channels()
+            if self._hold_points is not None:
+                self._hold_points.close()
             for name in self._gauges:
                 self._metrics.remove(name)
 
@@ -289,6 +303,12 @@ class ControllerRuntime:
     def _do(self, effects: Sequence[Effect]) -> None:
         for_channels: list[ChannelEffect] = []
         for effect in effects:
+            if self._hold_points is not None and (point := point_of_effect(effect)) is not None:
+                if self._hold_points.is_held(point):
+                    # What comes before it goes out first.
+                    self._channels.submit(for_channels)
+                    for_channels = []
+                self._hold_points.at(point, effect_text(effect))
             match effect:
                 case SendControlRequest() | AddChannel() | RemoveChannel() | RemoveAllChannels():
                     for_channels.append(effect)

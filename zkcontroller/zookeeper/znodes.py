@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
+from zkcontroller.json_values import JsonObject
 from zkcontroller.zookeeper.admin_znodes import (
-    AdminZnode,
     IsrChangeNotificationSequenceZnode,
     IsrChangeNotificationZnode,
     LogDirEventNotificationSequenceZnode,
@@ -30,7 +30,6 @@ from zkcontroller.zookeeper.broker_znodes import (
     BrokerIdsZnode,
     BrokerIdZnode,
     BrokerSequenceIdZnode,
-    BrokersZnode,
 )
 from zkcontroller.zookeeper.cluster_znodes import (
     ClusterIdZnode,
@@ -69,11 +68,9 @@ from zkcontroller.zookeeper.topic_znodes import (
 __all__ = [
     "DEFAULT_ENTITY",
     "PERSISTENT_PATHS",
-    "AdminZnode",
     "BrokerIdZnode",
     "BrokerIdsZnode",
     "BrokerSequenceIdZnode",
-    "BrokersZnode",
     "ClusterIdZnode",
     "ClusterZnode",
     "ConfigChangeZnode",
@@ -179,7 +176,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = tuple(
 )
 
 
-def describe(path: str, data: bytes) -> dict[str, Any] | str:
+def describe(path: str, data: bytes) -> JsonObject | str:
     """The content of a znode for people: its JSON object or its text.
 
     A znode that this catalogue knows is checked by its codec first: ZnodeCorrupt if it fails.  Any

@@ -11,8 +11,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import Level
-from replica_manager.coordinators.groups.expiry import Expiry
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.expiry import GroupMetadataCleanup
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.requests import DescribedGroup, GroupOverview
 
@@ -20,10 +20,10 @@ GROUP_TYPE: Final = "classic"
 """The only type there is without KRaft."""
 
 
-class Administration:
+class GroupDescriptions:
     """Lists, describes and deletes groups."""
 
-    def __init__(self, manager: GroupMetadataManager, expiry: Expiry) -> None:
+    def __init__(self, manager: GroupMetadataManager, expiry: GroupMetadataCleanup) -> None:
         self._manager = manager
         self._expiry = expiry
 
@@ -59,7 +59,7 @@ class Administration:
     def delete(self, group_ids: list[str]) -> dict[str, ErrorCode]:
         """Deletes Empty groups with their offsets; one result per group."""
         outcomes: dict[str, ErrorCode] = {}
-        deleted: list[Group] = []
+        deleted: list[GroupMetadata] = []
         for group_id in group_ids:
             group = self._manager.groups.get(group_id)
             if group is None:

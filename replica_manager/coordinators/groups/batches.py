@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_manager.coordinators.groups.events import Append, LoadedBatch, LoadedRecord
+from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
@@ -44,7 +44,7 @@ def next_offset(data: bytes) -> int | None:
     return following
 
 
-def append_batch(append: Append, codec: Codec = Codec.NONE) -> bytes:
+def append_batch(append: AppendGroupRecords, codec: Codec = Codec.NONE) -> bytes:
     """The batch to append, its offsets from 0 on: the log assigns them."""
     return encode_batch(
         [

@@ -4,7 +4,7 @@ Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at 
 
 1. calls ``step(input, now_ms)`` for every request and every event;
 2. performs the outputs in their order: answers go to who asked, an append's outcome comes back as
-   ``Appended``, a load's records as ``Loaded`` and ``LoadFinished``;
+   ``GroupRecordsAppended``, a load's records as ``Loaded`` and ``LoadFinished``;
 3. steps a ``Tick`` when ``next_deadline_ms`` has come, and looks at it again after every step.
 
 Time may be any clock that never goes back, as long as it is the wall clock's: it stands in records.
@@ -23,12 +23,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.groups.administration import Administration
+from replica_manager.coordinators.groups.administration import GroupDescriptions
 from replica_manager.coordinators.groups.config import MAX_TIMERS_PER_TICK, GroupConfig
 from replica_manager.coordinators.groups.events import (
-    Appended,
+    CoordinatorStartup,
     Elected,
     Event,
+    GroupRecordsAppended,
     Input,
     Loaded,
     LoadFailed,
@@ -37,16 +38,15 @@ from replica_manager.coordinators.groups.events import (
     PartitionsDeleted,
     Resigned,
     Shutdown,
-    Startup,
     Tick,
     TransactionCompleted,
 )
-from replica_manager.coordinators.groups.expiry import Expiry
-from replica_manager.coordinators.groups.group import Group
+from replica_manager.coordinators.groups.expiry import GroupMetadataCleanup
+from replica_manager.coordinators.groups.group import GroupMetadata
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.joining import Joining
-from replica_manager.coordinators.groups.loading import Partitions
-from replica_manager.coordinators.groups.membership import Membership
+from replica_manager.coordinators.groups.loading import GroupPartitions
+from replica_manager.coordinators.groups.membership import GroupMembership
 from replica_manager.coordinators.groups.offsets import Offsets
 from replica_manager.coordinators.groups.rebalance import Rebalance
 from replica_manager.coordinators.groups.requests import (
@@ -57,7 +57,7 @@ from replica_manager.coordinators.groups.requests import (
     DeleteOffsetsResult,
     DescribedGroup,
     DescribeGroups,
-    DescribeResult,
+    DescribeGroupsResult,
     FetchOffsets,
     FetchResult,
     GroupOffsets,
@@ -68,7 +68,7 @@ from replica_manager.coordinators.groups.requests import (
     LeaveGroup,
     LeaveResult,
     ListGroups,
-    ListResult,
+    ListGroupsResult,
     Request,
     Result,
     SyncGroup,
@@ -76,7 +76,7 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.coordinators.groups.sessions import Sessions
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 
 _LOADING: Final = ErrorCode.coordinator_load_in_progress
 
@@ -104,15 +104,15 @@ class GroupCoordinator:
         self._is_active = False
         self._sessions = Sessions(self._manager)
         self._rebalance = Rebalance(self._manager, self._sessions)
-        self._membership = Membership(self._manager, self._sessions, self._rebalance)
+        self._membership = GroupMembership(self._manager, self._sessions, self._rebalance)
         self._joining = Joining(self._manager, self._sessions, self._rebalance, self._membership)
-        self._expiry = Expiry(self._manager)
+        self._expiry = GroupMetadataCleanup(self._manager)
         self._offsets = Offsets(self._manager, self._sessions, self._membership, self._expiry)
-        self._partitions = Partitions(self._manager, self._sessions, self._rebalance)
-        self._administration = Administration(self._manager, self._expiry)
+        self._partitions = GroupPartitions(self._manager, self._sessions, self._rebalance)
+        self._administration = GroupDescriptions(self._manager, self._expiry)
 
     @property
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, GroupMetadata]:
         """Every group by its id, for metrics and tests; read only."""
         return self._manager.groups
 
@@ -176,7 +176,9 @@ class GroupCoordinator:
             case ListGroups():
                 return self._list(request)
             case DescribeGroups(_, group_ids):
-                return DescribeResult(tuple(self._describe(group_id) for group_id in group_ids))
+                return DescribeGroupsResult(
+                    tuple(self._describe(group_id) for group_id in group_ids)
+                )
             case _:
                 assert_never(request)
 
@@ -244,11 +246,11 @@ class GroupCoordinator:
         outcomes = self._administration.delete(served)
         return outcomes | {each: error for each, error in errors.items() if error is not None}
 
-    def _list(self, request: ListGroups) -> ListResult:
+    def _list(self, request: ListGroups) -> ListGroupsResult:
         if not self._is_active:
-            return ListResult(ErrorCode.coordinator_not_available, ())
+            return ListGroupsResult(ErrorCode.coordinator_not_available, ())
         error = _LOADING if self._partitions.is_loading else ErrorCode.none
-        return ListResult(error, self._administration.overview(request.states, request.types))
+        return ListGroupsResult(error, self._administration.overview(request.states, request.types))
 
     def _describe(self, group_id: str) -> DescribedGroup:
         error = self._error(group_id, may_be_empty=True)
@@ -261,7 +263,7 @@ class GroupCoordinator:
     def _on_event(self, event: Event) -> None:
         manager, partitions = self._manager, self._partitions
         match event:
-            case Startup(partition_count):
+            case CoordinatorStartup(partition_count):
                 manager.partition_count = partition_count
                 self._is_active = True
                 self._expiry.begin()
@@ -279,7 +281,7 @@ class GroupCoordinator:
                 partitions.finished(load_id)
             case LoadFailed(load_id, reason):
                 partitions.failed(load_id, reason)
-            case Appended(append_id, error, base_offset):
+            case GroupRecordsAppended(append_id, error, base_offset):
                 manager.continuations.pop(append_id)(error, base_offset)
             case TransactionCompleted(producer_id, completed, is_commit):
                 partitions.transaction_completed(producer_id, completed, is_commit=is_commit)
@@ -292,7 +294,7 @@ class GroupCoordinator:
         self._is_active = False
         for group in list(self._manager.groups.values()):
             self._partitions.unload(group, ErrorCode.coordinator_not_available)
-        self._manager.timers.cancel(Timer(TimerKind.SWEEP))
+        self._manager.timers.cancel(GroupTimer(TimerKind.SWEEP))
 
     def _tick(self) -> None:
         for _ in range(MAX_TIMERS_PER_TICK):
@@ -304,7 +306,7 @@ class GroupCoordinator:
                 # There may be more of it at once; others come first.
                 return
 
-    def _go_off(self, timer: Timer) -> None:
+    def _go_off(self, timer: GroupTimer) -> None:
         if timer.kind is TimerKind.SWEEP:
             self._expiry.sweep()
             return

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.groups.requests import Request, Result, TransactionalProducer
 from zkcontroller.model import TopicPartition
 
@@ -22,7 +22,7 @@ from zkcontroller.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Startup:
+class CoordinatorStartup:
     """The broker is ready.  Before this, and after Shutdown, every request is refused."""
 
     partition_count: int
@@ -96,8 +96,8 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """The result of an :class:`Append` that has an id."""
+class GroupRecordsAppended:
+    """The result of an :class:`AppendGroupRecords` that has an id."""
 
     append_id: int
     error: ErrorCode
@@ -122,7 +122,7 @@ class PartitionsDeleted:
 
 
 Event: TypeAlias = (
-    Startup
+    CoordinatorStartup
     | Shutdown
     | Tick
     | Elected
@@ -130,7 +130,7 @@ Event: TypeAlias = (
     | Loaded
     | LoadFinished
     | LoadFailed
-    | Appended
+    | GroupRecordsAppended
     | TransactionCompleted
     | PartitionsDeleted
 )
@@ -141,7 +141,7 @@ Input: TypeAlias = Request | Event
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GroupResponse:
     """Send the response to that request; every request is answered once."""
 
     request_id: int
@@ -149,17 +149,17 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendGroupRecords:
     """Append one batch of records to a partition of ``__consumer_offsets``, as coordinator.
 
     CreateTime, compressed as ``offsets.topic.compression.codec`` says.  With an ``append_id`` the
-    outcome must come back as :class:`Appended`, also when this broker does not lead the partition
-    (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT); without one no result is
-    expected.
+    outcome must come back as :class:`GroupRecordsAppended`, also when this broker does not lead the
+    partition (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT); without one no
+    result is expected.
     """
 
     partition: int
-    records: tuple[Record, ...]
+    records: tuple[SimpleRecord, ...]
     timestamp_ms: int
     required_acks: int
     timeout_ms: int
@@ -189,7 +189,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class CoordinatorLogLine:
     """A line for ``server.log``."""
 
     level: Level
@@ -216,4 +216,4 @@ class Measured:
     value: int
 
 
-Output: TypeAlias = Answer | Append | Load | LogLine | Measured
+Output: TypeAlias = GroupResponse | AppendGroupRecords | Load | CoordinatorLogLine | Measured

@@ -21,18 +21,18 @@ from collections.abc import Iterable, Sequence
 
 from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_SWEEP
 from replica_manager.coordinators.groups.events import Level, Quantity
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.records import (
     OffsetAndMetadata,
     encode_group_key,
     encode_offset_key,
 )
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 from zkcontroller.model import TopicPartition
 
 
-class Expiry:
+class GroupMetadataCleanup:
     """Removes expired offsets and groups."""
 
     def __init__(self, manager: GroupMetadataManager) -> None:
@@ -45,7 +45,7 @@ class Expiry:
     def begin(self) -> None:
         """Starts the first sweep at once, later ones at the interval."""
         self._to_sweep = []
-        self._manager.timers.set(Timer(TimerKind.SWEEP), self._manager.now_ms)
+        self._manager.timers.set(GroupTimer(TimerKind.SWEEP), self._manager.now_ms)
 
     def sweep(self) -> None:
         """Checks some groups; the rest follows with the next tick."""
@@ -58,10 +58,10 @@ class Expiry:
             if group is not None:
                 self._removed_count += self.remove(group, self._expired(group))
         if self._to_sweep:
-            manager.timers.set(Timer(TimerKind.SWEEP), manager.now_ms)
+            manager.timers.set(GroupTimer(TimerKind.SWEEP), manager.now_ms)
             return
         interval_ms = manager.config.offsets_retention_check_interval_ms
-        manager.timers.set(Timer(TimerKind.SWEEP), self._sweep_began_ms + interval_ms)
+        manager.timers.set(GroupTimer(TimerKind.SWEEP), self._sweep_began_ms + interval_ms)
         if self._removed_count:
             manager.measure(Quantity.EXPIRED_OFFSETS, self._removed_count)
             manager.say_of_log(
@@ -70,7 +70,7 @@ class Expiry:
                 f" {manager.now_ms - self._sweep_began_ms} milliseconds.",
             )
 
-    def _expired(self, group: Group) -> list[TopicPartition]:
+    def _expired(self, group: GroupMetadata) -> list[TopicPartition]:
         now_ms, retention_ms = self._manager.now_ms, self._manager.config.offsets_retention_ms
         base_ms: int | None = None
         subscribed: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ class Expiry:
 
         return group.offsets.remove_expired(is_expired)
 
-    def remove(self, group: Group, removed: Sequence[TopicPartition]) -> int:
+    def remove(self, group: GroupMetadata, removed: Sequence[TopicPartition]) -> int:
         """Appends tombstones for these offsets, and for the group if it is not needed any more.
 
         Returns how many offsets that are.
@@ -134,7 +134,7 @@ class Expiry:
             f" {', '.join(map(str, partitions))}.",
         )
 
-    def delete_group(self, group: Group) -> int:
+    def delete_group(self, group: GroupMetadata) -> int:
         """Deletes an Empty group for an administrator; returns the number of its offsets."""
         group.transition_to(GroupState.DEAD, self._manager.now_ms)
         return self.remove(group, group.offsets.remove_all())

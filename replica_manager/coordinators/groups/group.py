@@ -72,7 +72,7 @@ class MemberBytes:
         self.total = 0
 
 
-class Group:
+class GroupMetadata:
     """One group.  A new one is Empty, in generation 0, without a protocol type."""
 
     def __init__(self, group_id: str, now_ms: int, state: GroupState = GroupState.EMPTY) -> None:
@@ -350,7 +350,7 @@ class Group:
         )
 
 
-def group_of(group_id: str, record: GroupRecord, now_ms: int) -> Group:
+def group_of(group_id: str, record: GroupRecord, now_ms: int) -> GroupMetadata:
     """The group in a record: Stable with members, Empty without.
 
     Only the protocol that was chosen is in the record, so a member that is loaded knows no other.
@@ -363,7 +363,9 @@ def group_of(group_id: str, record: GroupRecord, now_ms: int) -> Group:
         raise GroupRecordCorrupt(f"two members of group {group_id} are one instance")
     if record.members and record.protocol_name is None:
         raise GroupRecordCorrupt(f"group {group_id} has members and no protocol")
-    group = Group(group_id, now_ms, GroupState.STABLE if record.members else GroupState.EMPTY)
+    group = GroupMetadata(
+        group_id, now_ms, GroupState.STABLE if record.members else GroupState.EMPTY
+    )
     group.generation_id = record.generation_id
     group.protocol_type = record.protocol_type or None
     group.protocol_name = record.protocol_name

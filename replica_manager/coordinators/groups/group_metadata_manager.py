@@ -18,23 +18,23 @@ from kio.schema.errors import ErrorCode
 from replica_manager.coordinators.groups.config import MAX_GROUPS, GroupConfig
 from replica_manager.coordinators.groups.coordinated_partition import partition_for
 from replica_manager.coordinators.groups.events import (
-    Answer,
-    Append,
+    AppendGroupRecords,
+    CoordinatorLogLine,
+    GroupResponse,
     Level,
-    LogLine,
     Measured,
     Output,
     Quantity,
 )
-from replica_manager.coordinators.groups.group import Group, MemberBytes
+from replica_manager.coordinators.groups.group import GroupMetadata, MemberBytes
 from replica_manager.coordinators.groups.records import (
-    Record,
+    SimpleRecord,
     encode_group_key,
     encode_group_value,
     group_value_version,
 )
 from replica_manager.coordinators.groups.requests import Result, TransactionalProducer
-from replica_manager.coordinators.groups.timers import Timer, TimerKind, Timers
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind, Timers
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NO_ACKS: Final = 0
@@ -64,7 +64,7 @@ class GroupMetadataManager:
         self.new_uuid = new_uuid
         self.now_ms = 0
         self.partition_count = 1
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, GroupMetadata] = {}
         self.member_bytes = MemberBytes()
         self.timers = Timers()
         self.outbox: list[Output] = []
@@ -78,47 +78,49 @@ class GroupMetadataManager:
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count)
 
-    def create_group(self, group_id: str) -> Group | None:
+    def create_group(self, group_id: str) -> GroupMetadata | None:
         """Creates an Empty group; None if there are too many."""
         if len(self.groups) >= MAX_GROUPS:
             return None
-        group = Group(group_id, self.now_ms)
+        group = GroupMetadata(group_id, self.now_ms)
         self.adopt(group)
         return group
 
-    def adopt(self, group: Group) -> None:
+    def adopt(self, group: GroupMetadata) -> None:
         """Adds a loaded group."""
         self.groups[group.group_id] = group
         group.counted_in = self.member_bytes
         self.member_bytes.total += group.member_bytes
 
-    def forget_group(self, group: Group) -> None:
+    def forget_group(self, group: GroupMetadata) -> None:
         """Removes the group and its timers."""
         del self.groups[group.group_id]
         self.member_bytes.total -= group.member_bytes
         group.counted_in = None
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
-            self.timers.cancel(Timer(kind, group.group_id))
+            self.timers.cancel(GroupTimer(kind, group.group_id))
         for member_id in (*group.members, *group.pending_members):
-            self.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
+            self.timers.cancel(GroupTimer(TimerKind.SESSION, group.group_id, member_id))
 
     # ------------------------------------------------------------------ outputs
 
     def answer(self, request_id: int, result: Result) -> None:
-        self.outbox.append(Answer(request_id, result))
+        self.outbox.append(GroupResponse(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
         """Logs a line of the coordinator."""
         broker_id = self.config.broker_id
         name = "kafka.coordinator.group.GroupCoordinator"
-        self.outbox.append(LogLine(level, name, f"[GroupCoordinator {broker_id}]: {text}"))
+        self.outbox.append(
+            CoordinatorLogLine(level, name, f"[GroupCoordinator {broker_id}]: {text}")
+        )
 
     def say_of_log(self, level: Level, text: str) -> None:
         """Logs a line about ``__consumer_offsets``."""
         broker_id = self.config.broker_id
         name = "kafka.coordinator.group.GroupMetadataManager"
         text = f"[GroupMetadataManager brokerId={broker_id}] {text}"
-        self.outbox.append(LogLine(level, name, text))
+        self.outbox.append(CoordinatorLogLine(level, name, text))
 
     def measure(self, quantity: Quantity, value: int) -> None:
         """Emits a measurement for the metrics."""
@@ -137,7 +139,7 @@ class GroupMetadataManager:
     def append(
         self,
         partition: int,
-        records: Sequence[Record],
+        records: Sequence[SimpleRecord],
         then: Continuation,
         producer: TransactionalProducer | None = None,
     ) -> None:
@@ -153,39 +155,43 @@ class GroupMetadataManager:
         No acknowledgement is awaited: a lost tombstone is written again, at the next expiry, here
         or at the next coordinator.
         """
-        self._append(partition, [Record(key, None) for key in keys], NO_ACKS, None)
+        self._append(partition, [SimpleRecord(key, None) for key in keys], NO_ACKS, None)
 
     def store_group(
-        self, group: Group, assignments: dict[str, bytes], then: Callable[[ErrorCode], None]
+        self, group: GroupMetadata, assignments: dict[str, bytes], then: Callable[[ErrorCode], None]
     ) -> None:
         """Appends the group's current state; ``then`` gets the error for its members."""
         generation_id = group.generation_id
 
         def when_appended(error: ErrorCode, _base_offset: int) -> None:
-            told = _GROUP_ERRORS.get(error, error)
+            answered = _GROUP_ERRORS.get(error, error)
             if error is not ErrorCode.none:
-                is_expected = error in _GROUP_ERRORS and told is not ErrorCode.unknown_server_error
+                is_expected = (
+                    error in _GROUP_ERRORS and answered is not ErrorCode.unknown_server_error
+                )
                 self.say_of_log(
                     Level.DEBUG if is_expected else Level.ERROR,
                     f"Appending metadata message for group {group.group_id} generation"
                     f" {generation_id} failed due to {error.name.upper()}",
                 )
-            then(told)
+            then(answered)
 
         version = group_value_version(self.config.inter_broker_version)
         value = encode_group_value(group.record(assignments), version)
-        record = Record(encode_group_key(group.group_id), value)
+        record = SimpleRecord(encode_group_key(group.group_id), value)
         self.append(self.partition_for(group.group_id), [record], when_appended)
 
     def _append(
         self,
         partition: int,
-        records: Sequence[Record],
+        records: Sequence[SimpleRecord],
         acks: int,
         append_id: int | None,
         producer: TransactionalProducer | None = None,
     ) -> None:
         timeout_ms = self.config.offsets_commit_timeout_ms
         self.outbox.append(
-            Append(partition, tuple(records), self.now_ms, acks, timeout_ms, append_id, producer)
+            AppendGroupRecords(
+                partition, tuple(records), self.now_ms, acks, timeout_ms, append_id, producer
+            )
         )

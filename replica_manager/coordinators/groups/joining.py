@@ -20,10 +20,10 @@ from replica_manager.coordinators.groups.config import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
 )
 from replica_manager.coordinators.groups.events import Level
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.member import Member, size_of
-from replica_manager.coordinators.groups.membership import Membership
+from replica_manager.coordinators.groups.membership import GroupMembership
 from replica_manager.coordinators.groups.rebalance import Rebalance
 from replica_manager.coordinators.groups.records import LONGEST_STRING_BYTES
 from replica_manager.coordinators.groups.requests import (
@@ -44,7 +44,7 @@ class Joining:
         manager: GroupMetadataManager,
         sessions: Sessions,
         rebalance: Rebalance,
-        membership: Membership,
+        membership: GroupMembership,
     ) -> None:
         self._manager = manager
         self._sessions = sessions
@@ -92,7 +92,7 @@ class Joining:
     ) -> None:
         self._manager.answer(request.request_id, JoinResult(error, member_id))
 
-    def _has_memory_for(self, group: Group, request: JoinGroup) -> bool:
+    def _has_memory_for(self, group: GroupMetadata, request: JoinGroup) -> bool:
         config, size = self._manager.config, size_of(request.protocols)
         known = group.members.get(request.member_id)
         more = size - (0 if known is None else size_of(known.protocols))
@@ -102,7 +102,7 @@ class Joining:
             and self._manager.member_bytes.total + more <= config.max_members_bytes
         )
 
-    def _has_room_for(self, group: Group, member_id: str) -> bool:
+    def _has_room_for(self, group: GroupMetadata, member_id: str) -> bool:
         """Whether the group may have another member; while members join, only joined ones count."""
         max_size = self._manager.config.max_size
         match group.state:
@@ -117,7 +117,7 @@ class Joining:
             case _:
                 assert_never(group.state)
 
-    def _join_as_new(self, group: Group, request: JoinGroup) -> None:
+    def _join_as_new(self, group: GroupMetadata, request: JoinGroup) -> None:
         name = request.client_id if request.group_instance_id is None else request.group_instance_id
         new_member_id = f"{name}-{self._manager.new_uuid()}"
         if len(new_member_id.encode()) > LONGEST_STRING_BYTES:
@@ -143,7 +143,9 @@ class Joining:
             self._say_created(group, request, new_member_id, "for this member and add to the group")
             self._add(group, request, new_member_id)
 
-    def _say_created(self, group: Group, request: JoinGroup, member_id: str, what: str) -> None:
+    def _say_created(
+        self, group: GroupMetadata, request: JoinGroup, member_id: str, what: str
+    ) -> None:
         instance = request.group_instance_id
         who = (
             "Dynamic member with unknown member id"
@@ -156,7 +158,7 @@ class Joining:
             f" member id {member_id} {what}.",
         )
 
-    def _give_out(self, group: Group, member_id: str, timeout_ms: int) -> None:
+    def _give_out(self, group: GroupMetadata, member_id: str, timeout_ms: int) -> None:
         pending, size = group.pending_members, len(member_id)
         while pending and (
             len(pending) >= MAX_PENDING_MEMBERS
@@ -166,7 +168,7 @@ class Joining:
         group.pending_members[member_id] = None
         self._sessions.begin_pending(group, member_id, timeout_ms)
 
-    def _add(self, group: Group, request: JoinGroup, member_id: str) -> None:
+    def _add(self, group: GroupMetadata, request: JoinGroup, member_id: str) -> None:
         member = Member(
             member_id,
             request.group_instance_id,
@@ -189,7 +191,7 @@ class Joining:
             f" {_option(request.group_instance_id)}; client reason: {given_reason(request.reason)}",
         )
 
-    def _join_as_known(self, group: Group, request: JoinGroup) -> None:
+    def _join_as_known(self, group: GroupMetadata, request: JoinGroup) -> None:
         member_id = request.member_id
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
@@ -227,7 +229,7 @@ class Joining:
         self._join_again(group, member, request)
         self._rebalance.prepare_if_possible(group, why)
 
-    def _join_again(self, group: Group, member: Member, request: JoinGroup) -> None:
+    def _join_again(self, group: GroupMetadata, member: Member, request: JoinGroup) -> None:
         # The client has given up the request that is parked, else there would be no second one.
         superseded = JoinResult(ErrorCode.rebalance_in_progress, member.member_id)
         self._sessions.answer_join(group, member, superseded)

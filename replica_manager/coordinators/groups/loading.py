@@ -30,7 +30,7 @@ from replica_manager.coordinators.groups.events import (
     LoadedRecord,
     Quantity,
 )
-from replica_manager.coordinators.groups.group import Group, GroupState, group_of
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState, group_of
 from replica_manager.coordinators.groups.group_metadata_manager import (
     OFFSETS_TOPIC,
     GroupMetadataManager,
@@ -47,7 +47,7 @@ from replica_manager.coordinators.groups.records import (
 )
 from replica_manager.coordinators.groups.requests import JoinResult, SyncResult
 from replica_manager.coordinators.groups.sessions import Sessions
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 from zkcontroller.model import TopicPartition
 
 _COMMIT_MARKER: Final = 1
@@ -73,7 +73,7 @@ class _PartitionLoad:
     """Groups that are read to the end and not made yet, last first."""
 
 
-class Partitions:
+class GroupPartitions:
     """The loaded partitions, and those being loaded."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Partitions:
         self._owned.discard(partition)
         load_id = self._load_ids.pop(partition, 0)
         self._loads.pop(load_id, None)
-        manager.timers.cancel(Timer(TimerKind.LOAD, load_id=load_id))
+        manager.timers.cancel(GroupTimer(TimerKind.LOAD, load_id=load_id))
         gone = [
             group
             for group in manager.groups.values()
@@ -169,7 +169,7 @@ class Partitions:
             " groups.",
         )
 
-    def unload(self, group: Group, error: ErrorCode) -> None:
+    def unload(self, group: GroupMetadata, error: ErrorCode) -> None:
         """Unloads the group; parked requests are answered with the error."""
         self._manager.say(
             Level.INFO,
@@ -268,7 +268,7 @@ class Partitions:
         for _ in range(min(len(load.to_install), MAX_GROUPS_PER_INSTALL)):
             self._install(self._group(load, load.to_install.pop()), load)
         if load.to_install:
-            manager.timers.set(Timer(TimerKind.LOAD, load_id=load_id), manager.now_ms)
+            manager.timers.set(GroupTimer(TimerKind.LOAD, load_id=load_id), manager.now_ms)
             return
         del self._loads[load_id], self._load_ids[load.partition]
         self._owned.add(load.partition)
@@ -284,7 +284,7 @@ class Partitions:
             " which 0 milliseconds was spent in the scheduler.",
         )
 
-    def _group(self, load: _PartitionLoad, group_id: str) -> Group:
+    def _group(self, load: _PartitionLoad, group_id: str) -> GroupMetadata:
         value = load.groups.get(group_id)
         if value is not None:
             try:
@@ -292,9 +292,9 @@ class Partitions:
             except GroupRecordCorrupt as reason:
                 self._pass_over(load, f"the last record of group {group_id}", reason)
         # Of consumers without a group, or of one whose members are forgotten: they join anew.
-        return Group(group_id, self._manager.now_ms)
+        return GroupMetadata(group_id, self._manager.now_ms)
 
-    def _install(self, group: Group, load: _PartitionLoad) -> None:
+    def _install(self, group: GroupMetadata, load: _PartitionLoad) -> None:
         manager = self._manager
         pending_of_producers: dict[int, _Offsets] = {}
         for producer_id, keys in load.pending.items():

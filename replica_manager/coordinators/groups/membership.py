@@ -13,7 +13,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import Level
-from replica_manager.coordinators.groups.group import Group
+from replica_manager.coordinators.groups.group import GroupMetadata
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.member import Member
 from replica_manager.coordinators.groups.rebalance import Rebalance
@@ -31,7 +31,7 @@ from replica_manager.coordinators.groups.requests import (
 from replica_manager.coordinators.groups.sessions import Sessions
 
 
-class Membership:
+class GroupMembership:
     """Handles heartbeats, SyncGroup checks and LeaveGroup."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Membership:
     # ------------------------------------------------------------------ who is who
 
     def error_of_member(
-        self, group: Group, member_id: str, group_instance_id: str | None, operation: str
+        self, group: GroupMetadata, member_id: str, group_instance_id: str | None, operation: str
     ) -> ErrorCode | None:
         """The error if this is no member of the group; None if it is one.
 
@@ -93,7 +93,7 @@ class Membership:
         assert error is not None
         self._manager.answer(request.request_id, SyncResult(error))
 
-    def _sync_error(self, group: Group, request: SyncGroup) -> ErrorCode | None:
+    def _sync_error(self, group: GroupMetadata, request: SyncGroup) -> ErrorCode | None:
         error = self.error_of_member(
             group, request.member_id, request.group_instance_id, "sync-group"
         )
@@ -108,7 +108,7 @@ class Membership:
             return ErrorCode.inconsistent_group_protocol
         return None
 
-    def session_is_over(self, group: Group, member_id: str) -> None:
+    def session_is_over(self, group: GroupMetadata, member_id: str) -> None:
         """The session of a member ended, or a pending member id was not used in time."""
         if member_id in group.pending_members:
             self._manager.say(
@@ -145,7 +145,7 @@ class Membership:
             ),
         )
 
-    def _leave(self, group: Group, leaving: LeavingMember) -> ErrorCode:
+    def _leave(self, group: GroupMetadata, leaving: LeavingMember) -> ErrorCode:
         member_id, instance = leaving.member_id, leaving.group_instance_id
         if member_id == UNKNOWN_MEMBER_ID:
             # An administrator knows the instance and not the id.
@@ -178,7 +178,7 @@ class Membership:
         )
         return ErrorCode.none
 
-    def _remove(self, group: Group, member: Member, reason: str) -> None:
+    def _remove(self, group: GroupMetadata, member: Member, reason: str) -> None:
         self._sessions.drop(group, member)
         if group.is_rebalancing:
             self._rebalance.check_join(group)

@@ -17,13 +17,13 @@ from typing import Final, assert_never
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import Level, Quantity
-from replica_manager.coordinators.groups.expiry import Expiry
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.expiry import GroupMetadataCleanup
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
-from replica_manager.coordinators.groups.membership import Membership
+from replica_manager.coordinators.groups.membership import GroupMembership
 from replica_manager.coordinators.groups.records import (
     OffsetAndMetadata,
-    Record,
+    SimpleRecord,
     encode_offset_key,
     encode_offset_value,
     offset_value_version,
@@ -59,7 +59,7 @@ _NO_OFFSET: Final = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", ErrorCode.none)
 _UNSTABLE: Final = _NO_OFFSET._replace(error=ErrorCode.unstable_offset_commit)
 
 
-def told_of_commit(error: ErrorCode) -> ErrorCode:
+def commit_error(error: ErrorCode) -> ErrorCode:
     """The client's error for offsets that could not be written."""
     return _COMMIT_ERRORS.get(error, error)
 
@@ -71,8 +71,8 @@ class Offsets:
         self,
         manager: GroupMetadataManager,
         sessions: Sessions,
-        membership: Membership,
-        expiry: Expiry,
+        membership: GroupMembership,
+        expiry: GroupMetadataCleanup,
     ) -> None:
         self._manager = manager
         self._sessions = sessions
@@ -111,7 +111,7 @@ class Offsets:
             request.request_id, CommitResult(dict.fromkeys(request.offsets, error))
         )
 
-    def _commit_error(self, group: Group, request: CommitOffsets) -> ErrorCode | None:
+    def _commit_error(self, group: GroupMetadata, request: CommitOffsets) -> ErrorCode | None:
         if request.generation_id < 0 and group.state is GroupState.EMPTY:
             return None
         error = self._membership.error_of_member(
@@ -126,7 +126,9 @@ class Offsets:
             return ErrorCode.rebalance_in_progress
         return None
 
-    def _transactional_commit_error(self, group: Group, request: CommitOffsets) -> ErrorCode | None:
+    def _transactional_commit_error(
+        self, group: GroupMetadata, request: CommitOffsets
+    ) -> ErrorCode | None:
         # Old producers do not say whose offsets they commit (KIP-447).
         says_nothing = (
             request.generation_id < 0
@@ -142,7 +144,7 @@ class Offsets:
             return ErrorCode.illegal_generation
         return error
 
-    def _write(self, group: Group, request: CommitOffsets) -> None:
+    def _write(self, group: GroupMetadata, request: CommitOffsets) -> None:
         manager, producer = self._manager, request.producer
         accepted = {
             partition: self._value(offset, request.retention_ms)
@@ -174,8 +176,8 @@ class Offsets:
                     f" generation {group.generation_id} failed when appending to log due to"
                     f" {error.name.upper()}",
                 )
-            told = dict.fromkeys(accepted, told_of_commit(error))
-            manager.answer(request.request_id, CommitResult(too_large | told))
+            results = dict.fromkeys(accepted, commit_error(error))
+            manager.answer(request.request_id, CommitResult(too_large | results))
 
         if producer is None:
             group.offsets.prepare(accepted)
@@ -190,7 +192,10 @@ class Offsets:
         )
 
     def _fail_transactional(
-        self, group: Group, producer_id: int, offsets: dict[TopicPartition, OffsetAndMetadata]
+        self,
+        group: GroupMetadata,
+        producer_id: int,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
     ) -> None:
         group.offsets.fail_transactional(producer_id, offsets)
         is_here = self._manager.groups.get(group.group_id) is group
@@ -215,13 +220,13 @@ class Offsets:
         )
 
     def _record(
-        self, group: Group, partition: TopicPartition, committed: OffsetAndMetadata
-    ) -> Record:
+        self, group: GroupMetadata, partition: TopicPartition, committed: OffsetAndMetadata
+    ) -> SimpleRecord:
         version = offset_value_version(
             self._manager.config.inter_broker_version,
             expires=committed.expire_timestamp_ms is not None,
         )
-        return Record(
+        return SimpleRecord(
             encode_offset_key(group.group_id, partition), encode_offset_value(committed, version)
         )
 
@@ -279,7 +284,7 @@ class Offsets:
 
 
 def _fetched(
-    group: Group | None, partition: TopicPartition, requires_stable: bool
+    group: GroupMetadata | None, partition: TopicPartition, requires_stable: bool
 ) -> FetchedOffset:
     if group is None:
         return _NO_OFFSET

@@ -20,7 +20,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import Level, Quantity
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import (
     OFFSETS_TOPIC,
     GroupMetadataManager,
@@ -28,7 +28,7 @@ from replica_manager.coordinators.groups.group_metadata_manager import (
 from replica_manager.coordinators.groups.member import Member
 from replica_manager.coordinators.groups.requests import JoinResult, SyncGroup, SyncResult
 from replica_manager.coordinators.groups.sessions import Sessions
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 
 
 class Rebalance:
@@ -40,12 +40,12 @@ class Rebalance:
 
     # ------------------------------------------------------------------ joining
 
-    def prepare_if_possible(self, group: Group, reason: str) -> None:
+    def prepare_if_possible(self, group: GroupMetadata, reason: str) -> None:
         """Begins a rebalance, unless one is waiting for members already."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
-    def prepare(self, group: Group, reason: str) -> None:
+    def prepare(self, group: GroupMetadata, reason: str) -> None:
         """Begins a rebalance: all members must join again."""
         manager = self._manager
         if group.state is GroupState.COMPLETING_REBALANCE:
@@ -62,18 +62,18 @@ class Rebalance:
             delay = manager.config.initial_rebalance_delay_ms
             group.initial_delay_ms = delay
             group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
-            manager.timers.set(Timer(TimerKind.JOIN, group.group_id), manager.now_ms + delay)
+            manager.timers.set(GroupTimer(TimerKind.JOIN, group.group_id), manager.now_ms + delay)
         elif group.has_all_members_joined:
             self._complete_join(group)
         else:
             self._wait_for_members(group)
 
-    def check_join(self, group: Group) -> None:
+    def check_join(self, group: GroupMetadata) -> None:
         """Ends the joining if no member is missing; the initial delay ends only by timeout."""
         if group.is_rebalancing and group.initial_delay_ms is None and group.has_all_members_joined:
             self._complete_join(group)
 
-    def join_time_is_over(self, group: Group) -> None:
+    def join_time_is_over(self, group: GroupMetadata) -> None:
         """Ends the joining at its timeout, unless the initial delay may be extended."""
         if group.initial_delay_ms is None:
             self._complete_join(group)
@@ -84,16 +84,16 @@ class Rebalance:
             group.initial_delay_left_ms = max(left - group.initial_delay_ms, 0)
             group.initial_delay_ms = min(self._manager.config.initial_rebalance_delay_ms, left)
             deadline = self._manager.now_ms + group.initial_delay_ms
-            self._manager.timers.set(Timer(TimerKind.JOIN, group.group_id), deadline)
+            self._manager.timers.set(GroupTimer(TimerKind.JOIN, group.group_id), deadline)
             return
         group.initial_delay_ms = None
         self._complete_join(group)
 
-    def _wait_for_members(self, group: Group) -> None:
+    def _wait_for_members(self, group: GroupMetadata) -> None:
         deadline = self._manager.now_ms + group.rebalance_timeout_ms
-        self._manager.timers.set(Timer(TimerKind.JOIN, group.group_id), deadline)
+        self._manager.timers.set(GroupTimer(TimerKind.JOIN, group.group_id), deadline)
 
-    def _complete_join(self, group: Group) -> None:
+    def _complete_join(self, group: GroupMetadata) -> None:
         manager = self._manager
         missing = [
             member
@@ -116,14 +116,14 @@ class Rebalance:
             )
             self._wait_for_members(group)
             return
-        manager.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
+        manager.timers.cancel(GroupTimer(TimerKind.JOIN, group.group_id))
         group.begin_generation(manager.now_ms)
         if group.members:
             self._announce_generation(group)
         else:
             self._become_empty(group)
 
-    def _announce_generation(self, group: Group) -> None:
+    def _announce_generation(self, group: GroupMetadata) -> None:
         manager = self._manager
         manager.say(
             Level.INFO,
@@ -137,9 +137,9 @@ class Rebalance:
             member.is_new = False
             self._sessions.renew(group, member)
         deadline = manager.now_ms + group.rebalance_timeout_ms
-        manager.timers.set(Timer(TimerKind.SYNC, group.group_id), deadline)
+        manager.timers.set(GroupTimer(TimerKind.SYNC, group.group_id), deadline)
 
-    def _become_empty(self, group: Group) -> None:
+    def _become_empty(self, group: GroupMetadata) -> None:
         manager = self._manager
         manager.say(
             Level.INFO,
@@ -159,7 +159,7 @@ class Rebalance:
 
         manager.store_group(group, {}, when_stored)
 
-    def join_result(self, group: Group, member: Member) -> JoinResult:
+    def join_result(self, group: GroupMetadata, member: Member) -> JoinResult:
         """The JoinGroup result of a member of the current generation."""
         assert group.leader_id is not None
         is_leader = group.leader_id == member.member_id
@@ -175,7 +175,7 @@ class Rebalance:
 
     # ------------------------------------------------------------------ synchronising
 
-    def sync(self, group: Group, request: SyncGroup) -> None:
+    def sync(self, group: GroupMetadata, request: SyncGroup) -> None:
         """Handles SyncGroup: parks it, or stores the leader's assignments."""
         member = group.members[request.member_id]
         match group.state:
@@ -196,7 +196,7 @@ class Rebalance:
                 assert_never(group.state)
         self._manager.answer(request.request_id, result)
 
-    def _park_sync(self, group: Group, member: Member, request: SyncGroup) -> None:
+    def _park_sync(self, group: GroupMetadata, member: Member, request: SyncGroup) -> None:
         self._sessions.answer_sync(group, member, SyncResult(ErrorCode.rebalance_in_progress))
         member.parked_sync = request.request_id
         self._has_synchronised(group, member)
@@ -204,7 +204,9 @@ class Rebalance:
         if member.member_id == group.leader_id and not is_stored:
             self._store_assignments(group, member, request.assignments or {})
 
-    def _store_assignments(self, group: Group, leader: Member, given: Mapping[str, bytes]) -> None:
+    def _store_assignments(
+        self, group: GroupMetadata, leader: Member, given: Mapping[str, bytes]
+    ) -> None:
         manager, leader_id, generation_id = self._manager, leader.member_id, group.generation_id
         manager.say(
             Level.INFO,
@@ -241,7 +243,7 @@ class Rebalance:
         manager.store_group(group, assignments, when_stored)
         manager.measure(Quantity.COMPLETED_REBALANCES, 1)
 
-    def _propagate(self, group: Group, assignments: dict[str, bytes]) -> None:
+    def _propagate(self, group: GroupMetadata, assignments: dict[str, bytes]) -> None:
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
             if not member.assignment:
@@ -255,21 +257,21 @@ class Rebalance:
             )
             self._sessions.answer_sync(group, member, result)
 
-    def _propagate_error(self, group: Group, error: ErrorCode) -> None:
+    def _propagate_error(self, group: GroupMetadata, error: ErrorCode) -> None:
         for member in group.members.values():
             member.assignment = b""
             self._sessions.answer_sync(group, member, SyncResult(error))
 
-    def _has_synchronised(self, group: Group, member: Member) -> None:
+    def _has_synchronised(self, group: GroupMetadata, member: Member) -> None:
         group.pending_sync_members.pop(member.member_id, None)
         if not group.pending_sync_members:
             self._stop_waiting_for_sync(group)
 
-    def _stop_waiting_for_sync(self, group: Group) -> None:
+    def _stop_waiting_for_sync(self, group: GroupMetadata) -> None:
         group.pending_sync_members.clear()
-        self._manager.timers.cancel(Timer(TimerKind.SYNC, group.group_id))
+        self._manager.timers.cancel(GroupTimer(TimerKind.SYNC, group.group_id))
 
-    def sync_time_is_over(self, group: Group) -> None:
+    def sync_time_is_over(self, group: GroupMetadata) -> None:
         """Removes members that sent no SyncGroup in time; the others rebalance again."""
         missing = [group.members[member_id] for member_id in group.pending_sync_members]
         assert missing, "the timer is cancelled when the last one has asked"
@@ -283,5 +285,5 @@ class Rebalance:
         )
         self.prepare(group, f"Removing Set({names}) on pending sync request expiration")
 
-    def _partition_of(self, group: Group) -> str:
+    def _partition_of(self, group: GroupMetadata) -> str:
         return f"{OFFSETS_TOPIC}-{self._manager.partition_for(group.group_id)}"

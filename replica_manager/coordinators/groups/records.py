@@ -106,7 +106,7 @@ class GroupRecord(NamedTuple):
     members: tuple[MemberRecord, ...]
 
 
-class Record(NamedTuple):
+class SimpleRecord(NamedTuple):
     """A record to be appended; ``value`` is None for a tombstone."""
 
     key: bytes

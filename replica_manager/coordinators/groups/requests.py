@@ -293,7 +293,7 @@ class GroupOverview(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ListResult:
+class ListGroupsResult:
     """The answer to ListGroups; with an error the list may be incomplete."""
 
     error: ErrorCode
@@ -331,7 +331,7 @@ class DescribedGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeResult:
+class DescribeGroupsResult:
     """The answer to DescribeGroups, in the order of the request."""
 
     groups: tuple[DescribedGroup, ...]
@@ -359,6 +359,6 @@ Result: TypeAlias = (
     | FetchResult
     | DeleteOffsetsResult
     | DeleteGroupsResult
-    | ListResult
-    | DescribeResult
+    | ListGroupsResult
+    | DescribeGroupsResult
 )

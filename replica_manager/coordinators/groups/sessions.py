@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.groups.group import Group
+from replica_manager.coordinators.groups.group import GroupMetadata
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.member import Member
 from replica_manager.coordinators.groups.requests import JoinResult, SyncResult
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 
 
 class Sessions:
@@ -26,39 +26,39 @@ class Sessions:
     def __init__(self, manager: GroupMetadataManager) -> None:
         self._manager = manager
 
-    def renew(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+    def renew(self, group: GroupMetadata, member: Member, timeout_ms: int | None = None) -> None:
         """Restarts the member's session, with its session timeout or that time."""
-        timer = Timer(TimerKind.SESSION, group.group_id, member.member_id)
+        timer = GroupTimer(TimerKind.SESSION, group.group_id, member.member_id)
         if member.is_exempt_from_heartbeats:
             self._manager.timers.cancel(timer)
             return
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._manager.timers.set(timer, self._manager.now_ms + timeout_ms)
 
-    def begin_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
+    def begin_pending(self, group: GroupMetadata, member_id: str, timeout_ms: int) -> None:
         """Gives out a member id, which the client must use in time."""
-        timer = Timer(TimerKind.SESSION, group.group_id, member_id)
+        timer = GroupTimer(TimerKind.SESSION, group.group_id, member_id)
         self._manager.timers.set(timer, self._manager.now_ms + timeout_ms)
 
-    def drop(self, group: Group, member: Member) -> None:
+    def drop(self, group: GroupMetadata, member: Member) -> None:
         """Removes the member; parked requests get UNKNOWN_MEMBER_ID, so that it joins again."""
         self.answer_join(group, member, JoinResult(ErrorCode.unknown_member_id))
         self.answer_sync(group, member, SyncResult(ErrorCode.unknown_member_id))
         self.forget(group, member.member_id)
 
-    def forget(self, group: Group, member_id: str) -> None:
+    def forget(self, group: GroupMetadata, member_id: str) -> None:
         """Removes a member or pending id that has no parked request."""
         group.remove(member_id)
-        self._manager.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
+        self._manager.timers.cancel(GroupTimer(TimerKind.SESSION, group.group_id, member_id))
 
-    def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
+    def answer_join(self, group: GroupMetadata, member: Member, result: JoinResult) -> None:
         """Answers the parked JoinGroup, if there is one; restarts the session."""
         request_id = group.unpark_join(member)
         if request_id is not None:
             self._manager.answer(request_id, result)
             self.renew(group, member)
 
-    def answer_sync(self, group: Group, member: Member, result: SyncResult) -> None:
+    def answer_sync(self, group: GroupMetadata, member: Member, result: SyncResult) -> None:
         """Answers the parked SyncGroup, if there is one; restarts the session."""
         request_id, member.parked_sync = member.parked_sync, None
         if request_id is not None:

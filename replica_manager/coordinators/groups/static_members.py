@@ -14,7 +14,7 @@ from typing import NamedTuple, assert_never
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import Level
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
 from replica_manager.coordinators.groups.member import Member
 from replica_manager.coordinators.groups.rebalance import Rebalance
@@ -27,7 +27,7 @@ from replica_manager.coordinators.groups.requests import (
     given_reason,
 )
 from replica_manager.coordinators.groups.sessions import Sessions
-from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 
 
 class _Before(NamedTuple):
@@ -50,7 +50,9 @@ class StaticMembers:
         self._sessions = sessions
         self._rebalance = rebalance
 
-    def replace(self, group: Group, member: Member, new_member_id: str, request: JoinGroup) -> None:
+    def replace(
+        self, group: GroupMetadata, member: Member, new_member_id: str, request: JoinGroup
+    ) -> None:
         """Gives the member its new id; the old id and its parked requests are fenced."""
         instance, reason = request.group_instance_id, given_reason(request.reason)
         assert group.leader_id is not None
@@ -104,12 +106,14 @@ class StaticMembers:
             case _:
                 assert_never(group.state)
 
-    def _rename(self, group: Group, member: Member, member_id: str) -> None:
-        self._manager.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member.member_id))
+    def _rename(self, group: GroupMetadata, member: Member, member_id: str) -> None:
+        self._manager.timers.cancel(GroupTimer(TimerKind.SESSION, group.group_id, member.member_id))
         group.replace_static_member(member, member_id)
         self._sessions.renew(group, member)
 
-    def _store(self, group: Group, member: Member, before: _Before, request: JoinGroup) -> None:
+    def _store(
+        self, group: GroupMetadata, member: Member, before: _Before, request: JoinGroup
+    ) -> None:
         generation_id = group.generation_id
 
         def when_stored(error: ErrorCode) -> None:
@@ -143,7 +147,7 @@ class StaticMembers:
         self._manager.store_group(group, assignments, when_stored)
 
     def _result(
-        self, group: Group, member: Member, before: _Before, request: JoinGroup
+        self, group: GroupMetadata, member: Member, before: _Before, request: JoinGroup
     ) -> JoinResult:
         result = self._rebalance.join_result(group, member)
         is_leader = group.leader_id == member.member_id

@@ -30,7 +30,7 @@ class TimerKind(Enum):
     """Time to go on with groups that were loaded."""
 
 
-class Timer(NamedTuple):
+class GroupTimer(NamedTuple):
     """One timer: its kind and its group, member or id."""
 
     kind: TimerKind
@@ -43,19 +43,19 @@ class Timers:
     """All timers of a coordinator; timers of the same time fire in a repeatable order."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[Timer, int] = {}
-        self._entries: dict[Timer, tuple[int, int, Timer]] = {}
+        self._deadlines: dict[GroupTimer, int] = {}
+        self._entries: dict[GroupTimer, tuple[int, int, GroupTimer]] = {}
         """The one entry of the heap that counts for a timer: never later than its deadline."""
-        self._heap: list[tuple[int, int, Timer]] = []
+        self._heap: list[tuple[int, int, GroupTimer]] = []
         self._sequence = 0
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def __iter__(self) -> Iterator[Timer]:
+    def __iter__(self) -> Iterator[GroupTimer]:
         return iter(self._deadlines)
 
-    def __contains__(self, timer: Timer) -> bool:
+    def __contains__(self, timer: GroupTimer) -> bool:
         return timer in self._deadlines
 
     @property
@@ -63,14 +63,14 @@ class Timers:
         """The size of the heap: at most about twice the number of timers."""
         return len(self._heap)
 
-    def set(self, timer: Timer, deadline_ms: int) -> None:
+    def set(self, timer: GroupTimer, deadline_ms: int) -> None:
         """Sets the timer to ``deadline_ms``, replacing an earlier time."""
         self._deadlines[timer] = deadline_ms
         entry = self._entries.get(timer)
         if entry is None or deadline_ms < entry[0]:
             self._push(timer, deadline_ms)
 
-    def cancel(self, timer: Timer) -> None:
+    def cancel(self, timer: GroupTimer) -> None:
         """Cancels the timer, if it is set."""
         if self._deadlines.pop(timer, None) is not None and len(self._heap) > self._bound:
             self._rebuild()
@@ -90,7 +90,7 @@ class Timers:
                     self._push(timer, deadline)
         return None
 
-    def take_due(self, now_ms: int) -> Timer | None:
+    def take_due(self, now_ms: int) -> GroupTimer | None:
         """Removes and returns the earliest due timer; None if none is due."""
         deadline = self.next_deadline_ms()
         if deadline is None or deadline > now_ms:
@@ -103,7 +103,7 @@ class Timers:
     def _bound(self) -> int:
         return 2 * len(self._deadlines) + _SLACK
 
-    def _push(self, timer: Timer, deadline_ms: int) -> None:
+    def _push(self, timer: GroupTimer, deadline_ms: int) -> None:
         self._sequence += 1
         entry = (deadline_ms, self._sequence, timer)
         self._entries[timer] = entry

@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from replica_manager.coordinators.transactions.requests import (
     DescribedTransaction,
     ListedTransaction,
-    ListResult,
     ListTransactions,
+    ListTransactionsResult,
 )
 from replica_manager.coordinators.transactions.states import STATE_OF_LABEL
 from replica_manager.coordinators.transactions.transaction import Transaction
@@ -21,7 +21,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 )
 
 
-class Administration:
+class TransactionDescriptions:
     """Lists and describes transactional ids."""
 
     def __init__(self, manager: TransactionStateManager) -> None:
@@ -48,10 +48,10 @@ class Administration:
             tuple(found.partitions),
         )
 
-    def list(self, request: ListTransactions) -> ListResult:
+    def list(self, request: ListTransactions) -> ListTransactionsResult:
         """The ids that pass every filter; none while a partition is being loaded."""
         if self._manager.loading:
-            return ListResult(ErrorCode.coordinator_load_in_progress)
+            return ListTransactionsResult(ErrorCode.coordinator_load_in_progress)
         known = {STATE_OF_LABEL[name] for name in request.states if name in STATE_OF_LABEL}
         producer_ids = frozenset(request.producer_ids)
         begun_before_ms = self._manager.now_ms - request.longer_than_ms
@@ -63,7 +63,7 @@ class Administration:
                 and (request.longer_than_ms < 0 or transaction.start_ms < begun_before_ms)
             )
 
-        return ListResult(
+        return ListTransactionsResult(
             ErrorCode.none,
             tuple(
                 ListedTransaction(each.transactional_id, each.producer_id, each.state.label)

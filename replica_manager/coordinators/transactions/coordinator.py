@@ -4,8 +4,8 @@ Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at 
 
 1. calls ``step(input, now_ms)`` for every request and every event;
 2. performs the outputs in their order: answers go to who asked; an append's outcome comes back as
-   ``Appended``, a load's records as ``Loaded`` and ``LoadFinished``, a producer id as
-   ``ProducerIdGiven``, and what brokers make of markers as ``MarkersAnswered``;
+   ``TransactionRecordsAppended``, a load's records as ``Loaded`` and ``LoadFinished``, a producer
+   id as ``ProducerIdGiven``, and what brokers make of markers as ``MarkersAnswered``;
 3. steps a ``Tick`` when ``next_deadline_ms`` has come, and looks at it again after every step.
 
 Time may be any clock that never goes back, as long as it is the wall clock's: it stands in records.
@@ -21,6 +21,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import (
+    CoordinatorStartup,
     Elected,
     Level,
     Loaded,
@@ -28,35 +29,34 @@ from replica_manager.coordinators.groups.events import (
     LoadFinished,
     Resigned,
     Shutdown,
-    Startup,
     Tick,
 )
-from replica_manager.coordinators.transactions.administration import Administration
+from replica_manager.coordinators.transactions.administration import TransactionDescriptions
 from replica_manager.coordinators.transactions.config import TransactionConfig
 from replica_manager.coordinators.transactions.ending import Ending
 from replica_manager.coordinators.transactions.events import (
-    Appended,
     Event,
     Input,
     MarkersAnswered,
     Output,
     ProducerIdGiven,
+    TransactionRecordsAppended,
 )
-from replica_manager.coordinators.transactions.expiry import Expiry
-from replica_manager.coordinators.transactions.loading import Partitions
+from replica_manager.coordinators.transactions.expiry import TransactionalIdExpiration
+from replica_manager.coordinators.transactions.loading import TransactionTopicPartitions
 from replica_manager.coordinators.transactions.markers import Markers
-from replica_manager.coordinators.transactions.membership import Membership
+from replica_manager.coordinators.transactions.membership import TransactionPartitions
 from replica_manager.coordinators.transactions.producers import Producers
 from replica_manager.coordinators.transactions.requests import (
     AddPartitions,
     DescribedTransaction,
-    DescribeResult,
     DescribeTransactions,
+    DescribeTransactionsResult,
     EndTransaction,
     ErrorResult,
     InitProducerId,
-    ListResult,
     ListTransactions,
+    ListTransactionsResult,
     Request,
     VerifyPartitions,
 )
@@ -85,10 +85,10 @@ class TransactionCoordinator:
         """To be looked at only: its counts are gauges."""
         self._ending = Ending(self._manager, self.markers)
         self._producers = Producers(self._manager, self._ending)
-        self._membership = Membership(self._manager)
-        self._expiry = Expiry(self._manager)
-        self._partitions = Partitions(self._manager, self.markers)
-        self._administration = Administration(self._manager)
+        self._membership = TransactionPartitions(self._manager)
+        self._expiry = TransactionalIdExpiration(self._manager)
+        self._partitions = TransactionTopicPartitions(self._manager, self.markers)
+        self._administration = TransactionDescriptions(self._manager)
 
     @property
     def owned(self) -> Mapping[int, OwnedPartition]:
@@ -133,7 +133,7 @@ class TransactionCoordinator:
                 self._end(request)
             case DescribeTransactions(request_id, transactional_ids):
                 described = tuple(self._describe(each) for each in transactional_ids)
-                manager.answer(request_id, DescribeResult(described))
+                manager.answer(request_id, DescribeTransactionsResult(described))
             case ListTransactions():
                 manager.answer(request.request_id, self._list(request))
             case _:
@@ -154,9 +154,9 @@ class TransactionCoordinator:
             return DescribedTransaction(transactional_id, ErrorCode.coordinator_not_available)
         return self._administration.describe(transactional_id)
 
-    def _list(self, request: ListTransactions) -> ListResult:
+    def _list(self, request: ListTransactions) -> ListTransactionsResult:
         if not self._is_active:
-            return ListResult(ErrorCode.coordinator_not_available)
+            return ListTransactionsResult(ErrorCode.coordinator_not_available)
         return self._administration.list(request)
 
     # ------------------------------------------------------------------ events
@@ -164,7 +164,7 @@ class TransactionCoordinator:
     def _on_event(self, event: Event) -> None:
         manager, partitions = self._manager, self._partitions
         match event:
-            case Startup(partition_count):
+            case CoordinatorStartup(partition_count):
                 self._start(partition_count)
             case Shutdown():
                 manager.say(Level.INFO, "Shutting down.")
@@ -184,7 +184,7 @@ class TransactionCoordinator:
                 partitions.finished(load_id)
             case LoadFailed(load_id, reason):
                 partitions.failed(load_id, reason)
-            case Appended(append_id, error):
+            case TransactionRecordsAppended(append_id, error):
                 manager.continuations.pop(append_id)(error)
             case ProducerIdGiven():
                 self._producers.given(event)

@@ -17,18 +17,18 @@ from typing import NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import (
+    CoordinatorLogLine,
+    CoordinatorStartup,
     Elected,
     Load,
     Loaded,
     LoadFailed,
     LoadFinished,
-    LogLine,
     Resigned,
     Shutdown,
-    Startup,
     Tick,
 )
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.requests import Request, Result
 from zkcontroller.model import TopicPartition
 
@@ -36,8 +36,8 @@ from zkcontroller.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """The result of an :class:`Append`."""
+class TransactionRecordsAppended:
+    """The result of an :class:`AppendTransactionRecords`."""
 
     append_id: int
     error: ErrorCode
@@ -62,7 +62,7 @@ class MarkersAnswered:
 
 
 Event: TypeAlias = (
-    Startup
+    CoordinatorStartup
     | Shutdown
     | Tick
     | Elected
@@ -70,7 +70,7 @@ Event: TypeAlias = (
     | Loaded
     | LoadFinished
     | LoadFailed
-    | Appended
+    | TransactionRecordsAppended
     | ProducerIdGiven
     | MarkersAnswered
 )
@@ -81,7 +81,7 @@ Input: TypeAlias = Request | Event
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TransactionResponse:
     """Send the response to that request; every request is answered once."""
 
     request_id: int
@@ -89,17 +89,17 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendTransactionRecords:
     """Append one batch to a partition of ``__transaction_state``, as coordinator.
 
     CreateTime, uncompressed, acknowledged by every replica in sync.  The outcome must come back as
-    :class:`Appended`, also when this broker does not lead the partition (NOT_LEADER_OR_FOLLOWER) or
-    the time is over (REQUEST_TIMED_OUT).
+    :class:`TransactionRecordsAppended`, also when this broker does not lead the partition
+    (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT).
     """
 
     append_id: int
     partition: int
-    records: tuple[Record, ...]
+    records: tuple[SimpleRecord, ...]
     timestamp_ms: int
     timeout_ms: int
 
@@ -140,4 +140,12 @@ class PartitionLoaded:
     duration_ms: int
 
 
-Output: TypeAlias = Answer | Append | Load | NewProducerId | SendMarkers | LogLine | PartitionLoaded
+Output: TypeAlias = (
+    TransactionResponse
+    | AppendTransactionRecords
+    | Load
+    | NewProducerId
+    | SendMarkers
+    | CoordinatorLogLine
+    | PartitionLoaded
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.events import Level
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.config import MAX_TOMBSTONE_BATCH_BYTES
 from replica_manager.coordinators.transactions.records import encode_key
 from replica_manager.coordinators.transactions.states import TransactionState
@@ -20,7 +20,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 from zkcontroller.errors import IllegalState
 
 
-class Expiry:
+class TransactionalIdExpiration:
     """Removes expired ids once their tombstones are in the log."""
 
     def __init__(self, manager: TransactionStateManager) -> None:
@@ -31,7 +31,7 @@ class Expiry:
         for partition, owner in self._manager.owned.items():
             if partition in self._manager.loading:
                 continue
-            batch: list[tuple[Transaction, Record]] = []
+            batch: list[tuple[Transaction, SimpleRecord]] = []
             size = 0
             for transaction in owner.transactions.values():
                 if not self._is_expired(transaction):
@@ -41,7 +41,7 @@ class Expiry:
                 if batch and size + len(key) > MAX_TOMBSTONE_BATCH_BYTES:
                     self._write(partition, owner, batch)
                     batch, size = [], 0
-                batch.append((transaction, Record(key, None)))
+                batch.append((transaction, SimpleRecord(key, None)))
                 size += len(key)
             if batch:
                 self._write(partition, owner, batch)
@@ -55,7 +55,7 @@ class Expiry:
         )
 
     def _write(
-        self, partition: int, owner: OwnedPartition, batch: list[tuple[Transaction, Record]]
+        self, partition: int, owner: OwnedPartition, batch: list[tuple[Transaction, SimpleRecord]]
     ) -> None:
         manager = self._manager
 

@@ -45,7 +45,7 @@ class _PartitionLoad:
     transactions: dict[str, Transaction] = field(default_factory=dict)
 
 
-class Partitions:
+class TransactionTopicPartitions:
     """The loaded partitions, and those being loaded."""
 
     def __init__(self, manager: TransactionStateManager, markers: Markers) -> None:

@@ -22,7 +22,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 )
 
 
-class Membership:
+class TransactionPartitions:
     """Adds and verifies partitions."""
 
     def __init__(self, manager: TransactionStateManager) -> None:

@@ -115,7 +115,7 @@ class DescribedTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeResult:
+class DescribeTransactionsResult:
     """The answer to DescribeTransactions, in the order of the request."""
 
     transactions: tuple[DescribedTransaction, ...]
@@ -141,7 +141,7 @@ class ListedTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ListResult:
+class ListTransactionsResult:
     """The answer to ListTransactions."""
 
     error: ErrorCode
@@ -158,4 +158,10 @@ Request: TypeAlias = (
     | ListTransactions
 )
 
-Result: TypeAlias = InitProducerIdResult | ErrorResult | VerifyResult | DescribeResult | ListResult
+Result: TypeAlias = (
+    InitProducerIdResult
+    | ErrorResult
+    | VerifyResult
+    | DescribeTransactionsResult
+    | ListTransactionsResult
+)

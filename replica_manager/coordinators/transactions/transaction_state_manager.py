@@ -15,10 +15,14 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.coordinated_partition import partition_for
-from replica_manager.coordinators.groups.events import Level, LogLine
-from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.groups.events import CoordinatorLogLine, Level
+from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.config import TransactionConfig
-from replica_manager.coordinators.transactions.events import Answer, Append, Output
+from replica_manager.coordinators.transactions.events import (
+    AppendTransactionRecords,
+    Output,
+    TransactionResponse,
+)
 from replica_manager.coordinators.transactions.records import encode_key, encode_value
 from replica_manager.coordinators.transactions.requests import Result
 from replica_manager.coordinators.transactions.transaction import Transaction, Transit
@@ -96,33 +100,35 @@ class TransactionStateManager:
     # ------------------------------------------------------------------ outputs
 
     def answer(self, request_id: int, result: Result) -> None:
-        self.outbox.append(Answer(request_id, result))
+        self.outbox.append(TransactionResponse(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
         """Logs a line of the coordinator."""
         prefix = f"[TransactionCoordinator id={self.config.broker_id}] "
-        self.outbox.append(LogLine(level, _COORDINATOR_LOG, prefix + text))
+        self.outbox.append(CoordinatorLogLine(level, _COORDINATOR_LOG, prefix + text))
 
     def say_of_log(self, level: Level, text: str) -> None:
         """Logs a line about ``__transaction_state``."""
         prefix = f"[Transaction State Manager {self.config.broker_id}]: "
-        self.outbox.append(LogLine(level, _STATE_LOG, prefix + text))
+        self.outbox.append(CoordinatorLogLine(level, _STATE_LOG, prefix + text))
 
     def say_of_markers(self, level: Level, text: str) -> None:
         """Logs a line about markers."""
         prefix = f"[Transaction Marker Channel Manager {self.config.broker_id}]: "
-        self.outbox.append(LogLine(level, _MARKER_LOG, prefix + text))
+        self.outbox.append(CoordinatorLogLine(level, _MARKER_LOG, prefix + text))
 
     # ------------------------------------------------------------------ the log
 
     def append(
-        self, partition: int, records: Sequence[Record], timeout_ms: int, then: Continuation
+        self, partition: int, records: Sequence[SimpleRecord], timeout_ms: int, then: Continuation
     ) -> None:
         """Appends these records, and calls ``then`` with the result."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         self.outbox.append(
-            Append(self._last_append_id, partition, tuple(records), self.now_ms, timeout_ms)
+            AppendTransactionRecords(
+                self._last_append_id, partition, tuple(records), self.now_ms, timeout_ms
+            )
         )
 
     def write(
@@ -145,26 +151,26 @@ class TransactionStateManager:
             return
 
         def when_appended(error: ErrorCode) -> None:
-            told = _APPEND_ERRORS.get(error, error)
+            answered = _APPEND_ERRORS.get(error, error)
             transaction = self.current(transactional_id, coordinator_epoch)
             if isinstance(transaction, ErrorCode):
-                told = transaction if told is ErrorCode.none else told
-            elif told is ErrorCode.none:
+                answered = transaction if answered is ErrorCode.none else answered
+            elif answered is ErrorCode.none:
                 transaction.complete(transit)
             elif not stays_pending:
                 transaction.pending_state = None
-            if told is not ErrorCode.none:
+            if answered is not ErrorCode.none:
                 self.say_of_log(
                     Level.INFO,
                     f"TransactionalId {transactional_id} append transaction log for {transit}"
                     f" transition failed due to {error.name.upper()}, returning"
-                    f" {told.name.upper()} in the callback",
+                    f" {answered.name.upper()} in the callback",
                 )
-            then(told)
+            then(answered)
 
         self.append(
             self.partition_for(transactional_id),
-            [Record(encode_key(transactional_id), encode_value(transit))],
+            [SimpleRecord(encode_key(transactional_id), encode_value(transit))],
             transit.timeout_ms,
             when_appended,
         )

@@ -81,8 +81,8 @@ async def _created(wanted: Sequence[StandardAcl | ApiError], call: Call) -> Sequ
         verdicts = await call.ask(CreateAcls(valid))
     except ApiException as refused:
         verdicts = [refused.to_error()] * len(valid)
-    told = iter(verdicts)
-    return [next(told) if isinstance(acl, StandardAcl) else acl for acl in wanted]
+    results = iter(verdicts)
+    return [next(results) if isinstance(acl, StandardAcl) else acl for acl in wanted]
 
 
 async def _delete(request: request_types.DeleteAclsRequest, call: Call) -> ResponsePayload:

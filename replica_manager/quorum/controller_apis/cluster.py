@@ -21,7 +21,7 @@ from zkcontroller.kraft.controller.cluster_requests import (
 )
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller_requests import (
-    AllocateProducerIds,
+    AllocateProducerIdBlock,
     ProcessBrokerHeartbeat,
     RegisterBroker,
     RegisterController,
@@ -124,7 +124,7 @@ async def _allocate_producer_ids(
 ) -> ResponsePayload:
     schema = response_schema(ApiKey.ALLOCATE_PRODUCER_IDS, call.version)
     try:
-        block = await call.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
+        block = await call.ask(AllocateProducerIdBlock(request.broker_id, request.broker_epoch))
     except ApiException as refused:
         return schema.response(
             error_code=refused.error, producer_id_start=_NO_PRODUCER_ID, producer_id_len=0

@@ -25,7 +25,7 @@ from zkcontroller.kraft.controller.features import FeatureLevelUpdate, UpgradeTy
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
-    UpdateFeatures,
+    UpdateFeatureLevels,
 )
 from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol import request_types
@@ -145,7 +145,7 @@ async def _update_features(
         update.feature: FeatureLevelUpdate(update.max_version_level, _upgrade_type(update))
         for update in request.feature_updates
     }
-    wanted = UpdateFeatures(updates, field_or(request, "validate_only", False))
+    wanted = UpdateFeatureLevels(updates, field_or(request, "validate_only", False))
     failure = ApiError()
     results: Mapping[str, ApiError] = {}
     try:

@@ -109,16 +109,6 @@ def write_envelope(data: bytes | None, error: ErrorCode = ErrorCode.none) -> byt
     return write(schema.response(response_data=data, error_code=error))
 
 
-def principal_bytes(principal: Principal, *, is_token_authenticated: bool = False) -> bytes:
-    """A principal as a broker puts it into an Envelope."""
-    data = DefaultPrincipalData(
-        type_=principal.principal_type,
-        name=principal.name,
-        token_authenticated=is_token_authenticated,
-    )
-    return _VERSION.pack(_PRINCIPAL_VERSION) + write(data)
-
-
 def _principal(data: bytes | None) -> DefaultPrincipalData:
     failed = ErrorCode.principal_deserialization_failure
     if data is None or len(data) < _VERSION.size:

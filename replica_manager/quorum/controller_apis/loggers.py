@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.quorum.controller_apis.call import Call
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import Change
+from replica_manager.server.configs.config_alteration import KeyChange
 from replica_manager.server.configs.log_levels import change_levels, check_levels
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
@@ -36,7 +36,7 @@ def alter_loggers(
     """Changes the levels in that resource of the request, all or none; returns the result."""
     if not call.permissions.allow_on_cluster(AclOperation.CLUSTER_ACTION):
         return CLUSTER_REFUSED
-    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    changes = [KeyChange(each.name, each.config_operation, each.value) for each in resource.configs]
     try:
         _check_node(resource.resource_name, call.services.node.config.broker_id)
         check_levels(changes)

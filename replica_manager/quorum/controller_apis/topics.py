@@ -17,13 +17,13 @@ from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.quorum.controller_apis.topic_deletion import delete_topics
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
-from zkcontroller.kraft.controller.leader_elections import ElectedTopic, ElectionType
+from zkcontroller.kraft.controller.leader_elections import ElectedTopic
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterPartitionReassignments,
     CreatePartitions,
     CreateTopics,
     ElectLeaders,
-    ListPartitionReassignments,
+    ListReassignments,
 )
 from zkcontroller.kraft.controller.reassignment_control import (
     OngoingTopicReassignment,
@@ -39,6 +39,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
+from zkcontroller.model import ElectionType
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.milliseconds import milliseconds
@@ -278,7 +279,7 @@ async def _list_reassignments(
     request: request_types.ListPartitionReassignmentsRequest, call: Call
 ) -> ResponsePayload:
     schema = response_schema(ApiKey.LIST_PARTITION_REASSIGNMENTS, call.version)
-    wanted = ListPartitionReassignments(_listed(request.topics))
+    wanted = ListReassignments(_listed(request.topics))
     failure = ApiError()
     topics: tuple[OngoingTopicReassignment, ...] = ()
     try:

@@ -28,7 +28,7 @@ from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import OpType
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """One key of a request; ``operation`` may be a number that is no ``OpType``."""
 
     name: str
@@ -36,7 +36,7 @@ class Change(NamedTuple):
     value: str | None
 
 
-def check_changes(changes: Sequence[Change]) -> None:
+def check_changes(changes: Sequence[KeyChange]) -> None:
     """Refuses a repeated key or a missing value with RequestRefused(INVALID_REQUEST)."""
     if any(count > 1 for count in Counter(change.name for change in changes).values()):
         raise RequestRefused(ErrorCode.invalid_request, "Error due to duplicate config keys")
@@ -53,7 +53,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def apply(
-    changes: Iterable[Change], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
+    changes: Iterable[KeyChange], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str]:
     """``config`` after the changes, which :func:`check_changes` has accepted.
 

@@ -25,7 +25,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.configs import config_alteration
 from replica_manager.server.configs.config_alteration import (
-    Change,
+    KeyChange,
     check_broker_config,
     check_changes,
     check_topic_config,
@@ -53,7 +53,7 @@ class ResourceChanges:
     resource_type: int
     name: str
     """Empty for the default of all brokers."""
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
 
 
 class ConfigAlteration:
@@ -212,7 +212,7 @@ class ConfigAlteration:
 
 
 async def _applied(
-    changes: Sequence[Change], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
+    changes: Sequence[KeyChange], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str]:
     """The configuration after the changes; many are applied in a thread."""
     return await aside(len(changes), partial(config_alteration.apply, changes, config, keys))

@@ -15,7 +15,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import Change
+from replica_manager.server.configs.config_alteration import KeyChange
 from zkcontroller.model import OpType
 from zkcontroller.observability.log_files import LEVELS
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
@@ -38,7 +38,7 @@ def log_levels() -> dict[str, str]:
     }
 
 
-def check_levels(changes: Sequence[Change]) -> None:
+def check_levels(changes: Sequence[KeyChange]) -> None:
     """RequestRefused unless each logger exists and can have that level."""
     existing = log_levels()
     for name, number, value in changes:
@@ -69,7 +69,7 @@ def check_levels(changes: Sequence[Change]) -> None:
             )
 
 
-def change_levels(changes: Sequence[Change]) -> None:
+def change_levels(changes: Sequence[KeyChange]) -> None:
     """Applies changes that :func:`check_levels` accepted."""
     for name, number, value in changes:
         logger = logging.getLogger(None if name == ROOT else name)

@@ -1,7 +1,7 @@
 """One module per API, or per few that belong together: a request in, its response out.
 
 Every module that answers an API has the same four names, which
-:class:`replica_manager.server.dispatch.Handler` describes:
+:class:`replica_manager.server.context.Handler` describes:
 
 * ``API_KEY`` and ``VERSIONS``: what is offered to clients, and nothing beyond it;
 * ``handle(request, context, broker)``: the answer;

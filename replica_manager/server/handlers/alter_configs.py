@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.configs.altered_resources import resources_response
-from replica_manager.server.configs.config_alteration import Change
+from replica_manager.server.configs.config_alteration import KeyChange
 from replica_manager.server.configs.config_resources import (
     ConfigAlteration,
     ResourceChanges,
@@ -58,5 +58,5 @@ def _changes(resource: request_types.AlterConfigsResource) -> ResourceChanges:
     return ResourceChanges(
         resource.resource_type,
         resource.resource_name,
-        tuple(Change(entry.name, OpType.SET, entry.value) for entry in resource.configs),
+        tuple(KeyChange(entry.name, OpType.SET, entry.value) for entry in resource.configs),
     )

@@ -51,9 +51,9 @@ async def handle(
     if not broker.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     if not broker.config().is_enabled("delete.topic.enable"):
-        is_told = context.api_version >= _DISABLED_ERROR_SINCE
+        knows_disabled = context.api_version >= _DISABLED_ERROR_SINCE
         raise RequestRefused(
-            ErrorCode.topic_deletion_disabled if is_told else ErrorCode.invalid_request
+            ErrorCode.topic_deletion_disabled if knows_disabled else ErrorCode.invalid_request
         )
     snapshot = broker.metadata_cache.snapshot
     topics = [

@@ -13,7 +13,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.coordinators.groups.requests import (
     DescribedGroup,
     DescribeGroups,
-    DescribeResult,
+    DescribeGroupsResult,
 )
 from replica_manager.server.authorization import NOT_ASKED, allowed_names, authorized_operations
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -44,7 +44,7 @@ async def handle(
     ]
     async for piece in in_pieces(tuple(described)):
         asked = DescribeGroups(broker.groups.new_request_id(), tuple(piece))
-        groups += (await broker.groups.ask(asked, DescribeResult)).groups
+        groups += (await broker.groups.ask(asked, DescribeGroupsResult)).groups
     operations: dict[str, int] = {}
     if field_or(request, "include_authorized_operations", False):
         operations = {
@@ -55,7 +55,7 @@ async def handle(
     return await composed(
         count,
         lambda: write_describe(
-            DescribeResult(tuple(groups)),
+            DescribeGroupsResult(tuple(groups)),
             context.api_version,
             lambda group_id: operations.get(group_id, NOT_ASKED),
         ),
@@ -67,4 +67,4 @@ def refuse(
 ) -> ResponsePayload:
     """The code for every group."""
     groups = tuple(DescribedGroup(group_id, error) for group_id in request.groups)
-    return write_describe(DescribeResult(groups), context.api_version)
+    return write_describe(DescribeGroupsResult(groups), context.api_version)

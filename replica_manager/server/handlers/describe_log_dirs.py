@@ -93,14 +93,14 @@ def _response(context: RequestContext, log_dirs: Sequence[_LogDir]) -> ResponseP
     schema = response_schema(API_KEY, context.api_version)
     results = []
     for each in log_dirs:
-        is_told = each.error is ErrorCode.none
-        total, usable = (is_told and each.space) or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
+        is_online = each.error is ErrorCode.none
+        total, usable = (is_online and each.space) or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
         results.append(
             schema.part(
                 "DescribeLogDirsResult",
                 error_code=each.error,
                 log_dir=str(each.path.absolute()),
-                topics=_topics(schema, each.logs if is_told else ()),
+                topics=_topics(schema, each.logs if is_online else ()),
                 total_bytes=total,
                 usable_bytes=usable,
             )

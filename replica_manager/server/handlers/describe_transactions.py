@@ -14,8 +14,8 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.coordinators.transaction_messages import by_topic
 from replica_manager.coordinators.transactions.requests import (
     DescribedTransaction,
-    DescribeResult,
     DescribeTransactions,
+    DescribeTransactionsResult,
 )
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -43,7 +43,9 @@ async def handle(
     described: dict[str, DescribedTransaction] = {}
     async for piece in in_pieces(visible):
         asked = DescribeTransactions(broker.transactions.new_request_id(), tuple(piece))
-        for found in (await broker.transactions.ask(asked, DescribeResult)).transactions:
+        for found in (
+            await broker.transactions.ask(asked, DescribeTransactionsResult)
+        ).transactions:
             described[found.transactional_id] = await _shown(found, context, broker)
     denied = ErrorCode.transactional_id_authorization_failed
     answers = [

@@ -39,7 +39,7 @@ async def handle(
             async for user, count in in_slices(Counter(user.name for user in request.users).items())
         ]
     else:
-        results = await _everybody(schema, broker)
+        results = await _every_user(schema, broker)
     return await composed(
         len(results),
         lambda: schema.response(
@@ -80,7 +80,7 @@ async def _named(schema: ResponseSchema, user: str, count: int, broker: BrokerCo
     )
 
 
-async def _everybody(schema: ResponseSchema, broker: BrokerContext) -> list[Any]:
+async def _every_user(schema: ResponseSchema, broker: BrokerContext) -> list[Any]:
     configs = await broker.admin.configs_of("users")
     users = {desanitize(name): config for name, config in configs.items() if name != DEFAULT_ENTITY}
     described = (_described(schema, user, users[user]) for user in sorted(users))

@@ -28,8 +28,8 @@ from replica_manager.server.controller_requests import (
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
-from zkcontroller.core.events import ElectionTrigger, ElectionType, ReplicaLeaderElection
-from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
+from zkcontroller.core.events import ElectionTrigger, ReplicaLeaderElection
+from zkcontroller.model import NO_EPOCH, NO_LEADER, ElectionType, TopicPartition
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.request_types import field_or

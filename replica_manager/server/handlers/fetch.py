@@ -98,7 +98,7 @@ async def handle(
     if context.usage is not None:
         if is_from_follower:
             context.usage.exempt()
-        elif context.usage.fetched(await _size(session.told(found), context, broker)) > 0:
+        elif context.usage.fetched(await _size(session.answered(found), context, broker)) > 0:
             return await _answered(session.throttled(), {}, request, context, broker)
     answer = session.answer(found, broker.replica_manager.now_ms())
     return await _answered(answer, interesting, request, context, broker)
@@ -238,7 +238,7 @@ async def _answered(
 
 
 async def _size(
-    told: Mapping[TopicIdPartition, FetchPartitionData],
+    answered: Mapping[TopicIdPartition, FetchPartitionData],
     context: RequestContext,
     broker: BrokerContext,
 ) -> int:
@@ -246,11 +246,11 @@ async def _size(
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
-    async for each, found in in_slices(told.items()):
+    async for each, found in in_slices(answered.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         topics.setdefault(name, []).append(_encodable(each, found, leaders, version))
     body = await aside(
-        len(told), lambda: fetch_response(version, ErrorCode.none, 0, list(topics.items()))
+        len(answered), lambda: fetch_response(version, ErrorCode.none, 0, list(topics.items()))
     )
     return _SIZE_BYTES + sum(map(len, body))
 

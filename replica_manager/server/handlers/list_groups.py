@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.coordinators.groups.requests import ListResult
+from replica_manager.coordinators.groups.requests import ListGroupsResult
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_list
@@ -29,7 +29,7 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """All groups if the client may describe the cluster, else those that it may describe."""
     asked = read_list(request, broker.groups.new_request_id())
-    result = await broker.groups.ask(asked, ListResult)
+    result = await broker.groups.ask(asked, ListGroupsResult)
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE, log_if_denied=False):
         described = await allowed_names(
             broker,
@@ -39,7 +39,7 @@ async def handle(
             (group.group_id for group in result.groups),
             log_if_denied=False,
         )
-        result = ListResult(
+        result = ListGroupsResult(
             result.error, tuple(each for each in result.groups if each.group_id in described)
         )
     return await composed(len(result.groups), lambda: write_list(result, context.api_version))
@@ -49,4 +49,4 @@ def refuse(
     _request: request_types.ListGroupsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
     """The code, and no groups."""
-    return write_list(ListResult(error, ()), context.api_version)
+    return write_list(ListGroupsResult(error, ()), context.api_version)

@@ -12,8 +12,8 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.coordinators.transactions.requests import (
     ANY_DURATION,
-    ListResult,
     ListTransactions,
+    ListTransactionsResult,
 )
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -38,7 +38,7 @@ async def handle(
         tuple(request.producer_id_filters),
         field_or(request, "duration_filter", ANY_DURATION),
     )
-    result = await broker.transactions.ask(asked, ListResult)
+    result = await broker.transactions.ask(asked, ListTransactionsResult)
     visible = await allowed_names(
         broker,
         context,
@@ -48,7 +48,7 @@ async def handle(
         log_if_denied=False,
     )
     shown = [each for each in result.transactions if each.transactional_id in visible]
-    visible_result = ListResult(result.error, tuple(shown), result.unknown_states)
+    visible_result = ListTransactionsResult(result.error, tuple(shown), result.unknown_states)
     return await composed(len(shown), lambda: _response(visible_result, context))
 
 
@@ -56,10 +56,10 @@ def refuse(
     _request: request_types.ListTransactionsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
     """Nothing but the code."""
-    return _response(ListResult(error), context)
+    return _response(ListTransactionsResult(error), context)
 
 
-def _response(result: ListResult, context: RequestContext) -> ResponsePayload:
+def _response(result: ListTransactionsResult, context: RequestContext) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         error_code=result.error,

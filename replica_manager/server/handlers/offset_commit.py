@@ -55,8 +55,8 @@ async def handle(
             partial(read_commit, request, broker.groups.new_request_id(), known),
         )
         errors = await committed(asked, broker)
-    told = refused | errors
-    return await composed(len(told), lambda: write_commit(told, context.api_version))
+    results = refused | errors
+    return await composed(len(results), lambda: write_commit(results, context.api_version))
 
 
 def refuse(

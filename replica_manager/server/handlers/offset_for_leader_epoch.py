@@ -31,7 +31,7 @@ from zkcontroller.protocol.versioned_messages import response_schema
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (0, 4)
 
-_Told = tuple[str, list[tuple[int, ErrorCode, EpochEndOffset]]]
+_TopicEnds = tuple[str, list[tuple[int, ErrorCode, EpochEndOffset]]]
 
 
 async def handle(
@@ -79,14 +79,16 @@ def _answer(
     return asked.partition, error, end
 
 
-def _refused(topics: Sequence[request_types.OffsetForLeaderTopic], error: ErrorCode) -> list[_Told]:
+def _refused(
+    topics: Sequence[request_types.OffsetForLeaderTopic], error: ErrorCode
+) -> list[_TopicEnds]:
     return [
         (topic.topic, [(asked.partition, error, UNDEFINED) for asked in topic.partitions])
         for topic in topics
     ]
 
 
-def _response(context: RequestContext, answers: Sequence[_Told]) -> ResponsePayload:
+def _response(context: RequestContext, answers: Sequence[_TopicEnds]) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         topics=tuple(
@@ -101,9 +103,9 @@ def _response(context: RequestContext, answers: Sequence[_Told]) -> ResponsePayl
                         leader_epoch=end.epoch,
                         end_offset=end.end_offset,
                     )
-                    for partition, error, end in told
+                    for partition, error, end in ends
                 ),
             )
-            for topic, told in answers
+            for topic, ends in answers
         )
     )

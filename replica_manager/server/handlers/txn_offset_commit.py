@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
-from replica_manager.coordinators.groups.offsets import told_of_commit
+from replica_manager.coordinators.groups.offsets import commit_error
 from replica_manager.coordinators.groups.requests import TransactionalProducer
 from replica_manager.server.authorization import check_group, check_transactional_id
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -55,8 +55,8 @@ async def handle(
     partitions = await partitions_in_slices(request.topics)
     refused = await refused_partitions(partitions, context, broker)
     known = {each async for each in in_slices(partitions) if each not in refused}
-    told = refused | (await _commit(request, known, context, broker) if known else {})
-    return await composed(len(told), lambda: _response(told, context))
+    results = refused | (await _commit(request, known, context, broker) if known else {})
+    return await composed(len(results), lambda: _response(results, context))
 
 
 def refuse(
@@ -82,7 +82,7 @@ async def _commit(
     )
     error = verified.errors.get(partition, ErrorCode.none)
     if error is not ErrorCode.none:
-        return dict.fromkeys(known, told_of_commit(error))
+        return dict.fromkeys(known, commit_error(error))
     producer = TransactionalProducer(
         request.producer_id, request.producer_epoch, verified.guards.get(partition)
     )

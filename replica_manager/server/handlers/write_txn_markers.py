@@ -9,7 +9,6 @@ Source: Kafka ``KafkaApis.handleWriteTxnMarkersRequest`` (KIP-98).
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -29,6 +28,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
 from zkcontroller.protocol.records import EndTransactionMarker, Record
 from zkcontroller.protocol.versioned_messages import response_schema
+from zkcontroller.wall_time import wall_time_ms
 
 API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (0, 1)
@@ -85,7 +85,7 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
 def _batch(marker: Marker) -> bytes:
     key, value = EndTransactionMarker(marker.is_commit, marker.coordinator_epoch).encode()
     return encode_batch(
-        [Record(0, time.time_ns() // 1_000_000, key, value)],
+        [Record(0, wall_time_ms(), key, value)],
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         is_transactional=True,

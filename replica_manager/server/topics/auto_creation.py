@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.administration import Topics
+from replica_manager.server.administration import TopicAdministration
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import NewTopic
 from zkcontroller.errors import ZkControllerError
@@ -27,7 +27,10 @@ class AutoTopicCreation:
     """Creates topics for Metadata requests.  Lives on the event loop."""
 
     def __init__(
-        self, topics: Topics, metadata_cache: MetadataCache, config: Callable[[], BrokerConfig]
+        self,
+        topics: TopicAdministration,
+        metadata_cache: MetadataCache,
+        config: Callable[[], BrokerConfig],
     ) -> None:
         self._topics = topics
         self._metadata_cache = metadata_cache

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from replica_manager.broker.registration import (
-    Registration,
+    ZooKeeperRegistration,
     check_endpoints,
     cluster_id,
     create_persistent_paths,
@@ -25,13 +25,13 @@ from replica_manager.configuration.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from tests.simulation.zookeeper import SimulatedSession
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.support.broker_world import broker
 from zkcontroller.errors import BrokerIdInUse, ConfigInvalid, InconsistentClusterId
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ClusterIdZnode
+from zkcontroller_simulation.zookeeper import SimulatedSession
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 PATH = "/brokers/ids/1"
 
@@ -49,8 +49,10 @@ def session_to(server: SimulatedZooKeeper) -> Any:
     return session
 
 
-def registration_of(session: Any, **options: Any) -> Registration:
-    return Registration(session, broker(1, rack="r1"), 5, options.pop("timeout_ms", 0), **options)
+def registration_of(session: Any, **options: Any) -> ZooKeeperRegistration:
+    return ZooKeeperRegistration(
+        session, broker(1, rack="r1"), 5, options.pop("timeout_ms", 0), **options
+    )
 
 
 # Cluster id and broker id
@@ -180,7 +182,7 @@ def test_a_log_directory_belongs_to_one_process(tmp_path: Path) -> None:
     assert other_process_locks_it()
 
 
-def test_a_directory_that_somebody_has_is_refused_and_the_others_are_given_free(
+def test_a_directory_that_is_in_use_is_refused_and_the_others_are_given_free(
     tmp_path: Path,
 ) -> None:
     free, taken = tmp_path / "free", tmp_path / "taken"
@@ -271,7 +273,7 @@ def test_a_dead_predecessor_is_named_and_waited_for(
     assert "PLAINTEXT://host1:9092" in caplog.text
 
 
-def test_a_living_broker_with_our_id_is_told_after_the_bound(
+def test_a_living_broker_with_our_id_is_reported_after_the_bound(
     server: SimulatedZooKeeper,
 ) -> None:
     living, session = session_to(server), session_to(server)
@@ -318,7 +320,7 @@ def test_a_registration_that_cannot_be_read_is_in_the_way_all_the_same(
 
 def test_an_address_that_another_broker_advertises_is_refused(server: SimulatedZooKeeper) -> None:
     session = session_to(server)
-    Registration(session, broker(2, host="host1"), 5, 0).register()
+    ZooKeeperRegistration(session, broker(2, host="host1"), 5, 0).register()
 
     with pytest.raises(ConfigInvalid, match="by broker 2"):
         check_endpoints(session, 1, broker(1).endpoints)

@@ -24,7 +24,7 @@ from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.refresher import Refresher
 from replica_manager.broker.registration import (
-    Registration,
+    ZooKeeperRegistration,
     check_endpoints,
     cluster_id,
     generate_broker_id,
@@ -43,8 +43,6 @@ from replica_manager.server.quota_filters import QuotaFilter
 from replica_manager.server.topics.partition_creation import NewPartitions
 from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
-from tests.simulation.refusals import READ_REFUSALS, WRITE_REFUSALS, perform_in_part
-from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.support.broker_world import BrokersSession
 from zkcontroller.acls import (
     AccessControlEntry,
@@ -70,6 +68,8 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
     TopicZnode,
 )
+from zkcontroller_simulation.refusals import READ_REFUSALS, WRITE_REFUSALS, perform_in_part
+from zkcontroller_simulation.zookeeper import SimulatedZooKeeper
 
 ORDERS: Final = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
 LEDGERS: Final = ResourcePattern(ResourceType.TOPIC, "ledger-", PatternType.PREFIXED)
@@ -438,7 +438,7 @@ def check_addresses(world: World) -> Callable[[], Any]:
 
 
 def register(world: World) -> Callable[[], Any]:
-    registration = Registration(world.session, broker(3), 5, 0, sleep=lambda _: None)
+    registration = ZooKeeperRegistration(world.session, broker(3), 5, 0, sleep=lambda _: None)
 
     def task() -> Any:
         registration.register()

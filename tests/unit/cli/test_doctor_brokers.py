@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
+from kio.schema.describe_configs.v4 import response as configs
 from kio.schema.describe_log_dirs.v2 import response as log_dirs
 from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v6 import response as offsets
 from kio.schema.list_partition_reassignments.v0 import response as reassignments
 from kio.schema.types import TopicName
-from kio.static.primitive import i32, i32Timedelta, i64
+from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
 from zkcontroller.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.znodes import ControllerZnode, PartitionStateZnode
 
-brokers: Any = import_module("zkcontroller_cli.doctor_brokers")
-reading_of: Any = import_module("zkcontroller_cli.doctor_reading")
-rules: Any = import_module("zkcontroller_cli.doctor_rules")
-errors: Any = import_module("zkcontroller_cli.errors")
-partitions: Any = import_module("zkcontroller_cli.partitions")
-registrations: Any = import_module("zkcontroller_cli.registrations")
+brokers: Any = import_module("zkcontroller_cli.diagnosis.brokers")
+controllers: Any = import_module("zkcontroller_cli.wire.controller")
+reading_of: Any = import_module("zkcontroller_cli.diagnosis.reading")
+rules: Any = import_module("zkcontroller_cli.diagnosis.rules")
+errors: Any = import_module("zkcontroller_cli.console.errors")
+looks: Any = import_module("zkcontroller_cli.diagnosis.looks")
+partitions: Any = import_module("zkcontroller_cli.znodes.partitions")
+registrations: Any = import_module("zkcontroller_cli.znodes.registrations")
 
 CLUSTER_ID: Final = "the-cluster"
+TOPIC_ID: Final = UUID(int=1)
 NO_TIME: Final = i32Timedelta.parse(import_module("datetime").timedelta(0))
 
 
@@ -38,25 +46,63 @@ class Cluster:
         self.metadata = {broker: metadata_of() for broker in (1, 2)}
         self.log_dirs: dict[int, Any] = {1: described(), 2: described()}
         self.probe: Any = ErrorCode.none
+        self.session_timeout: Any = "18000"
+        self.ends: dict[int, int | ErrorCode] = {}
+        self.protocols = {1: "PLAINTEXT", 2: "PLAINTEXT"}
+        self.silences: dict[int, Any] = {}
+        self.named_topics: Any = None
+        self.isr: tuple[int, ...] = (1, 2)
+        self.longest_answers_ms: dict[int, int] = {}
+        self.named: str | None = None
+        self.reading: Any = None
         monkeypatch.setattr(brokers, "connected", self._connected)
+        monkeypatch.setattr(controllers, "connected", self._connected)
         monkeypatch.setattr(brokers, "ask_metadata", self._ask_metadata)
+        by_name = import_module("zkcontroller_cli.wire.metadata")
+        monkeypatch.setattr(by_name, "ask_metadata", self._ask_metadata)
 
     @asynccontextmanager
     async def _connected(self, addresses: Sequence[Any], *_: Any) -> AsyncIterator[Any]:
         broker = addresses[0].port - 9090
         yield SimpleNamespace(broker=broker, request=lambda request: self._answer(broker, request))
 
-    async def _ask_metadata(self, connection: Any) -> Any:
+    async def _ask_metadata(self, connection: Any, topics: Any = None) -> Any:
+        if topics and self.named_topics is not None:
+            return self.named_topics
         return raised_or(self.metadata[connection.broker])
 
     async def _answer(self, broker: int, request: Any) -> Any:
         if "DescribeLogDirs" in type(request).__name__:
             return raised_or(self.log_dirs[broker])
+        if "DescribeConfigs" in type(request).__name__:
+            return self._described(broker, request)
+        if "ListOffsets" in type(request).__name__:
+            return ends(self.ends[broker])
         if isinstance(self.probe, Exception):
             raise self.probe
         return reassignments.ListPartitionReassignmentsResponse(
             throttle_time=NO_TIME, error_code=self.probe, error_message=None, topics=()
         )
+
+    def _described(self, broker: int, request: Any) -> Any:
+        value = raised_or(self.session_timeout)
+        [key] = request.resources[0].configuration_keys
+        results = []
+        for resource in request.resources:
+            is_own = resource.resource_name == str(broker)
+            code = ErrorCode.none if is_own else ErrorCode.invalid_request
+            results.append(
+                configs.DescribeConfigsResult(
+                    error_code=self.refusal or code,
+                    error_message=None,
+                    resource_type=i8(4),
+                    resource_name=resource.resource_name,
+                    configs=(described_config(key, value),) if is_own and not self.refusal else (),
+                )
+            )
+        return configs.DescribeConfigsResponse(throttle_time=NO_TIME, results=tuple(results))
+
+    refusal: ErrorCode | None = None
 
     def findings(self) -> dict[str, list[str]]:
         """What the rules find, by id."""
@@ -65,17 +111,21 @@ class Cluster:
         reading.controller = ControllerZnode(1, 1)
         reading.controller_epoch = 7
         reading.registrations = {
-            id_: registrations.Registration(
-                Broker(id_, (Endpoint("h", 9090 + id_, "PLAINTEXT", "PLAINTEXT"),), None), 1, 1, "s"
+            id_: registrations.LiveBroker(
+                Broker(id_, (Endpoint("h", 9090 + id_, protocol, protocol),), None), 1, 1, "s"
             )
-            for id_ in (1, 2)
+            for id_, protocol in self.protocols.items()
         }
-        state = PartitionStateZnode(1, 4, (1, 2), 7)
+        reading.longest_answers_ms = self.longest_answers_ms
+        reading.silences = self.silences
+        reading.registration_ages_s = {1: 100.0, 2: 100.0}
+        state = PartitionStateZnode(1, 4, self.isr, 7)
         assignment = ReplicaAssignment((1, 2))
         reading.partitions = [
             partitions.PartitionView("orders", 0, assignment, state, 3, leader_is_live=True)
         ]
-        asyncio.run(brokers.read_brokers(reading, PLAINTEXT))
+        asyncio.run(brokers.read_brokers(reading, PLAINTEXT, self.named))
+        self.reading = reading
         return {
             each.rule: [f"{place.evidence.where}: {place.evidence.what}" for place in each.places]
             for each in rules.findings(reading)
@@ -89,17 +139,30 @@ def raised_or(value: Any) -> Any:
 
 
 def metadata_of(
-    leader: int = 1, epoch: int = 4, isr: tuple[int, ...] = (1, 2), cluster_id: str = CLUSTER_ID
+    leader: int = 1,
+    epoch: int = 4,
+    isr: tuple[int, ...] = (1, 2),
+    cluster_id: str = CLUSTER_ID,
+    known: tuple[int, ...] = (1, 2),
+    topic_id: UUID | None = TOPIC_ID,
 ) -> Any:
     partition = SimpleNamespace(
-        partition_index=0, leader_id=leader, leader_epoch=epoch, isr_nodes=isr
+        partition_index=0,
+        leader_id=leader,
+        leader_epoch=epoch,
+        isr_nodes=isr,
+        replica_nodes=(1, 2),
+        error_code=ErrorCode.none,
     )
     topic = SimpleNamespace(
-        name="orders", topic_id=None, error_code=ErrorCode.none, partitions=(partition,)
+        name="orders", topic_id=topic_id, error_code=ErrorCode.none, partitions=(partition,)
     )
     return SimpleNamespace(
         cluster_id=cluster_id,
-        brokers=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)],
+        controller_id=1,
+        brokers=[
+            SimpleNamespace(node_id=id_, host="h", port=9090 + id_, rack=None) for id_ in known
+        ],
         topics=(topic,),
     )
 
@@ -121,6 +184,22 @@ def described(*held: tuple[str, int], error: ErrorCode = ErrorCode.none) -> Any:
     )
     result = log_dirs.DescribeLogDirsResult(error_code=error, log_dir="/data", topics=topics)
     return log_dirs.DescribeLogDirsResponse(throttle_time=NO_TIME, results=(result,))
+
+
+def described_config(name: str, value: str) -> Any:
+    return configs.DescribeConfigsResourceResult(
+        name=name, value=value, read_only=True, config_source=i8(4), is_sensitive=False,
+        synonyms=(), config_type=i8(3), documentation=None,
+    )  # fmt: skip
+
+
+def ends(end: int | ErrorCode) -> Any:
+    code, offset = (end, -1) if isinstance(end, ErrorCode) else (ErrorCode.none, end)
+    partition = offsets.ListOffsetsPartitionResponse(
+        partition_index=i32(0), error_code=code, offset=i64(offset)
+    )
+    topic = offsets.ListOffsetsTopicResponse(name=TopicName("orders"), partitions=(partition,))
+    return offsets.ListOffsetsResponse(throttle_time=NO_TIME, topics=(topic,))
 
 
 @pytest.fixture
@@ -184,8 +263,14 @@ def test_a_broker_that_is_too_old_for_a_question_is_no_finding(cluster: Cluster)
     too_old = errors.ApiNotKnown("broker h:9091 does not know this")
     cluster.probe = too_old
     cluster.log_dirs = {1: too_old, 2: too_old}
+    cluster.session_timeout = too_old
 
     assert cluster.findings() == {}
+    assert rules.unchecked_rows(cluster.reading) == []
+    assert rules.notes(cluster.reading) == {
+        str(too_old): "C01, L01, L02, S02",
+        "they need --since FILE or --watch": "C02, C03, P07",
+    }
 
 
 def test_a_silent_broker_a_stranger_and_failed_or_stray_logs_are_found(cluster: Cluster) -> None:
@@ -207,3 +292,194 @@ def test_a_silent_broker_a_stranger_and_failed_or_stray_logs_are_found(cluster: 
     cluster.log_dirs[2] = described(error=ErrorCode.kafka_storage_error)
 
     assert cluster.findings()["L02"] == ["DescribeLogDirs of broker 2: /data: KAFKA_STORAGE_ERROR"]
+
+
+def test_a_follower_with_the_whole_log_that_is_not_in_sync_is_found(cluster: Cluster) -> None:
+    cluster.isr = (1,)
+    cluster.metadata = {broker: metadata_of(isr=(1,)) for broker in (1, 2)}
+    cluster.ends = {1: 70, 2: 70}
+    caught_up = cluster.findings()
+    cluster.ends = {1: 70, 2: 69}
+    behind = cluster.findings()
+
+    assert caught_up["P10"] == [
+        "/brokers/topics/orders/partitions/0/state at version 3: "
+        "broker 2 is not in sync, and has the log up to 70 as the leader has"
+    ]
+    assert set(behind) == set(caught_up) - {"P10"}
+
+
+def test_a_broker_that_knows_no_broker_at_all_was_never_addressed(cluster: Cluster) -> None:
+    cluster.metadata[2] = metadata_of(known=())
+
+    assert cluster.findings() == {
+        "B04": ["/brokers/ids/2: epoch 1, 100 s old; its Metadata names no broker at all"]
+    }
+
+
+def test_brokers_without_topic_ids_leave_the_comparison_of_ids_out(cluster: Cluster) -> None:
+    cluster.metadata[2] = metadata_of(topic_id=None)
+
+    assert cluster.findings() == {}
+    reason = "broker 2 names no topic ids: that needs inter.broker.protocol.version 2.8 or later"
+    assert rules.notes(cluster.reading)[reason] == "M02"
+    assert rules.unchecked_rows(cluster.reading) == []
+
+
+def test_an_answer_that_took_longer_than_the_session_may_last_is_found(cluster: Cluster) -> None:
+    cluster.longest_answers_ms = {2: 18_000}
+
+    assert cluster.findings() == {
+        "S02": ["Metadata of broker 2: silent for 18,000 ms; zookeeper.session.timeout.ms=18000"]
+    }
+
+
+def test_a_broker_at_a_known_address_that_is_not_registered_is_found(cluster: Cluster) -> None:
+    cluster.metadata[3] = metadata_of()
+    cluster.named = "h:9093,h:9091"
+
+    assert cluster.findings() == {
+        "B01": [
+            "DescribeConfigs of h:9093, known by -b or the cluster's file: "
+            "it answers, and is none of the registered brokers"
+        ]
+    }
+
+
+def test_a_broker_of_another_cluster_at_a_named_address_is_no_stranger(cluster: Cluster) -> None:
+    cluster.metadata[3] = metadata_of(cluster_id="another")
+    cluster.named = "h:9093"
+
+    assert cluster.findings() == {}
+
+
+def test_a_refused_question_leaves_its_rules_unchecked(cluster: Cluster) -> None:
+    cluster.refusal = ErrorCode.cluster_authorization_failed
+    cluster.probe = ErrorCode.cluster_authorization_failed
+    no_results = log_dirs.DescribeLogDirsResponse(throttle_time=NO_TIME, results=())
+    cluster.log_dirs = {1: no_results, 2: no_results}
+    cluster.metadata[3] = metadata_of()
+    cluster.named = "h:9093"
+
+    found = cluster.findings()
+    rows = rules.unchecked_rows(cluster.reading)
+    fewer = rules.unchecked_rows(cluster.reading, ["L01", "S02=orders"])
+
+    assert found == {}
+    assert [row["rule"] for row in rows] == ["B01", "C01", "L01", "L02", "S02"]
+    assert {row["severity"] for row in rows} == {"unchecked"}
+    reasons = {row["rule"]: {each["what"] for each in row["evidence"]} for row in rows}
+    refused = {"CLUSTER_AUTHORIZATION_FAILED"}
+    unnamed = {"no directory is named: not allowed"}
+    assert reasons == {
+        **dict.fromkeys(("B01", "C01", "S02"), refused),
+        **dict.fromkeys(("L01", "L02"), unnamed),
+    }
+    assert [row["rule"] for row in fewer] == ["B01", "C01", "L02", "S02"]
+
+
+def unchecked(cluster: Cluster) -> dict[str, list[str]]:
+    """The rules that are not checked, and why."""
+    return {
+        row["rule"]: [f"{each['where']}: {each['what']}" for each in row["evidence"]]
+        for row in rules.unchecked_rows(cluster.reading)
+    }
+
+
+def test_the_end_of_a_log_that_a_replica_does_not_tell_leaves_p10_unchecked(
+    cluster: Cluster,
+) -> None:
+    cluster.isr = (1,)
+    cluster.metadata = {broker: metadata_of(isr=(1,)) for broker in (1, 2)}
+    cluster.ends = {1: 70, 2: ErrorCode.topic_authorization_failed}
+
+    assert "P10" not in cluster.findings()
+    assert unchecked(cluster) == {
+        "P10": ["ListOffsets of broker 2: TOPIC_AUTHORIZATION_FAILED for orders-0"]
+    }
+
+
+@pytest.mark.parametrize("cause", ["no listener", "no login"])
+def test_a_broker_that_zkctl_may_not_ask_is_unchecked_and_not_called_silent(
+    cluster: Cluster, cause: str
+) -> None:
+    if cause == "no listener":
+        cluster.protocols[2] = "SSL"
+        why = "it has no PLAINTEXT listener"
+    else:
+        why = "h:9092 refuses user alice"
+        cluster.metadata[2] = errors.NotLetIn(why)
+
+    assert cluster.findings() == {}
+    rows = unchecked(cluster)
+    assert set(rows) == {"B02", "B03", "B04", "M01", "M02", "M03", "L01", "L02", "S02"}
+    assert {tuple(each) for each in rows.values()} == {(f"Metadata of broker 2: {why}",)}
+
+
+def test_a_silent_broker_is_found_and_what_its_silence_hides_is_said(cluster: Cluster) -> None:
+    silent = errors.TimedOut("broker h:9092 did not answer in time")
+    cluster.metadata[2] = silent
+
+    assert set(cluster.findings()) == {"B02"}
+    assert unchecked(cluster) == {"S02": [f"Metadata of broker 2: {silent}"]}
+    assert rules.notes(cluster.reading)["a broker does not answer: see B02"] == (
+        "B03, B04, L01, L02, M01, M02, M03"
+    )
+
+
+def test_a_broker_that_breaks_off_after_its_metadata_is_not_called_silent(cluster: Cluster) -> None:
+    cluster.log_dirs[2] = errors.CannotConnect("broker h:9092 broke off")
+
+    assert cluster.findings() == {}
+    assert unchecked(cluster) == {
+        rule: ["DescribeLogDirs of broker 2: broker h:9092 broke off"]
+        for rule in ("L01", "L02", "S02")
+    }
+
+
+def test_the_silences_of_several_looks_are_one_until_the_broker_answers(cluster: Cluster) -> None:
+    now = int(time.time() * 1000)
+    cluster.silences = {2: looks.Silence(now - 20_000, now - 1_000)}
+    cluster.metadata[2] = errors.TimedOut("broker h:9092 did not answer in time")
+    while_silent = cluster.findings()
+    cluster.metadata[2] = metadata_of()
+    afterwards = cluster.findings()
+
+    assert set(while_silent) == {"B02"}
+    [where] = afterwards["S02"]
+    [silent] = re.findall(r"silent for ([\d,]+) ms", where)
+    assert int(silent.replace(",", "")) >= 20_000
+    assert where.endswith("zookeeper.session.timeout.ms=18000")
+    assert cluster.silences == {}
+
+
+def test_two_silences_with_a_long_time_between_are_not_joined() -> None:
+    joined = looks.Silence(20_000, 25_000).joined(looks.Silence(0, 5_000))
+    apart = looks.Silence(20_001, 25_000).joined(looks.Silence(0, 5_000))
+
+    assert joined == looks.Silence(0, 25_000)
+    assert apart == looks.Silence(20_001, 25_000)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        (ErrorCode.unknown_topic_or_partition, True),
+        (ErrorCode.topic_authorization_failed, False),
+        (ErrorCode.none, False),
+    ],
+)
+def test_a_topic_that_a_broker_does_not_name_is_asked_for_by_name(
+    cluster: Cluster, code: ErrorCode, is_found: bool
+) -> None:
+    answer = metadata_of()
+    answer.topics = ()
+    cluster.metadata[2] = answer
+    cluster.named_topics = SimpleNamespace(topics=[SimpleNamespace(name="orders", error_code=code)])
+
+    found = cluster.findings()
+    refused = code is ErrorCode.topic_authorization_failed
+
+    lacking = {"M01": ["/brokers/topics/orders: broker 2 does not know the topic"]}
+    assert found == (lacking if is_found else {})
+    assert set(unchecked(cluster)) == ({"M01", "M02"} if refused else set())

@@ -11,8 +11,8 @@ import pytest
 from zkcontroller.state_changes.export import json_line
 from zkcontroller.state_changes.record import Kind, StateChange
 
-evidence = import_module("zkcontroller_cli.election_evidence")
-cluster_file = import_module("zkcontroller_cli.cluster_file")
+evidence = import_module("zkcontroller_cli.elections.election_evidence")
+cluster_file = import_module("zkcontroller_cli.machine.cluster_file")
 
 EPOCH = 8
 DELETED_AT_MS = 1_000

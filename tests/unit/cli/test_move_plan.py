@@ -11,8 +11,9 @@ from kio.schema.metadata.v12 import response as v12
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-plan: Any = import_module("zkcontroller_cli.move_plan")
-moves: Any = import_module("zkcontroller_cli.moves")
+plan: Any = import_module("zkcontroller_cli.moving.move_plan")
+moves: Any = import_module("zkcontroller_cli.values.moves")
+state: Any = import_module("zkcontroller_cli.values.move_state")
 
 
 def metadata(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> v12.MetadataResponse:
@@ -64,15 +65,14 @@ def orders(partition: int) -> Any:
         ((1, 9), [9], [2], "not alive: 9"),
         ((8, 9), [8, 9], [1, 2], "not alive: 8, 9"),
         ((1, 1), [], [2], "a broker is named twice"),
-        (None, [], [], None),
     ],
 )
 def test_a_move_shows_what_comes_and_goes_or_why_it_cannot_be(
-    target: tuple[int, ...] | None, adding: list[int], removing: list[int], reason: str | None
+    target: tuple[int, ...], adding: list[int], removing: list[int], reason: str | None
 ) -> None:
     known = metadata((1, (1, 2), (1, 2)))
 
-    [planned] = plan.plan_moves(known, {orders(0): target})
+    [planned] = plan.plan_moves(known, [moves.Move(*orders(0), target)])
 
     assert planned.row() == {
         "topic": "orders",
@@ -81,18 +81,47 @@ def test_a_move_shows_what_comes_and_goes_or_why_it_cannot_be(
         "replicas": target,
         "adding_replicas": adding,
         "removing_replicas": removing,
+        "log_dirs": None,
         "reason": reason,
     }
 
 
 def test_a_replica_that_stays_need_not_be_alive() -> None:
-    [planned] = plan.plan_moves(metadata((1, (1, 9), (1,))), {orders(0): (2, 9)})
+    [planned] = plan.plan_moves(metadata((1, (1, 9), (1,))), [moves.Move(*orders(0), (2, 9))])
 
     assert planned.reason is None
 
 
+def test_a_partition_under_way_shows_where_it_comes_from() -> None:
+    known = metadata((1, (3, 2, 1), (1, 2)))
+    under_way = state.OngoingMove((3, 2, 1), (3,), (1,))
+
+    [planned] = plan.plan_moves(known, [moves.Move(*orders(0), (3, 2))], {orders(0): under_way})
+
+    assert (planned.current_replicas, planned.reason) == ((2, 1), None)
+
+
+@pytest.mark.parametrize(
+    ("path", "directories", "reason"),
+    [
+        ("/b", {2: {"/a": None, "/b": None}}, None),
+        ("/c", {2: {"/b": None, "/a": None}}, "broker 2 has no log directory /c, but /a, /b"),
+        ("/a", {2: {"/a": "KAFKA_STORAGE_ERROR"}}, "is not usable: KAFKA_STORAGE_ERROR"),
+        ("/a", {}, "broker 2 does not tell its log directories"),
+    ],
+)
+def test_a_log_directory_must_be_there_and_work(
+    path: str, directories: dict[int, dict[str, str | None]], reason: str | None
+) -> None:
+    move = moves.Move(*orders(0), (1, 2), ("any", path))
+
+    [planned] = plan.plan_moves(metadata((1, (1, 2), (1, 2))), [move], {}, directories)
+
+    assert planned.reason is None if reason is None else reason in planned.reason
+
+
 def test_a_partition_that_does_not_exist_cannot_move() -> None:
-    [planned] = plan.plan_moves(metadata(), {orders(0): (1,)})
+    [planned] = plan.plan_moves(metadata(), [moves.Move(*orders(0), (1,))])
 
     assert planned.reason == "there is no such partition"
 
@@ -110,7 +139,7 @@ def test_a_partition_that_does_not_exist_cannot_move() -> None:
         ((-1, (8, 9), (8,)), True, None, "no replica is alive"),
     ],
 )
-def test_an_election_shows_who_would_lead_or_why_nobody_new(
+def test_an_election_shows_who_would_lead_or_why_no_new_one(
     partition: Any, is_unclean: bool, elected: int | None, reason: str | None
 ) -> None:
     known = metadata(partition)

@@ -17,12 +17,12 @@ import pytest
 
 from replica_manager.regular_files import write_private
 
-processes = import_module("zkcontroller_cli.processes")
-ports = import_module("zkcontroller_cli.ports")
-cluster_file = import_module("zkcontroller_cli.cluster_file")
-local_cluster = import_module("zkcontroller_cli.local_cluster")
-broker_process = import_module("zkcontroller_cli.broker_process")
-errors = import_module("zkcontroller_cli.errors")
+processes = import_module("zkcontroller_cli.machine.processes")
+ports = import_module("zkcontroller_cli.machine.ports")
+cluster_file = import_module("zkcontroller_cli.machine.cluster_file")
+local_cluster = import_module("zkcontroller_cli.local.local_cluster")
+broker_process = import_module("zkcontroller_cli.local.broker_process")
+errors = import_module("zkcontroller_cli.console.errors")
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
@@ -171,7 +171,7 @@ def test_what_a_user_added_to_server_properties_stays(tmp_path: Path) -> None:
 
 def test_the_keeper_of_an_embedded_server_reports_why_it_could_not_start(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "zkcontroller_cli.embedded_server", str(tmp_path), "1"],
+        [sys.executable, "-m", "zkcontroller_cli.machine.embedded_server", str(tmp_path), "1"],
         env={"JAVA_HOME": str(tmp_path), "PATH": ""},
         capture_output=True,
         text=True,

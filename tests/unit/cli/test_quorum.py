@@ -37,7 +37,7 @@ def test_the_leader_is_found_from_any_node(tmp_path: Path, zkctl: Zkctl) -> None
             zkctl, "quorum", "describe", "--bootstrap-controller", address, "-o", "json", *options
         )
 
-    async def story(quorum: Quorum) -> None:
+    async def steps(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3, 9)
         leader = await quorum.leader()
         for node_id in quorum.voters:
@@ -62,11 +62,11 @@ def test_the_leader_is_found_from_any_node(tmp_path: Path, zkctl: Zkctl) -> None
         assert {row["log_end_offset"] for row in rows} == {1}
         assert {row["lag"] for row in rows} == {0}
 
-    _told(tmp_path, story)
+    _run(tmp_path, steps)
 
 
 def test_a_quorum_without_a_leader_is_no_answer(tmp_path: Path, zkctl: Zkctl) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def steps(quorum: Quorum) -> None:
         await quorum.start(1)
         endpoint = quorum.voters.endpoints[1]
         answer = await asyncio.to_thread(
@@ -77,7 +77,7 @@ def test_a_quorum_without_a_leader_is_no_answer(tmp_path: Path, zkctl: Zkctl) ->
         assert answer.exit_code == 5
         assert "no node of the quorum leads" in answer.stderr
 
-    _told(tmp_path, story)
+    _run(tmp_path, steps)
 
 
 def test_an_unreachable_quorum_is_reported(zkctl: Zkctl) -> None:
@@ -90,7 +90,7 @@ def test_an_unreachable_quorum_is_reported(zkctl: Zkctl) -> None:
 
 
 def test_the_records_of_a_log_are_dumped(tmp_path: Path, zkctl: Zkctl) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def steps(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
         driver = quorum.nodes[leader].driver
@@ -119,13 +119,13 @@ def test_the_records_of_a_log_are_dumped(tmp_path: Path, zkctl: Zkctl) -> None:
         assert [json.loads(line)["offset"] for line in of_cut.stdout.splitlines()] == [0]
         assert "cut.log" in of_cut.stderr
 
-    _told(tmp_path, story)
+    _run(tmp_path, steps)
 
 
 def test_a_snapshot_is_dumped_and_files_longer_than_a_window_too(
     tmp_path: Path, zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcontroller_cli.quorum_dump.WINDOW_BYTES", 200)
+    monkeypatch.setattr("zkcontroller_cli.local.quorum_dump.WINDOW_BYTES", 200)
     place = {"epoch": 4, "timestamp": 1_700_000_000_000}
     snapshot = tmp_path / "00000000000000000007-0000000004.checkpoint"
     batches = [encode_control_batch([SnapshotHeader(99)], base_offset=0, **place)]
@@ -154,7 +154,7 @@ def test_a_snapshot_is_dumped_and_files_longer_than_a_window_too(
         ("controller.quorum.voters", "1@0.0.0.0:9093"),
     ],
 )
-def test_a_node_that_would_only_seem_to_do_as_it_is_told_does_not_start(
+def test_a_node_that_would_only_seem_to_obey_does_not_start(
     tmp_path: Path, zkctl: Zkctl, key: str, value: str
 ) -> None:
     properties = {
@@ -190,20 +190,18 @@ def test_a_node_without_a_format_does_not_start(tmp_path: Path, zkctl: Zkctl) ->
     assert "meta.properties" in answer.stderr
 
 
-def _told(directory: Path, story: Callable[[Quorum], Awaitable[None]]) -> None:
+def _run(directory: Path, steps: Callable[[Quorum], Awaitable[None]]) -> None:
     async def run() -> None:
         quorum = Quorum(directory)
         try:
-            await story(quorum)
+            await steps(quorum)
         finally:
             await quorum.close()
 
     asyncio.run(run())
 
 
-def test_a_node_runs_until_it_is_told_to_stop_and_fails_with_1(
-    tmp_path: Path, zkctl: Zkctl
-) -> None:
+def test_a_node_runs_until_it_is_stopped_and_fails_with_1(tmp_path: Path, zkctl: Zkctl) -> None:
     [port] = free_ports(1)
     file = tmp_path / "controller.properties"
     file.write_text(

@@ -15,7 +15,7 @@ import orjson
 import pytest
 import yaml
 
-render = import_module("zkcontroller_cli.render")
+render = import_module("zkcontroller_cli.console.render")
 
 ROWS: list[dict[str, Any]] = [
     {"topic": "orders", "isr": [1, 2], "leader": None, "is_offline": False, "more": {"a": [1]}},
@@ -105,7 +105,7 @@ def on_a_terminal(**environment: str) -> str:
     """What a table looks like when stdout is a terminal."""
     program = (
         "import sys\n"
-        "from zkcontroller_cli.render import Format, Renderer, named\n"
+        "from zkcontroller_cli.console.render import Format, Renderer, named\n"
         "row = {'topic': 'orders', 'leader': 1}\n"
         "Renderer(Format.TABLE, sys.stdout).rows([row], named('topic'))\n"
     )
@@ -140,7 +140,7 @@ def test_no_color_and_a_dumb_terminal_get_none(environment: dict[str, str]) -> N
 
 
 def table_at(width: int, rows: list[dict[str, Any]], *, is_coloured: bool = False) -> list[str]:
-    tables = import_module("zkcontroller_cli.tables")
+    tables = import_module("zkcontroller_cli.console.tables")
     lines = [tables.Line([str(value) for value in row.values()]) for row in rows]
     titles = [tables.title_of(key) for key in rows[0]]
     text: str = tables.table_text(titles, lines, width=width, is_coloured=is_coloured)
@@ -206,7 +206,7 @@ def test_a_title_without_rows_and_wide_characters_are_aligned() -> None:
 
 
 def test_trouble_is_coloured_and_health_is_not() -> None:
-    tables = import_module("zkcontroller_cli.tables")
+    tables = import_module("zkcontroller_cli.console.tables")
     lines = [
         tables.Line(["fine"]),
         tables.Line(["late"], tables.RowColour.WARNING),

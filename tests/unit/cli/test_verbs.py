@@ -11,10 +11,10 @@ import orjson
 import pytest
 import yaml
 
-from tests.simulation.zookeeper import SimulatedSession
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import ControllerZnode
+from zkcontroller_simulation.zookeeper import SimulatedSession
 
 HERE = ("-z", "zookeeper:2181")
 
@@ -214,6 +214,8 @@ def test_a_topic_is_described_with_configs_and_partitions(cluster: Zkctl) -> Non
         "isr": [3],
         "replicas": [3, 2],
         "offline_replicas": [3],
+        "adding_replicas": [],
+        "removing_replicas": [],
     }
 
 
@@ -301,9 +303,9 @@ def test_without_a_controller_there_is_nothing_to_delete(zkctl: Zkctl) -> None:
 
 
 def test_a_controller_that_moved_since_it_was_shown_is_not_deleted(cluster: Zkctl) -> None:
-    election = import_module("zkcontroller_cli.election").Election
-    settings = import_module("zkcontroller_cli.options").Settings(zookeeper_flag="zk:1")
-    refused = import_module("zkcontroller_cli.errors").Refused
+    election = import_module("zkcontroller_cli.elections.election").Election
+    settings = import_module("zkcontroller_cli.console.options").Settings(zookeeper_flag="zk:1")
+    refused = import_module("zkcontroller_cli.console.errors").Refused
     session = SimulatedSession(cluster.zookeeper)
     session.start()
 
@@ -319,7 +321,7 @@ def test_a_controller_that_moved_since_it_was_shown_is_not_deleted(cluster: Zkct
     assert cluster("controller", "show", *HERE, "-o", "name").stdout == "2\n"
 
 
-def test_an_election_that_nobody_wins_times_out(cluster: Zkctl) -> None:
+def test_an_election_that_no_broker_wins_times_out(cluster: Zkctl) -> None:
     answer = cluster("controller", "elect", "--yes", "--timeout", "0.3", *HERE)
 
     assert answer.exit_code == 4

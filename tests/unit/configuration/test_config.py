@@ -308,5 +308,5 @@ def test_what_a_running_broker_cannot_take_over_is_left_out() -> None:
         (-2e10, "-2.0E10"),
     ],
 )
-def test_numbers_are_told_as_java_writes_them(value: float, text: str) -> None:
+def test_numbers_are_reported_as_java_writes_them(value: float, text: str) -> None:
     assert text_of(value) == text

@@ -25,7 +25,12 @@ from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.config_keys import ConfigKey, text_of
 from replica_manager.configuration.dynamic_keys import DYNAMIC_IN_KAFKA
-from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, Kind, texts_of
+from replica_manager.configuration.key_effects import (
+    BROKER_EFFECTS,
+    TOPIC_EFFECTS,
+    KeyEffectKind,
+    texts_of,
+)
 from replica_manager.configuration.topic_keys import (
     BROKER_SYNONYMS,
     TOPIC_KEYS,
@@ -37,13 +42,13 @@ from replica_manager.coordinators.transaction_settings import transaction_settin
 from replica_manager.log.log_config import LogConfig
 from replica_manager.network.broker_links import link_keys
 from replica_manager.resizable_executor import ResizableExecutor
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.support.broker_world import BrokersSession
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 ROOT = Path(replica_manager.__file__).parent
 TABLES = (
@@ -56,7 +61,7 @@ TABLES = (
 """They name keys, and read none."""
 ONLY_CHECKED = ("configuration.config", "configuration.reconfiguration")
 """They also look at keys that have no effect: whether their values agree."""
-EFFECTIVE = texts_of(BROKER_EFFECTS, Kind.EFFECTIVE)
+EFFECTIVE = texts_of(BROKER_EFFECTS, KeyEffectKind.EFFECTIVE)
 INHERITED = {key for synonyms in BROKER_SYNONYMS.values() for key, _ in synonyms}
 ROLES = ("inter.broker.listener.name", "control.plane.listener.name")
 """Names of listeners, which have to be others at the same time."""
@@ -103,7 +108,7 @@ def test_an_effective_key_is_read_where_the_table_says(key: str) -> None:
 def test_a_key_without_effect_is_read_nowhere() -> None:
     read = {
         key: found
-        for key in texts_of(BROKER_EFFECTS, Kind.WARNED)
+        for key in texts_of(BROKER_EFFECTS, KeyEffectKind.WARNED)
         if (
             found := [
                 module
@@ -182,7 +187,7 @@ def test_changing_an_effective_key_changes_what_is_read(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [key for key in BROKER_SYNONYMS if TOPIC_EFFECTS[key].kind is Kind.EFFECTIVE]
+    "key", [key for key in BROKER_SYNONYMS if TOPIC_EFFECTS[key].kind is KeyEffectKind.EFFECTIVE]
 )
 def test_logs_follow_a_topics_key_and_every_key_of_the_broker_that_it_inherits(key: str) -> None:
     codec = key.split(".")[1] if key.startswith("compression.") and key.endswith("level") else None
@@ -218,7 +223,7 @@ def topic_value(key: str) -> str:
     return known.get(key) or other_value(TOPIC_KEYS.get(key) or BROKER_KEYS[key])
 
 
-@pytest.mark.parametrize("key", sorted(texts_of(BROKER_EFFECTS, Kind.REFUSED)))
+@pytest.mark.parametrize("key", sorted(texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED)))
 def test_a_refused_key_is_refused_with_what_is_allowed(key: str) -> None:
     definition = BROKER_KEYS[key]
     value = {"boolean": "true", "list": "broker"}.get(definition.type_name, "org.example.Mine")
@@ -230,14 +235,14 @@ def test_a_refused_key_is_refused_with_what_is_allowed(key: str) -> None:
     assert BROKER_EFFECTS[key].text in str(refused.value)
 
 
-@pytest.mark.parametrize("key", sorted(texts_of(TOPIC_EFFECTS, Kind.REFUSED)))
+@pytest.mark.parametrize("key", sorted(texts_of(TOPIC_EFFECTS, KeyEffectKind.REFUSED)))
 def test_a_refused_key_of_a_topic_is_refused(key: str) -> None:
     with pytest.raises(TopicConfigRefused):
         validate_topic_config({key: "true"}, config().values)
 
 
 def test_every_key_without_effect_is_warned_about_and_no_other_is() -> None:
-    warned = texts_of(BROKER_EFFECTS, Kind.WARNED)
+    warned = texts_of(BROKER_EFFECTS, KeyEffectKind.WARNED)
     texts = {key: text_of(BROKER_KEYS[key].default) or "" for key in warned}
     with_values = {key: text for key, text in texts.items() if _parses(BROKER_KEYS[key], text)}
 
@@ -295,7 +300,7 @@ def test_a_dynamic_key_without_effect_is_warned_about_when_it_is_set(
 
 
 def test_what_the_storage_is_configured_for_changes_while_it_runs(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         current = config(log__dirs=str(tmp_path))
         storage = Storage(lambda: current, {}, lambda _: None)
         storage.load()
@@ -318,7 +323,7 @@ def test_what_the_storage_is_configured_for_changes_while_it_runs(tmp_path: Path
         assert storage.cleaner_settings == (5, 4194304)
         await storage.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_pool_takes_further_work_with_another_number_of_threads() -> None:

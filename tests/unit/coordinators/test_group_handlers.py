@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from typing_extensions import override
 
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
@@ -28,7 +27,7 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.model import LEADER_DURING_DELETE, TopicPartition
+from zkcontroller.model import LEADER_DURING_DELETE
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
 
@@ -52,14 +51,6 @@ class GroupWorld(BrokerWorld):
             group__initial__rebalance__delay__ms="0",
             **properties,
         )
-
-    @override
-    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        self.groups.on_led(partition, leader_epoch)
-
-    @override
-    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        self.groups.on_resigned(partition, leader_epoch)
 
     async def begin(self) -> None:
         """The topic's one partition is led here, and there are two topics of others."""
@@ -231,13 +222,13 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
     """Runs steps in a world that coordinates groups."""
 
-    def run(story: Callable[[GroupWorld], Coroutine[Any, Any, None]]) -> None:
+    def run(scenario: Callable[[GroupWorld], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:
             world = GroupWorld(executor, tmp_path)
             await world.begin()
             try:
                 async with asyncio.timeout(30):
-                    await story(world)
+                    await scenario(world)
             finally:
                 await world.end()
 
@@ -251,7 +242,7 @@ def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
 
 @pytest.mark.parametrize("version", range(7))
 def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, version: int) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         answer = await world.find(version, GROUP)
 
         [found] = answer.coordinators if version >= 4 else [answer]
@@ -259,19 +250,19 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, versi
             NONE, 1, "host1", 9092
         )  # fmt: skip
 
-    tell(story)
+    tell(scenario)
 
 
 def test_several_groups_are_looked_up_at_once(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         answer = await world.find(4, "a", "b", "c")
         assert [each.key for each in answer.coordinators] == ["a", "b", "c"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         world.update({OFFSETS_TOPIC: {0: metadata(-1)}})
         assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
         world.update({OFFSETS_TOPIC: {0: metadata(2)}}, brokers=[broker(1), broker(2, "OTHER")])
@@ -281,13 +272,13 @@ def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: T
         )  # fmt: skip
         assert answer.error_message == "The coordinator is not available."
 
-    tell(story)
+    tell(scenario)
 
 
 def test_who_asks_first_has_the_offsets_topic_created(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="2")
         world.update()
         answer = await world.find(4, GROUP)
@@ -305,13 +296,13 @@ def test_who_asks_first_has_the_offsets_topic_created(
             "compression.type": "producer",
         }
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_error(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="3")
         world.update(brokers=[broker(1), broker(2)])
 
@@ -323,14 +314,14 @@ def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_
         assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
         assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is not None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
 def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
     tmp_path: Path, executor: ThreadPoolExecutor, version: int
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = GroupWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
         world.update(brokers=[broker(1)])
 
@@ -345,25 +336,25 @@ def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
         assert found.error_code is ErrorCode.none
         assert found.node_id == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         assert (await world.find(3, "id", key_type=9)).error_code is ErrorCode.invalid_request
         [share] = (await world.find(5, "id", key_type=2)).coordinators
         assert share.error_code is ErrorCode.invalid_request
         [share] = (await world.find(6, "id", key_type=2)).coordinators
         assert share.error_code is ErrorCode.coordinator_not_available
 
-    tell(story)
+    tell(scenario)
 
 
 # A member's life
 
 
 def test_a_member_joins_is_assigned_lives_commits_and_leaves(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         joined = await world.join()
         assert (joined.error_code, joined.leader) == (NONE, joined.member_id)
         assert (await world.sync(joined)).assignment == b"all of it"
@@ -378,15 +369,15 @@ def test_a_member_joins_is_assigned_lives_commits_and_leaves(tell: Tell) -> None
         assert (left.error_code, left.members[0].error_code) == (NONE, NONE)
         assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("step", range(10))
-def test_every_version_tells_the_same_story(tell: Tell, step: int) -> None:
+def test_every_version_has_the_same_outcome(tell: Tell, step: int) -> None:
     def at_most(key: ApiKey) -> int:
         return min(step, APIS[key].max_version)
 
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         joined = await world.join(at_most(ApiKey.JOIN_GROUP))
         synced = await world.sync(joined, at_most(ApiKey.SYNC_GROUP))
         assert synced.assignment == b"all of it"
@@ -402,23 +393,23 @@ def test_every_version_tells_the_same_story(tell: Tell, step: int) -> None:
         deleted = await world.delete_groups(GROUP, version=at_most(ApiKey.DELETE_GROUPS))
         assert deleted == {GROUP: NONE}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_sync_must_name_its_protocol_since_version_5(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         joined = await world.join()
         refused = await world.sync(joined, protocol_name=None)
         assert refused.error_code is ErrorCode.inconsistent_group_protocol
 
-    tell(story)
+    tell(scenario)
 
 
 # Offsets
 
 
 def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         assert await world.commit(7, "none", "orders") == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
@@ -429,11 +420,11 @@ def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell
             }
         assert found_offsets(await world.offsets()) == {"orders": (7, NONE)}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         await world.commit(7, "orders", "invoices")
         answer = await world.delete_offset("orders", "none")
         assert answer.error_code is NONE
@@ -443,11 +434,11 @@ def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
         }
         assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         assert await world.commit(7, "orders", "none", version=0) == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
@@ -469,11 +460,11 @@ def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
         # The coordinator knows nothing of them.
         assert found_offsets(await world.offsets("orders")) == {"orders": (-1, NONE)}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         module = import_module("kio.schema.offset_fetch.v0.request")
         topic = module.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,))
 
@@ -482,11 +473,11 @@ def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell
         assert found_offsets(answer) == {"orders": (-1, ErrorCode.invalid_group_id)}
         assert world.znode("/consumers/deep") is None
 
-    tell(story)
+    tell(scenario)
 
 
 def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         await world.commit(7, "orders")
         module = import_module("kio.schema.offset_fetch.v8.request")
         answer = await world.tell(
@@ -500,7 +491,7 @@ def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> N
             ("other", {}), (GROUP, {"orders": (7, NONE)})
         ]  # fmt: skip
 
-    tell(story)
+    tell(scenario)
 
 
 def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell) -> None:
@@ -510,7 +501,7 @@ def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell
         isr=(1,), zk_version=0, replicas=(1,), offline_replicas=(),
     )  # fmt: skip
 
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         await world.commit(7, "orders", "invoices")
         answer = await world.tell(
             "update_metadata", 8, controller_id=1, controller_epoch=1, live_brokers=(),
@@ -524,14 +515,14 @@ def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell
         assert answer.error_code is NONE
         assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
     count = ENTRIES_AT_ONCE + 1
     commit = import_module("kio.schema.offset_commit.v9.request")
 
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         world.update({"orders": {each: metadata(1) for each in range(count)}})
         parts = tuple(
             commit.OffsetCommitRequestPartition(
@@ -551,14 +542,14 @@ def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
         [topic] = (await world.offsets()).topics
         assert [each.committed_offset for each in topic.partitions] == list(range(count))
 
-    tell(story)
+    tell(scenario)
 
 
 # Who may what
 
 
 def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         joined = await world.join()
         await world.sync(joined)
         world.authorize()
@@ -585,11 +576,11 @@ def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
         world.context.authorizer = None
         assert await world.heartbeat(joined) is NONE
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.READ)
         world.permit(ResourceType.TOPIC, "orders", AclOperation.READ)
@@ -609,11 +600,11 @@ def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
         [described] = await world.described(GROUP, operations=True)
         assert described.authorized_operations == (1 << 3) | (1 << 8)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         await world.commit(5, "orders", "invoices")
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DESCRIBE)
@@ -626,11 +617,11 @@ def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> N
                 "orders": (5, NONE), "invoices": (-1, denied)
             }  # fmt: skip
 
-    tell(story)
+    tell(scenario)
 
 
 def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         await world.commit(5, "orders", "invoices")
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DELETE)
@@ -643,15 +634,15 @@ def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
         }
         assert await world.delete_groups("other", GROUP) == {GROUP: NONE, "other": HIDDEN}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_who_may_describe_the_cluster_sees_every_group(tell: Tell) -> None:
-    async def story(world: GroupWorld) -> None:
+    async def scenario(world: GroupWorld) -> None:
         await world.commit(5, "orders")
         world.authorize()
         world.permit(ResourceType.CLUSTER, "kafka-cluster", AclOperation.DESCRIBE)
 
         assert await world.listed() == [GROUP]
 
-    tell(story)
+    tell(scenario)

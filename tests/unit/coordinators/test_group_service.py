@@ -23,7 +23,7 @@ from replica_manager.coordinators.groups.requests import (
     DeleteOffsets,
     DeleteOffsetsResult,
     DescribeGroups,
-    DescribeResult,
+    DescribeGroupsResult,
     FetchedOffset,
     FetchOffsets,
     FetchResult,
@@ -32,7 +32,7 @@ from replica_manager.coordinators.groups.requests import (
     JoinGroup,
     JoinResult,
     ListGroups,
-    ListResult,
+    ListGroupsResult,
     Protocol,
     SyncGroup,
     SyncResult,
@@ -90,7 +90,7 @@ class World:
 
     async def describe(self) -> Any:
         asked = DescribeGroups(self.service.new_request_id(), (GROUP,))
-        return (await self.service.ask(asked, DescribeResult)).groups[0]
+        return (await self.service.ask(asked, DescribeGroupsResult)).groups[0]
 
     async def commit(
         self, offset: int, partition: TopicPartition = ORDERS, member: JoinResult | None = None
@@ -156,12 +156,12 @@ async def broker(
             log.close()
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             assert await world.commit(42) is ErrorCode.none
@@ -171,13 +171,13 @@ def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) ->
             await world.lead()
             assert (await world.offsets())[ORDERS].offset == 42
 
-    run(story())
+    run(scenario())
 
 
 def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path) -> None:
     other = TopicPartition("orders", 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             assert isnan(world.measured["partition-load-time-max"])
             await world.lead()
@@ -202,11 +202,11 @@ def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path) -> N
             assert world.measured["offset-commit-count"] == 3
             assert world.measured["offset-expiration-count"] == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(
             tmp_path,
             offsets__retention__minutes="1",
@@ -219,11 +219,11 @@ def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
             await world.until(lambda _: world.measured["offset-expiration-count"] == 1)
             assert await world.offsets() == {}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             joined = await world.join()
@@ -236,11 +236,11 @@ def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
             described = await world.describe()
             assert (described.state, described.members[0].client_host) == ("Stable", "/192.0.2.1")
 
-    run(story())
+    run(scenario())
 
 
 def test_a_member_that_says_nothing_is_out_when_its_time_is_over(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             joined = await world.join(session_timeout_ms=50)
@@ -249,11 +249,11 @@ def test_a_member_that_says_nothing_is_out_when_its_time_is_over(tmp_path: Path)
             await world.until(lambda group: group.state == "Empty")
             assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
 
-    run(story())
+    run(scenario())
 
 
-def test_who_waits_is_told_when_another_broker_coordinates(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_who_waits_gets_an_error_when_another_broker_coordinates(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
             await world.lead()
             parked = asyncio.create_task(world.join())
@@ -264,11 +264,11 @@ def test_who_waits_is_told_when_another_broker_coordinates(tmp_path: Path) -> No
             assert (await parked).error is ErrorCode.not_coordinator
             assert (await world.describe()).error is ErrorCode.not_coordinator
 
-    run(story())
+    run(scenario())
 
 
-def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_who_waits_gets_an_error_when_the_broker_stops(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
             await world.lead()
             parked = asyncio.create_task(world.join())
@@ -278,11 +278,11 @@ def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
 
             assert (await parked).error is ErrorCode.coordinator_not_available
 
-    run(story())
+    run(scenario())
 
 
-def test_the_answer_to_one_who_has_gone_away_disturbs_nobody(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_the_answer_to_one_who_has_gone_away_disturbs_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
             await world.lead()
             parked = asyncio.create_task(world.join())
@@ -295,11 +295,11 @@ def test_the_answer_to_one_who_has_gone_away_disturbs_nobody(tmp_path: Path) -> 
 
             assert (await world.until(lambda group: group.error is ErrorCode.none)).state == "Dead"
 
-    run(story())
+    run(scenario())
 
 
 def test_while_a_large_log_is_read_others_are_served(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         partitions = [TopicPartition("orders", each) for each in range(3_000)]
         async with broker(tmp_path) as world:
             await world.lead()
@@ -324,7 +324,7 @@ def test_while_a_large_log_is_read_others_are_served(tmp_path: Path) -> None:
             assert len(found) == len(partitions)
             assert found[partitions[-1]].offset == 2_500
 
-    run(story())
+    run(scenario())
 
 
 def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
         segment_bytes=500, is_compacted=True, is_deleted=False, min_cleanable_dirty_ratio=0.0
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path, log_config=compacted) as world:
             await world.lead()
             joined = await world.join()
@@ -359,13 +359,13 @@ def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
             assert [offset.offset for offset in told.values()] == [19, 19]
             assert await world.heartbeat(joined) is ErrorCode.none
 
-    run(story())
+    run(scenario())
 
 
 def test_a_partition_whose_log_cannot_be_read_is_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             world.logs.lead(world.partition)
             log = world.logs.led[world.partition]
@@ -380,11 +380,11 @@ def test_a_partition_whose_log_cannot_be_read_is_not_served(
             assert (await world.describe()).error is ErrorCode.not_coordinator
             assert f"Error loading offsets from {world.partition}" in caplog.text
 
-    run(story())
+    run(scenario())
 
 
 def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             await world.commit(1)
@@ -396,11 +396,11 @@ def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Pat
             world.logs.led[world.partition] = log
             assert (await world.offsets())[ORDERS].offset == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         kept = TopicPartition("orders", 1)
         async with broker(tmp_path) as world:
             await world.lead()
@@ -418,12 +418,12 @@ def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) ->
             await world.lead()
             assert list(await world.offsets()) == [kept]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path, offsets__topic__compression__codec=str(int(codec))) as world:
             await world.lead()
             await world.commit(1)
@@ -437,11 +437,11 @@ def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) -> None:
             await world.lead()
             assert (await world.offsets())[ORDERS].offset == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_the_gauges_count_groups_by_state_and_their_offsets(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             await world.commit(1)
@@ -457,17 +457,19 @@ def test_the_gauges_count_groups_by_state_and_their_offsets(tmp_path: Path) -> N
                 "NumGroupsEmpty": 0,
             }
 
-    run(story())
+    run(scenario())
 
 
 def test_before_it_leads_anything_a_broker_lists_no_groups(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with broker(tmp_path) as world:
             asked = ListGroups(world.service.new_request_id())
-            assert await world.service.ask(asked, ListResult) == ListResult(ErrorCode.none, ())
+            assert await world.service.ask(asked, ListGroupsResult) == ListGroupsResult(
+                ErrorCode.none, ()
+            )
             assert (await world.join()).error is ErrorCode.not_coordinator
 
-    run(story())
+    run(scenario())
 
 
 def test_every_key_of_groups_reaches_the_coordinator() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.coordinators.groups.timers import Timer, TimerKind, Timers
+from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind, Timers
 
-A, B, C = (Timer(TimerKind.SESSION, "billing", name) for name in "abc")
+A, B, C = (GroupTimer(TimerKind.SESSION, "billing", name) for name in "abc")
 
 
-def due(timers: Timers, now_ms: int) -> list[Timer]:
+def due(timers: Timers, now_ms: int) -> list[GroupTimer]:
     found = []
     while (timer := timers.take_due(now_ms)) is not None:
         found.append(timer)
@@ -56,18 +56,18 @@ def test_a_timer_that_is_cancelled_does_not_go_off() -> None:
 
 def test_timers_of_different_kinds_of_one_group_are_different() -> None:
     timers = Timers()
-    timers.set(Timer(TimerKind.JOIN, "billing"), 10)
-    timers.set(Timer(TimerKind.SYNC, "billing"), 20)
-    timers.cancel(Timer(TimerKind.JOIN, "billing"))
+    timers.set(GroupTimer(TimerKind.JOIN, "billing"), 10)
+    timers.set(GroupTimer(TimerKind.SYNC, "billing"), 20)
+    timers.cancel(GroupTimer(TimerKind.JOIN, "billing"))
 
-    assert due(timers, 20) == [Timer(TimerKind.SYNC, "billing")]
+    assert due(timers, 20) == [GroupTimer(TimerKind.SYNC, "billing")]
 
 
 def test_heartbeats_and_members_that_come_and_go_leave_nothing_behind() -> None:
     timers = Timers()
     for i in range(10_000):
         timers.set(A, i + 10_000)
-        passing = Timer(TimerKind.SESSION, "billing", f"member-{i}")
+        passing = GroupTimer(TimerKind.SESSION, "billing", f"member-{i}")
         timers.set(passing, i + 300_000)
         timers.set(passing, i + 10_000)
         timers.cancel(passing)
@@ -87,9 +87,11 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(STEPS)
-def test_timers_behave_as_a_table_that_is_searched(steps: list[tuple[str, Timer, int]]) -> None:
+def test_timers_behave_as_a_table_that_is_searched(
+    steps: list[tuple[str, GroupTimer, int]],
+) -> None:
     timers = Timers()
-    table: dict[Timer, int] = {}
+    table: dict[GroupTimer, int] = {}
     for step, timer, time in steps:
         if step == "set":
             timers.set(timer, time)

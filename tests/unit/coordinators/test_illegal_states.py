@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import LAST_PRODUCER_EPOCH, Transaction
 from zkcontroller.errors import IllegalState
@@ -61,7 +61,7 @@ def test_a_transactional_id_refuses_a_change_that_contradicts_it(
 
 
 def test_a_group_refuses_a_state_that_may_not_follow_its_own() -> None:
-    group = Group("billing", 0)
+    group = GroupMetadata("billing", 0)
 
     with pytest.raises(IllegalState, match="Group billing cannot become Stable: it is Empty"):
         group.transition_to(GroupState.STABLE, 1)

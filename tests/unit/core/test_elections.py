@@ -56,7 +56,7 @@ def test_the_in_sync_order_does_not_decide_who_leads() -> None:
     assert elected.in_sync_replicas == (4, 2)
 
 
-def test_without_a_live_in_sync_replica_nobody_leads_unless_unclean() -> None:
+def test_without_a_live_in_sync_replica_no_broker_leads_unless_unclean() -> None:
     assert elect_offline(state(2, 2), (2, 4), up(4), unclean=False) is None
 
 

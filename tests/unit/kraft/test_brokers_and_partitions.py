@@ -11,7 +11,6 @@ from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.broker_transitions import BrokerTransitions
 from zkcontroller.kraft.controller.directory_ids import UNASSIGNED
-from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.metadata.metadata_version import from_name
 from zkcontroller.kraft.metadata.records import (
@@ -22,7 +21,7 @@ from zkcontroller.kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import RECOVERED, RECOVERING
+from zkcontroller.model import RECOVERED, RECOVERING, ElectionType
 
 
 def elect(

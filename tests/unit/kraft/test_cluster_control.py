@@ -243,7 +243,7 @@ def test_the_record_version_follows_the_metadata_version(version: str, record_ve
     assert records[-1].record.log_dirs == ((DIR_A,) if record_version == 3 else ())
 
 
-def test_a_standby_registers_nobody(world: World) -> None:
+def test_a_standby_registers_no_broker(world: World) -> None:
     world.cluster.deactivate()
 
     with pytest.raises(IllegalState, match="only the active controller"):
@@ -317,7 +317,7 @@ def test_whether_a_directory_is_online(world: World) -> None:
     assert not world.cluster.has_online_dir(9, directory_ids.UNASSIGNED)
 
 
-def test_a_directory_of_somebody_else_in_the_log_is_fatal(world: World) -> None:
+def test_a_directory_of_another_broker_in_the_log_is_fatal(world: World) -> None:
     world.register(request(log_dirs=(DIR_A,)))
 
     with pytest.raises(IllegalState, match="is 1's"):
@@ -430,7 +430,7 @@ def test_a_change_touches_only_what_it_names(world: World) -> None:
     ],
     ids=str,
 )
-def test_a_change_of_another_life_or_of_nobody_is_fatal(
+def test_a_change_of_another_life_or_of_no_broker_is_fatal(
     world: World, record: ClusterRecord
 ) -> None:
     world.register(request())
@@ -474,7 +474,9 @@ def test_usable_brokers_come_with_rack_and_fencing(world: World) -> None:
     assert [broker.id for broker in world.cluster.registrations()] == [1, 2]
 
 
-def test_a_new_active_controller_believes_everybody_was_in_contact_just_now(world: World) -> None:
+def test_a_new_active_controller_believes_every_broker_was_in_contact_just_now(
+    world: World,
+) -> None:
     world.register(request())
     world.unfence(1)
     world.cluster.deactivate()
@@ -565,7 +567,7 @@ def test_a_broker_that_leads_shuts_down_in_an_orderly_way(world: World) -> None:
     ]
 
 
-def test_a_directory_that_failed_is_told_by_heartbeat(world: World) -> None:
+def test_a_directory_that_failed_is_reported_by_heartbeat(world: World) -> None:
     world.register(request(log_dirs=(DIR_A, DIR_B)))
 
     told = world.control.process_broker_heartbeat(

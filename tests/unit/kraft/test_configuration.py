@@ -169,7 +169,7 @@ def test_a_resource_must_exist(configs: Configurations) -> None:
     assert created.response[bar] == NO_ERROR
 
 
-def test_the_policy_sees_only_the_keys_that_somebody_named(configs: Configurations) -> None:
+def test_the_policy_sees_only_the_keys_that_were_named(configs: Configurations) -> None:
     configs.alter(TOPIC, cleanup_policy=(OpType.SET, "compact"))
     configs.policy.shown.clear()
 

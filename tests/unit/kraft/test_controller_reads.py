@@ -21,7 +21,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     ReadRequest,
     RegisterController,
-    UpdateFeatures,
+    UpdateFeatureLevels,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.quorum_features import default_feature_map
@@ -67,7 +67,7 @@ def test_features_count_from_the_record_that_changes_them_once_it_is_committed()
     before = features_of(world, 3000)
     world.log.is_slow = True
 
-    world.send(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20)}), 3000)
+    world.send(UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(20)}), 3000)
 
     assert features_of(world, 3000) == before
     changed_at = world.log.end_offset - 1
@@ -84,7 +84,7 @@ def test_a_change_that_is_lost_with_the_leadership_never_was() -> None:
         world.send(registration(controller_id), 3000)
     before = features_of(world, 3000)
     world.log.is_slow = True
-    world.send(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20)}), 3000)
+    world.send(UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(20)}), 3000)
 
     world.elect(3001)
 
@@ -124,7 +124,7 @@ def test_every_controller_tells_which_ones_have_registered() -> None:
         assert known[3001].listeners["CONTROLLER"].port == 9093
 
 
-def test_before_controllers_register_nobody_asks_them_directly() -> None:
+def test_before_controllers_register_they_are_not_asked_directly() -> None:
     world = QuorumWorld(version="3.6", config=QUIET)
     world.elect(3000)
 

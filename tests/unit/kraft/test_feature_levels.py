@@ -22,7 +22,7 @@ from zkcontroller.kraft.controller.features import (
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     RegisterBroker,
-    UpdateFeatures,
+    UpdateFeatureLevels,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.quorum_features import TRANSACTION_VERSION, default_feature_map
@@ -49,7 +49,7 @@ def world_at(version: str, *, is_unstable_enabled: bool = False) -> QuorumWorld:
 def verdict(
     world: QuorumWorld, name: str, level: int, upgrade_type: UpgradeType = UPGRADE
 ) -> ApiError:
-    answered = world.ask(UpdateFeatures({name: FeatureLevelUpdate(level, upgrade_type)}), dict)
+    answered = world.ask(UpdateFeatureLevels({name: FeatureLevelUpdate(level, upgrade_type)}), dict)
     error = answered[name]
     assert isinstance(error, ApiError)
     return error

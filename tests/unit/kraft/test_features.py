@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -26,7 +25,7 @@ from zkcontroller.kraft.controller.quorum_features import (
     default_feature_map,
     reason_not_supported,
 )
-from zkcontroller.kraft.controller.registrations import ControllerRegistration, VersionRange
+from zkcontroller.kraft.controller.registrations import VersionRange
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord, ZkMigrationStateRecord
@@ -258,25 +257,8 @@ def test_a_controller_supports_metadata_versions_and_no_voters_in_the_log() -> N
     assert KRAFT_VERSION not in unstable
 
 
-def test_why_somebody_does_not_support_a_level() -> None:
+def test_why_a_node_does_not_support_a_level() -> None:
     assert reason_not_supported(3, "broker 1", VersionRange(1, 3)) is None
     assert reason_not_supported(4, "broker 1", VersionRange(1, 3)) is not None
     assert "does not know" in str(reason_not_supported(1, "broker 1", DISABLED))
     assert "versions 2 of it" in str(reason_not_supported(1, "broker 1", VersionRange(2, 2)))
-
-
-def test_a_migration_waits_until_every_controller_is_ready() -> None:
-    quorum = QuorumFeatures(0, default_feature_map(), (0, 1))
-
-    def reason(version: str, **ready: bool) -> str | None:
-        controllers = {
-            int(name[1:]): ControllerRegistration(int(name[1:]), UUID(int=1), is_ready, {}, {})
-            for name, is_ready in ready.items()
-        }
-        return quorum.reason_zk_migration_not_ready(from_name(version), controllers)
-
-    assert "only 3.3-IV3" in str(reason("3.3"))
-    assert reason("3.6") is None
-    assert "controller 1 has not registered" in str(reason("3.9", c0=True))
-    assert "controller 1 has zookeeper.metadata" in str(reason("3.9", c0=True, c1=False))
-    assert reason("3.9", c0=True, c1=True) is None

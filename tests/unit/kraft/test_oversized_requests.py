@@ -74,7 +74,7 @@ def test_records_of_several_batches_are_refused_as_a_whole() -> None:
     assert (world.records, world.faults) == (before, [])
 
 
-def test_a_full_accumulator_is_told_from_a_batch_that_is_too_large() -> None:
+def test_a_full_accumulator_is_distinguished_from_a_batch_that_is_too_large() -> None:
     accumulator = BatchAccumulator(1, 0, 25)
     half = b"x" * (MAX_BATCH_BYTES // 2 + 1)
     for _ in range(MAX_COMPLETED_BATCHES + 1):

@@ -184,7 +184,7 @@ def elr_change(before: PartitionRegistration, **wanted: Any) -> PartitionChangeR
     return change(before, metadata_version=WITH_ELR, is_elr_enabled=True, **wanted)
 
 
-def test_an_eligible_leader_leads_only_when_nobody_is_in_sync() -> None:
+def test_an_eligible_leader_leads_only_when_no_replica_is_in_sync() -> None:
     before = partition(1, 2, 3, isr=(1,), elr=(2,))
 
     wanted = elr_change(before, alive=(2,))

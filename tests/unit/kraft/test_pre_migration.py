@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.support.migration_records import records_after_migration
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.cluster_requests import (
@@ -17,10 +18,8 @@ from zkcontroller.kraft.controller.cluster_requests import (
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.features import FeatureLevelUpdate
-from zkcontroller.kraft.controller.leader_elections import ElectionType
-from zkcontroller.kraft.controller.migration_state import records_after_migration
 from zkcontroller.kraft.controller.quorum_controller_requests import (
-    AllocateProducerIds,
+    AllocateProducerIdBlock,
     AlterClientQuotas,
     ControllerRequest,
     DeleteTopics,
@@ -30,7 +29,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RegisterBroker,
     RegisterController,
     UnregisterBroker,
-    UpdateFeatures,
+    UpdateFeatureLevels,
     WriteMigrationRecords,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
@@ -42,7 +41,7 @@ from zkcontroller.kraft.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import ConfigResourceType, OpType
+from zkcontroller.model import ConfigResourceType, ElectionType, OpType
 
 SESSION_TIMEOUT_MS = 9_000
 
@@ -125,9 +124,9 @@ def test_controllers_register_and_the_log_grows(world: QuorumWorld) -> None:
     [
         topic("orders", (1,)),
         DeleteTopics((UUID(int=5),)),
-        AllocateProducerIds(1, 5),
+        AllocateProducerIdBlock(1, 5),
         ElectLeaders(ElectionType.PREFERRED, None),
-        UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(21)}),
+        UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(21)}),
         IncrementalAlterConfigs(
             {ConfigResource(ConfigResourceType.BROKER, ""): {"x": ConfigOperation(OpType.SET, "1")}}
         ),

@@ -10,21 +10,17 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.support.migration_records import records_after_migration, records_before_migration
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.errors import IllegalState, RecordListTooLarge
 from zkcontroller.kraft.controller import quorum_controller
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.leader_elections import ElectionType
-from zkcontroller.kraft.controller.migration_state import (
-    ZkMigrationState,
-    records_after_migration,
-    records_before_migration,
-)
+from zkcontroller.kraft.controller.migration_state import ZkMigrationState
 from zkcontroller.kraft.controller.partition_registration import (
+    PartitionId,
     PartitionRegistration,
-    TopicIdPartition,
 )
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
@@ -35,10 +31,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     FindAllTopicIds,
     FindTopicIds,
     GetFinalizedFeatures,
-    ListPartitionReassignments,
+    ListReassignments,
     ProcessBrokerHeartbeat,
     UnregisterBroker,
-    UpdateFeatures,
+    UpdateFeatureLevels,
     WriteMigrationRecords,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
@@ -66,6 +62,7 @@ from zkcontroller.kraft.metadata.records import (
     ZkMigrationStateRecord,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.model import ElectionType
 
 SESSION_TIMEOUT_MS = 9_000
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
@@ -83,7 +80,7 @@ def world() -> QuorumWorld:
 
 
 def partition_of(world: QuorumWorld, topic_id: UUID) -> PartitionRegistration:
-    partition = world.active.state.replication.state.partition(TopicIdPartition(topic_id, 0))
+    partition = world.active.state.replication.state.partition(PartitionId(topic_id, 0))
     assert partition is not None
     return partition
 
@@ -132,7 +129,7 @@ def test_requests_that_waited_for_the_claim_run_after_the_activation() -> None:
     world.log.leader = LeaderAndEpoch(3000, 1)
     controller.enqueue(LeaderChanged(world.log.leader))
     controller.enqueue(
-        ControllerRequestReceived(1, UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(21)}))
+        ControllerRequestReceived(1, UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(21)}))
     )
 
     world.feed(3000, None)
@@ -154,7 +151,7 @@ def test_a_request_past_its_deadline_times_out_and_starts_nothing(world: QuorumW
     before = world.records
     controller = world.active
     started = controller.counters.operations_started
-    request = UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20)})
+    request = UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(20)})
     controller.enqueue(ControllerRequestReceived(1, request, deadline_ms=world.now_ms + 10))
 
     world.now_ms += 10
@@ -176,7 +173,7 @@ def test_empty_requests_are_answered_at_once_even_behind_others(world: QuorumWor
         (DeleteTopics(()), {}),
         (FindTopicIds(()), {}),
         (ElectLeaders(ElectionType.PREFERRED, ()), ()),
-        (ListPartitionReassignments(()), ()),
+        (ListReassignments(()), ()),
         (AlterClientQuotas(()), {}),
         (AlterUserScramCredentials((), ()), {}),
     ]
@@ -260,7 +257,7 @@ def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(
 def test_a_write_without_records_is_answered_at_once_if_nothing_waits(world: QuorumWorld) -> None:
     world.log.is_slow = True
 
-    error = world.ask(UpdateFeatures({"unknown.version": FeatureLevelUpdate(1)}), dict)
+    error = world.ask(UpdateFeatureLevels({"unknown.version": FeatureLevelUpdate(1)}), dict)
 
     assert error["unknown.version"].error is ErrorCode.invalid_update_version
 
@@ -461,7 +458,9 @@ def test_no_op_records_begin_and_end_with_the_version_and_the_leadership() -> No
     world.advance(5_000)
     assert NoOpRecord() not in world.records
 
-    world.ask(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(from_name("3.3-IV1").level)}), dict)
+    world.ask(
+        UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(from_name("3.3-IV1").level)}), dict
+    )
     world.advance(1_000)
     assert world.records.count(NoOpRecord()) == 2
 
@@ -612,7 +611,7 @@ def test_an_unregistered_broker_cannot_heartbeat_any_more(world: QuorumWorld) ->
 def test_an_unclean_restart_drops_the_broker_from_the_isr() -> None:
     world = QuorumWorld(version="3.9", config=QUIET, is_unstable_enabled=True)
     world.elect(3000)
-    world.ask(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(22)}), dict)
+    world.ask(UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(22)}), dict)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     world.heartbeat(1, want_fence=True)
@@ -641,7 +640,7 @@ def test_before_a_migration_brokers_come_and_live_but_nothing_else_is_written() 
     assert world.active.state.features.is_in_pre_migration_mode
 
     assert world.refusal(topic("orders", (1,))).error is ErrorCode.not_controller
-    assert world.refusal(UpdateFeatures({})).error is ErrorCode.not_controller
+    assert world.refusal(UpdateFeatureLevels({})).error is ErrorCode.not_controller
     assert world.refusal(UnregisterBroker(1)).error is ErrorCode.broker_id_not_registered
     with pytest.raises(AssertionError, match="once the migration"):
         world.register(1)  # a broker of KRaft; the request itself ran
@@ -672,12 +671,3 @@ def test_a_failover_in_a_migration_shows_nothing_of_it() -> None:
     assert world.records[-2] == ZkMigrationStateRecord(ZkMigrationState.MIGRATION)
     for node_id in world.controllers:
         assert list(world.ask(FindAllTopicIds(), dict, node_id)) == ["t1", "t2", "t3"]
-
-
-def test_an_old_version_migrates_without_a_transaction() -> None:
-    version = from_name("3.4")
-
-    assert records_before_migration(version) == ()
-    assert [record for record, _ in records_after_migration(version)] == [
-        ZkMigrationStateRecord(ZkMigrationState.MIGRATION)
-    ]

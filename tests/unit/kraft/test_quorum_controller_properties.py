@@ -71,7 +71,7 @@ STEPS = st.lists(
 )
 
 
-class Story:
+class Scenario:
     """The steps, taken in a world."""
 
     def __init__(self) -> None:
@@ -184,14 +184,14 @@ def everything(controller: QuorumController) -> tuple[object, ...]:
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_every_controller_gets_where_a_newcomer_gets(steps: list[Step]) -> None:
-    story = Story()
-    world = story.world
+    scenario = Scenario()
+    world = scenario.world
     for broker in BROKERS:
-        story.register(broker, 0)
-        story.heartbeat(broker)
+        scenario.register(broker, 0)
+        scenario.heartbeat(broker)
 
     for step in steps:
-        story.take(step)
+        scenario.take(step)
         assert world.faults == []
     world.log.is_slow = False
     world.commit()
@@ -203,7 +203,7 @@ def test_every_controller_gets_where_a_newcomer_gets(steps: list[Step]) -> None:
     for node_id, controller in world.controllers.items():
         assert everything(controller) == everything(newcomer), node_id
 
-    for request_id, name in story.created.items():
+    for request_id, name in scenario.created.items():
         answer = world.answers[request_id]
         if isinstance(answer, ApiException):
             assert answer.error is ErrorCode.not_controller
@@ -211,5 +211,5 @@ def test_every_controller_gets_where_a_newcomer_gets(steps: list[Step]) -> None:
         assert isinstance(answer, tuple)
         (result,) = answer
         assert isinstance(result, CreatableTopicResult)
-        if not result.error.is_failure and name not in story.ever_deleted:
+        if not result.error.is_failure and name not in scenario.ever_deleted:
             assert newcomer.state.replication.state.topics_by_name[name] == result.topic_id

@@ -14,10 +14,9 @@ from zkcontroller.kraft.controller.cluster_requests import ControllerRegistratio
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
-from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.producer_id_control import ProducerIdsBlock
 from zkcontroller.kraft.controller.quorum_controller_requests import (
-    AllocateProducerIds,
+    AllocateProducerIdBlock,
     CreateDelegationToken,
     DescribeConfigs,
     ElectLeaders,
@@ -34,7 +33,7 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,
 )
-from zkcontroller.model import ConfigResourceType, OpType
+from zkcontroller.model import ConfigResourceType, ElectionType, OpType
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
@@ -188,10 +187,12 @@ def test_producer_ids_go_to_registered_brokers_block_by_block(world: QuorumWorld
     broker = world.active.state.cluster.registration(1)
     assert broker is not None
 
-    blocks = [world.ask(AllocateProducerIds(1, broker.epoch), ProducerIdsBlock) for _ in range(2)]
+    blocks = [
+        world.ask(AllocateProducerIdBlock(1, broker.epoch), ProducerIdsBlock) for _ in range(2)
+    ]
 
     assert [block.first_producer_id for block in blocks] == [0, 1000]
-    assert world.refusal(AllocateProducerIds(1, 0)).error is ErrorCode.stale_broker_epoch
+    assert world.refusal(AllocateProducerIdBlock(1, 0)).error is ErrorCode.stale_broker_epoch
 
 
 def test_a_controller_registers_with_the_active_one(world: QuorumWorld) -> None:
@@ -201,7 +202,9 @@ def test_a_controller_registers_with_the_active_one(world: QuorumWorld) -> None:
     assert list(world.active.state.cluster.controllers()) == [3000]
 
 
-def test_a_topic_that_is_created_on_nobody_is_refused_and_not_written(world: QuorumWorld) -> None:
+def test_a_topic_that_is_created_on_no_broker_is_refused_and_not_written(
+    world: QuorumWorld,
+) -> None:
     before = world.records
 
     (refused,) = world.ask(topic("orders", partitions=1), tuple)

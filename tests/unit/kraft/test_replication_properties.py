@@ -13,10 +13,9 @@ from zkcontroller.kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.partition_registration import (
+    PartitionId,
     PartitionRegistration,
-    TopicIdPartition,
 )
 from zkcontroller.kraft.controller.reassignment_control import (
     ReassignablePartition,
@@ -25,6 +24,7 @@ from zkcontroller.kraft.controller.reassignment_control import (
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
 from zkcontroller.kraft.metadata.records import NO_LEADER
+from zkcontroller.model import ElectionType
 
 BROKERS = (1, 2, 3, 4, 5)
 broker = st.sampled_from(BROKERS)
@@ -44,7 +44,7 @@ actions = st.one_of(
 )
 
 
-class Story:
+class Scenario:
     """A cluster with one topic of two partitions; every step is checked."""
 
     def __init__(self, *, level_name: str) -> None:
@@ -151,14 +151,17 @@ class Story:
         state = self.world.control.state
         index = state.brokers_to_isrs
         partitions = {
-            TopicIdPartition(self.topic_id, number): partition
+            PartitionId(self.topic_id, number): partition
             for number, partition in enumerate(self.partitions())
         }
         for broker_id in (*BROKERS, NO_LEADER):
-            led = set(index.partitions_led_by_broker(broker_id))
-            assert led == {key for key, p in partitions.items() if p.leader == broker_id}
+            is_leader = any(p.leader == broker_id for p in partitions.values())
+            assert index.has_leaderships(broker_id) == is_leader
             in_sync = set(index.partitions_with_broker_in_isr(broker_id))
             assert in_sync == {key for key, p in partitions.items() if broker_id in p.isr}
+        assert set(index.partitions_with_no_leader()) == {
+            key for key, p in partitions.items() if p.leader == NO_LEADER
+        }
         assert set(state.reassigning_partitions) == {
             key for key, p in partitions.items() if p.is_being_reassigned
         }
@@ -182,14 +185,14 @@ class Story:
 @settings(max_examples=120, deadline=None)
 @given(
     level_name=st.sampled_from([str(LATEST_PRODUCTION), "3.5-IV2", "3.3-IV1", "elr"]),
-    story=st.lists(actions, max_size=25),
+    scenario=st.lists(actions, max_size=25),
 )
 def test_isrs_leaders_and_epochs_stay_sound_and_reassignments_end(
-    level_name: str, story: list[tuple[Any, ...]]
+    level_name: str, scenario: list[tuple[Any, ...]]
 ) -> None:
-    cluster = Story(level_name=level_name)
+    cluster = Scenario(level_name=level_name)
 
-    for action in story:
+    for action in scenario:
         cluster.step(action)
     cluster.calm_down()
 
@@ -204,7 +207,7 @@ def test_isrs_leaders_and_epochs_stay_sound_and_reassignments_end(
 def test_what_was_not_committed_can_be_taken_back(
     before: list[tuple[Any, ...]], after: list[tuple[Any, ...]]
 ) -> None:
-    cluster = Story(level_name=str(LATEST_PRODUCTION))
+    cluster = Scenario(level_name=str(LATEST_PRODUCTION))
     for action in before:
         cluster.step(action)
     committed = cluster.partitions()

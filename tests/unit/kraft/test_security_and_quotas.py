@@ -432,7 +432,7 @@ def test_a_token_is_expired_later_or_at_once(made: Made) -> None:
         ("User:alice", False, 111, ErrorCode.delegation_token_expired),
     ],
 )
-def test_a_token_is_not_for_everybody_nor_for_ever(
+def test_a_token_is_not_for_all_nor_for_ever(
     made: Made, requester: str, forged: bool, now_ms: int, error: ErrorCode
 ) -> None:
     proof = b"forged" if forged else made.hmac

@@ -31,7 +31,7 @@ def registered(world: QuorumWorld, broker_id: int = 1) -> BrokerRegistration:
     return broker
 
 
-def test_nobody_waits_for_a_broker_that_was_unregistered_while_it_was_alive(
+def test_no_request_waits_for_a_broker_that_was_unregistered_while_it_was_alive(
     world: QuorumWorld,
 ) -> None:
     world.start_brokers(1, 2)
@@ -81,7 +81,7 @@ def test_a_broker_that_is_about_to_stop_is_not_any_more_in_its_next_life(
     assert world.active.state.cluster.heartbeats.controlled_shutdown_offset(1) is None
 
 
-def test_a_broker_that_nobody_knows_is_about_nothing(world: QuorumWorld) -> None:
+def test_a_broker_that_is_not_known_is_about_nothing(world: QuorumWorld) -> None:
     world.start_brokers(1)
     cluster = world.active.state.cluster
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from tests.unit.kraft.test_quorum_controller_properties import BROKERS, TOPICS, Step, Story
+from tests.unit.kraft.test_quorum_controller_properties import BROKERS, TOPICS, Scenario, Step
 from zkcontroller import acls as acl_words
 from zkcontroller.errors import IllegalState, UnsupportedVersion
 from zkcontroller.kraft.controller.acl_control import StandardAcl
@@ -27,14 +27,14 @@ from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.features import FeatureLevelUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import (
-    AllocateProducerIds,
+    AllocateProducerIdBlock,
     AlterClientQuotas,
     AlterUserScramCredentials,
     CreateAcls,
     CreateDelegationToken,
     IncrementalAlterConfigs,
     RegisterController,
-    UpdateFeatures,
+    UpdateFeatureLevels,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.quorum_controller_values import (
@@ -117,7 +117,7 @@ STEPS = st.lists(
 )
 
 
-class FullStory(Story):
+class FullScenario(Scenario):
     """Beside brokers and topics, everything else that a controller holds."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class FullStory(Story):
             case "producer ids":
                 broker = world.active.state.cluster.registration(BROKERS[number % 3])
                 if broker is not None:
-                    world.send(AllocateProducerIds(broker.id, broker.epoch))
+                    world.send(AllocateProducerIdBlock(broker.id, broker.epoch))
             case "controller":
                 self.register_controller(3000 + number % 3, number)
             case _:
@@ -232,10 +232,10 @@ def loaded(world: QuorumWorld, records: list[VersionedRecord], end_offset: int) 
 def test_the_records_of_a_state_make_the_same_state_without_what_is_not_committed(
     steps: list[Step],
 ) -> None:
-    story = FullStory()
-    world = story.world
+    scenario = FullScenario()
+    world = scenario.world
     for step in steps:
-        story.take(step)
+        scenario.take(step)
         assert world.faults == []
 
     newcomer = world.start(3005)  # has nothing but what is committed
@@ -257,10 +257,10 @@ def test_the_records_of_a_state_make_the_same_state_without_what_is_not_committe
 def test_a_state_that_is_read_slowly_stays_as_it_was_while_it_changes(
     before: list[Step], reads: list[int], after: list[Step]
 ) -> None:
-    story = FullStory()
-    world = story.world
+    scenario = FullScenario()
+    world = scenario.world
     for step in before:
-        story.take(step)
+        scenario.take(step)
     world.log.is_slow = False
     world.commit()
     controller = world.controllers[3001]
@@ -272,10 +272,11 @@ def test_a_state_that_is_read_slowly_stays_as_it_was_while_it_changes(
     found: list[VersionedRecord] = []
     for place, step in enumerate(after):
         found += islice(records, reads[place % len(reads)])
-        story.take(step)
+        scenario.take(step)
     found += records
 
-    assert found == expected
+    # A broker that is changed meanwhile is read after the others: no reader depends on the order.
+    assert in_any_order(found) == in_any_order(expected)
     registry.release(offset)
     world.elect(3001)
     world.log.is_slow = False
@@ -284,21 +285,23 @@ def test_a_state_that_is_read_slowly_stays_as_it_was_while_it_changes(
     assert not registry.has_snapshot(offset)
 
 
-def test_nothing_that_is_not_committed_is_told_of_any_kind() -> None:
-    story = FullStory()
-    world = story.world
+def test_nothing_that_is_not_committed_is_reported_of_any_kind() -> None:
+    scenario = FullScenario()
+    world = scenario.world
     life = ("create", "configure", "configure broker", "quota", "credential", "rule", "token",
             "producer ids", "controller")  # fmt: skip
     for what in life:
-        story.take(Step(what, 2))
+        scenario.take(Step(what, 2))
     state = world.active.state
     stable = state.offsets.last_stable_offset
     expected = stable_records(world.active)
 
     world.log.is_slow = True
     for what in (*life, "shut down"):
-        story.take(Step(what, 4))
-    world.send(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20, UpgradeType.SAFE_DOWNGRADE)}))
+        scenario.take(Step(what, 4))
+    world.send(
+        UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(20, UpgradeType.SAFE_DOWNGRADE)})
+    )
 
     assert list(state_records(state, stable)) == expected
     newest = list(state_records(state, state.registry.latest_epoch()))
@@ -309,14 +312,14 @@ def test_nothing_that_is_not_committed_is_told_of_any_kind() -> None:
     assert len(kinds) == 10
 
 
-def test_a_state_that_nobody_holds_cannot_be_read_once_more_is_committed() -> None:
-    story = FullStory()
-    story.take(Step("create", 0))
-    state = story.world.active.state
+def test_a_state_that_is_not_held_cannot_be_read_once_more_is_committed() -> None:
+    scenario = FullScenario()
+    scenario.take(Step("create", 0))
+    state = scenario.world.active.state
     records = state_records(state, state.offsets.last_stable_offset)
     next(records)
 
-    story.take(Step("create", 1))
+    scenario.take(Step("create", 1))
 
     with pytest.raises(IllegalState, match="no in-memory snapshot"):
         list(records)

@@ -44,17 +44,6 @@ def test_snapshots_are_made_in_ascending_order(registry: SnapshotRegistry) -> No
     assert registry.epochs() == [5, 7]
 
 
-def test_the_newest_snapshot_is_the_one_before_after_a_delete(registry: SnapshotRegistry) -> None:
-    registry.get_or_create_snapshot(5)
-    registry.get_or_create_snapshot(7)
-
-    registry.delete_snapshot(7)
-
-    assert registry.latest_epoch() == 5
-    registry.get_or_create_snapshot(6)
-    assert registry.epochs() == [5, 6]
-
-
 def test_deleting_up_to_an_epoch_keeps_that_epoch(registry: SnapshotRegistry) -> None:
     for epoch in (1, 3, 5):
         registry.get_or_create_snapshot(epoch)
@@ -105,7 +94,7 @@ def test_a_structure_made_after_a_snapshot_is_empty_there(registry: SnapshotRegi
     assert len(brokers) == 0
 
 
-def test_a_structure_nobody_holds_is_forgotten_with_its_snapshot(
+def test_a_structure_that_is_not_held_is_forgotten_with_its_snapshot(
     registry: SnapshotRegistry,
 ) -> None:
     partitions: TimelineDict[int, str] = TimelineDict(registry)
@@ -223,13 +212,6 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         self.model = self.copies[epoch]
         self.copies = {at: copy for at, copy in self.copies.items() if at <= epoch}
         self.copies[epoch] = self.copy()
-
-    @precondition(lambda self: self.copies)
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        epoch = data.draw(st.sampled_from(sorted(self.copies)))
-        self.registry.delete_snapshot(epoch)
-        del self.copies[epoch]
 
     @rule(below=st.integers(0, 10))
     def delete_up_to(self, below: int) -> None:

@@ -11,7 +11,6 @@ from tests.support.kraft_world import KraftWorld, no_quota
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.reassignment_control import (
@@ -27,7 +26,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from zkcontroller.kraft.metadata.records import PartitionChangeRecord
-from zkcontroller.model import RECOVERING, ConfigResourceType
+from zkcontroller.model import RECOVERING, ConfigResourceType, ElectionType
 
 IMPOSSIBLE = "a name with spaces"
 """Of a topic that is refused, and counts nevertheless."""
@@ -99,7 +98,7 @@ def test_ten_thousand_partitions_are_not_too_many(topics: tuple[CreatableTopic, 
 
 
 @pytest.mark.parametrize("replication_factor", [0, -2])
-def test_a_replication_factor_that_is_none_is_told_apart_from_one_out_of_reach(
+def test_a_replication_factor_that_is_none_is_distinguished_from_one_out_of_reach(
     replication_factor: int,
 ) -> None:
     (refused,) = create(KraftWorld(1), CreatableTopic("x", 1, replication_factor))
@@ -160,7 +159,7 @@ def test_a_topic_may_be_created_with_configurations_of_its_own() -> None:
 # Elections and moves.
 
 
-def test_an_unclean_election_is_not_needed_by_whoever_has_any_leader() -> None:
+def test_an_unclean_election_is_not_needed_where_there_is_any_leader() -> None:
     world = KraftWorld(1, 2)
     world.create_topic("foo", (1, 2))
     world.fence(1)

@@ -238,7 +238,7 @@ def test_an_operators_policy_is_shown_what_was_asked_for() -> None:
     ]
 
 
-def test_who_may_see_it_is_told_the_configuration_with_its_sources() -> None:
+def test_who_may_see_it_gets_the_configuration_with_its_sources() -> None:
     world = KraftWorld(1, static_config={"log.retention.minutes": "2"})
 
     hidden, shown = create(

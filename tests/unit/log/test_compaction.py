@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replica_manager.broker.broker_gauges import register_cleaner_gauges
 from replica_manager.log.checkpoints import read_offsets
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.compaction import (
+    ENTRY_BYTES,
     CleaningRound,
     OffsetMap,
     TransactionTracker,
@@ -39,6 +41,7 @@ from tests.support.log_world import (
 )
 from tests.support.paths import WIRE_DATA
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import (
     BatchHeader,
@@ -470,6 +473,14 @@ def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -
 
         assert asyncio.run(clean_everything()) == 2
 
+    last = cleaner.last_cleaning
+    clean = logs["large"].size
+    assert last.written_bytes == clean
+    assert last.read_bytes > 29 * clean
+    assert last.recopied_percent == 3
+    assert last.map_share == 1 / (MEMORY // ENTRY_BYTES)
+    # What was looked at last was clean.
+    assert cleaner.highest_ratio == 0.0
     assert read_offsets(tmp_path / "cleaner-offset-checkpoint") == {
         TopicPartition("small", 0): 3,
         TopicPartition("large", 0): 30,
@@ -498,5 +509,13 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) 
         assert not asyncio.run(cleaner.clean_next())
 
     assert cleaner.uncleanable == {topic_partition}
+    metrics = Metrics()
+    register_cleaner_gauges(metrics, cleaner, manager, lambda: False)
+    kind = "kafka.log:type=LogCleanerManager"
+    shown = {
+        name: metrics.snapshot()[f"{kind},name=uncleanable-{name},logDirectory={tmp_path}"]
+        for name in ("partitions-count", "bytes")
+    }
+    assert shown == {"partitions-count": {"Value": 1}, "bytes": {"Value": log.size}}
     assert files(log.directory, ".cleaned") == []
     assert first.read_bytes() == damaged

@@ -327,7 +327,7 @@ def test_a_log_may_go_in_the_middle_of_its_cleaning(
     log.roll()
     held = Held(monkeypatch)
 
-    async def story() -> None:
+    async def scenario() -> None:
         cleaning = asyncio.create_task(disk.cleaner.clean_next())
         await asyncio.to_thread(held.is_reached.wait, 60)
         if what == "truncate":
@@ -345,7 +345,7 @@ def test_a_log_may_go_in_the_middle_of_its_cleaning(
         held.may_go.set()
         assert await cleaning
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
     assert disk.failures == []
     assert not disk.manager.cleaning.uncleanable
@@ -440,8 +440,8 @@ def test_a_task_that_fails_unforeseen_leaves_the_other_due_tasks_to_be_done(
 
     log_dir = disk.log_dirs[0]
     for name, action in (("bad", fail), ("good", lambda: done.append("good"))):
-        disk.manager.environment.duties.add(name, "orders-0", log_dir, 0, action)
-    disk.manager.environment.duties.add(
+        disk.manager.environment.deferred_tasks.add(name, "orders-0", log_dir, 0, action)
+    disk.manager.environment.deferred_tasks.add(
         "after", "orders-0", log_dir, 0, lambda: None, lambda: done.append("after")
     )
     disk.upkeep()

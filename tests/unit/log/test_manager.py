@@ -26,6 +26,7 @@ from replica_manager.log.log_directory import (
     FolderKind,
     FolderNameInvalid,
     folder_name,
+    folders_in,
     parse_folder,
 )
 from replica_manager.log.log_manager import DuplicateLog, LogDirFailure, LogManager
@@ -33,6 +34,7 @@ from replica_manager.log.maintenance import LogMaintenance, Schedule
 from tests.support.log_world import START_MS, base_offsets, batch, files, offsets, read
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.instruments import Timer
 from zkcontroller.protocol.compression import Codec
 
 ORDERS = TopicPartition("orders", 0)
@@ -147,6 +149,21 @@ def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptu
         assert line in lines
 
 
+def test_a_flush_tells_how_long_it_took(tmp_path: Path) -> None:
+    timer = Timer()
+    manager = LogManager([tmp_path], lambda: START_MS, on_flush=timer.update)
+    manager.load({})
+    log = manager.get_or_create(ORDERS, SEGMENT)
+
+    log.flush()
+    without_records = timer.count
+    log.append_as_leader(batch(), 0)
+    log.flush()
+
+    assert without_records == 0
+    assert timer.count == 1
+
+
 def test_without_the_mark_logs_are_recovered_from_the_recovery_point(disks: Disks) -> None:
     manager = disks.manager()
     log = manager.get_or_create(ORDERS, SEGMENT)
@@ -237,9 +254,10 @@ def test_a_stray_log_is_kept_aside(disks: Disks) -> None:
 
     again = disks.manager()
 
-    assert [f.topic_partition for f in again.stray_folders] == [ORDERS]
     assert not again.logs
-    assert files(again.stray_folders[0].path, ".log") == [f"{0:020d}.log"]
+    [stray] = [each for log_dir in disks.log_dirs for each in folders_in(log_dir)]
+    assert (stray.topic_partition, stray.kind) == (ORDERS, FolderKind.STRAY)
+    assert files(stray.path, ".log") == [f"{0:020d}.log"]
 
 
 def test_a_future_log_takes_the_place_of_the_current(disks: Disks) -> None:
@@ -370,7 +388,7 @@ def test_without_any_directory_nothing_can_be_made(disks: Disks) -> None:
     assert len(disks.failures) == 2
 
 
-def test_a_duty_that_fails_takes_the_directory_offline(
+def test_a_deferred_task_that_fails_takes_the_directory_offline(
     disks: Disks, executor: ThreadPoolExecutor
 ) -> None:
     manager = disks.manager()
@@ -379,7 +397,7 @@ def test_a_duty_that_fails_takes_the_directory_offline(
     def fails() -> None:
         raise OSError(5, "Input/output error")
 
-    manager.environment.duties.add("x", "y", log.directory.parent, 0, fails)
+    manager.environment.deferred_tasks.add("x", "y", log.directory.parent, 0, fails)
     upkeep(manager, executor, Schedule())
 
     assert [failure.log_dir for failure in disks.failures] == [log.directory.parent]

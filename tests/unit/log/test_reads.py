@@ -31,6 +31,7 @@ from tests.support.log_world import (
     content,
     end_transaction,
     files,
+    offset_by_timestamp,
     offsets,
     read,
 )
@@ -164,7 +165,7 @@ def test_a_slice_outlives_its_segment(world: LogWorld) -> None:
     before = found.slice.read()
 
     log.truncate_fully_and_start_at(100)
-    world.do_duties()
+    world.do_deferred_tasks()
 
     assert files(world.directory, ".deleted") == []
     assert found.slice.read() == before
@@ -175,11 +176,11 @@ def test_timestamps_lead_to_offsets(world: LogWorld) -> None:
     log = filled(world)
 
     for i in range(10):
-        assert log.fetch_offset_by_timestamp(START_MS + i) == TimestampedOffset(
+        assert offset_by_timestamp(log, START_MS + i) == TimestampedOffset(
             START_MS + i, 2 * i, i // 4
         )
-    assert log.fetch_offset_by_timestamp(0) == TimestampedOffset(START_MS, 0, 0)
-    assert log.fetch_offset_by_timestamp(START_MS + 10) is None
+    assert offset_by_timestamp(log, 0) == TimestampedOffset(START_MS, 0, 0)
+    assert offset_by_timestamp(log, START_MS + 10) is None
 
 
 def test_special_timestamps(world: LogWorld) -> None:
@@ -188,13 +189,13 @@ def test_special_timestamps(world: LogWorld) -> None:
     log.append_as_leader(batch(3, timestamp=START_MS + 500, codec=Codec.LZ4), 7)
     log.append_as_leader(batch(2, timestamp=START_MS + 499), 7)
 
-    assert log.fetch_offset_by_timestamp(EARLIEST_TIMESTAMP) == TimestampedOffset(-1, 0, 0)
-    assert log.fetch_offset_by_timestamp(LATEST_TIMESTAMP) == TimestampedOffset(-1, 25, 7)
-    assert log.fetch_offset_by_timestamp(MAX_TIMESTAMP) == TimestampedOffset(START_MS + 500, 20, 7)
-    assert log.fetch_offset_by_timestamp(LATEST_TIERED_TIMESTAMP) == TimestampedOffset(-1, -1, -1)
+    assert offset_by_timestamp(log, EARLIEST_TIMESTAMP) == TimestampedOffset(-1, 0, 0)
+    assert offset_by_timestamp(log, LATEST_TIMESTAMP) == TimestampedOffset(-1, 25, 7)
+    assert offset_by_timestamp(log, MAX_TIMESTAMP) == TimestampedOffset(START_MS + 500, 20, 7)
+    assert offset_by_timestamp(log, LATEST_TIERED_TIMESTAMP) == TimestampedOffset(-1, -1, -1)
     log.delete_records(9)
-    assert log.fetch_offset_by_timestamp(EARLIEST_TIMESTAMP) == TimestampedOffset(-1, 9, 1)
-    assert log.fetch_offset_by_timestamp(START_MS + 3) == TimestampedOffset(START_MS + 4, 9, 1)
+    assert offset_by_timestamp(log, EARLIEST_TIMESTAMP) == TimestampedOffset(-1, 9, 1)
+    assert offset_by_timestamp(log, START_MS + 3) == TimestampedOffset(START_MS + 4, 9, 1)
 
 
 def test_the_oldest_version_of_list_offsets_gets_segments(world: LogWorld) -> None:
@@ -230,7 +231,7 @@ def test_truncation_leaves_exactly_the_batches_before_the_offset(
         assert offsets(read(log, log.log_end_offset - 1, max_bytes=1))[-1] == log.log_end_offset - 1
     log.truncate_to(end + 2)
     assert [found for found, _ in content(log)] == [*kept, end, end + 1]
-    assert log.fetch_offset_by_timestamp(START_MS + 99) == TimestampedOffset(START_MS + 99, end, 9)
+    assert offset_by_timestamp(log, START_MS + 99) == TimestampedOffset(START_MS + 99, end, 9)
     log.close()
     again = world.open(clean=False)
     assert again.log_end_offset == end + 2
@@ -366,9 +367,9 @@ def test_epochs_and_offsets_always_rise(steps: list[tuple[str, int, int]]) -> No
         assert all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairs)
 
 
-def test_epochs_are_written_by_the_next_duties_and_read_again(world: LogWorld) -> None:
+def test_epochs_are_written_by_the_next_deferred_tasks_and_read_again(world: LogWorld) -> None:
     log = filled(world)
-    world.do_duties()
+    world.do_deferred_tasks()
 
     assert (world.directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 8\n2 16\n"
     assert world.open().epoch_entries == log.epoch_entries
@@ -416,7 +417,7 @@ def test_rolling_leaves_a_flush_and_the_recovery_point_follows(world: LogWorld) 
     log = filled(world, 4)
     assert log.recovery_point == 0
 
-    world.do_duties()
+    world.do_deferred_tasks()
 
     assert log.recovery_point == 6
 
@@ -426,9 +427,9 @@ def test_files_of_deleted_segments_go_after_their_delay(world: LogWorld) -> None
     log = filled(world)
 
     log.truncate_to(3)
-    world.do_duties(after_ms=999)
+    world.do_deferred_tasks(after_ms=999)
     assert len(files(world.directory, ".log.deleted")) == 3
-    world.do_duties(after_ms=1000)
+    world.do_deferred_tasks(after_ms=1000)
 
     assert files(world.directory, ".deleted") == []
 

@@ -29,6 +29,7 @@ from tests.support.log_world import (
     content,
     end_transaction,
     files,
+    offset_by_timestamp,
     offsets,
     read,
 )
@@ -58,7 +59,7 @@ def filled(world: LogWorld, batches: int = 10) -> UnifiedLog:
 def kill(log: UnifiedLog, world: LogWorld) -> None:
     """The broker is killed: what is in the page cache stays, what is in memory is lost."""
     del log
-    list(world.environment.duties.take_due(2**62))
+    list(world.environment.deferred_tasks.take_due(2**62))
 
 
 def tree(directory: Path) -> dict[str, bytes]:
@@ -226,7 +227,7 @@ def test_a_log_of_old_messages_is_served_and_recovered(world: LogWorld) -> None:
     found = read(log, 9)
     assert found.slice is not None
     assert found.slice.read().startswith(bytes.fromhex(f"{10:016x}"))
-    by_time = log.fetch_offset_by_timestamp(1700000009999)
+    by_time = offset_by_timestamp(log, 1700000009999)
     assert by_time is not None
     assert by_time.offset == 7
     assert log.epoch_entries == (EpochEntry(0, 11),)
@@ -266,7 +267,7 @@ def test_the_recovery_point_is_never_past_the_end(world: LogWorld) -> None:
     assert world.open(clean=False, recovery_point=99).recovery_point == 4
 
 
-def test_progress_is_told_segment_by_segment(world: LogWorld) -> None:
+def test_progress_is_reported_segment_by_segment(world: LogWorld) -> None:
     kill(filled(world), world)
     told: list[RecoveryProgress] = []
 
@@ -296,7 +297,7 @@ def test_a_wrong_index_is_built_again_even_after_a_clean_stop(
 
     assert content(again) == expected
     assert [offsets(read(again, i, max_bytes=1))[0] for i in range(6, 12, 2)] == [6, 8, 10]
-    found = again.fetch_offset_by_timestamp(START_MS + 5)
+    found = offset_by_timestamp(again, START_MS + 5)
     assert found is not None
     assert found.offset == 10
 
@@ -448,7 +449,7 @@ def test_a_snapshot_goes_with_its_segment(world: LogWorld) -> None:
     log = filled(world)
 
     log.truncate_to(7)
-    world.do_duties()
+    world.do_deferred_tasks()
 
     assert files(world.directory, ".snapshot") == [f"{offset:020d}.snapshot" for offset in (6, 7)]
 

@@ -70,8 +70,8 @@ def test_retention_takes_snapshots_along_and_leaves_the_last(
 
     now_ms += 60_001
     manager.delete_old_segments()
-    for duty in list(manager.environment.duties.take_due(now_ms)):
-        duty.action()
+    for task in list(manager.environment.deferred_tasks.take_due(now_ms)):
+        task.action()
 
     assert base_offsets(log) == [3]
     assert snapshots(log.directory) == [3]
@@ -87,8 +87,8 @@ def test_a_raised_log_start_takes_snapshots_along_with_the_segments_before_it(
 
     log.delete_records(2)
     manager.delete_old_segments()
-    for duty in list(manager.environment.duties.take_due(START_MS)):
-        duty.action()
+    for task in list(manager.environment.deferred_tasks.take_due(START_MS)):
+        task.action()
 
     assert base_offsets(log) == [2]
     assert snapshots(log.directory) == [2]
@@ -108,7 +108,7 @@ def test_compaction_takes_the_snapshots_of_merged_segments_along(world: LogWorld
 
     cleaned = clean(cleaning_job(log, None, world.now_ms), 2**20)
     assert log.replace_segments(cleaned.replacements, cleaned.generation)
-    world.do_duties()
+    world.do_deferred_tasks()
 
     assert base_offsets(log) == [0, 4]
     assert snapshots(log.directory) == [4]
@@ -160,7 +160,7 @@ def test_producers_are_known_again_after_gaps_that_compaction_left(world: LogWor
     entry = log.producers.entry(7)
     assert (entry.last_sequence, entry.last_offset) == (9, 9)
     del log
-    world.environment.duties.take_due(2**62)
+    world.environment.deferred_tasks.take_due(2**62)
 
     again = world.open(clean=False)
 

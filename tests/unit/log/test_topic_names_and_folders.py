@@ -21,13 +21,13 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_directory import FolderNameInvalid, PartitionRefused
 from replica_manager.log.log_manager import LogManager
-from tests.simulation.world import World
 from tests.support.broker_world import BrokerWorld, broker
 from tests.support.log_world import START_MS
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.topic_names import invalid_partition_reason
+from zkcontroller_simulation.world import World
 
 HEALTHY = TopicPartition("healthy", 0)
 CONFIG = LogConfig()

@@ -67,7 +67,7 @@ async def received(stream: ByteStream, size: int) -> bytes:
 def test_a_range_of_a_file_arrives_between_bytes(
     is_secured: bool, tmp_path: Path, descriptor: int, content: bytes
 ) -> None:
-    async def story() -> bytes:
+    async def scenario() -> bytes:
         ours, theirs = await (tls(tmp_path) if is_secured else plain())
 
         async def send() -> None:
@@ -82,14 +82,14 @@ def test_a_range_of_a_file_arrives_between_bytes(
         theirs.close()
         return found.result()
 
-    assert asyncio.run(story()) == b"head" + content[1000:-1000] + b"tail"
+    assert asyncio.run(scenario()) == b"head" + content[1000:-1000] + b"tail"
 
 
 @pytest.mark.parametrize("is_secured", [False, True])
 def test_a_file_that_ends_before_is_an_error(
     is_secured: bool, tmp_path: Path, descriptor: int
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         ours, theirs = await (tls(tmp_path) if is_secured else plain())
         reading = asyncio.create_task(received(theirs, SIZE))
         try:
@@ -100,13 +100,13 @@ def test_a_file_that_ends_before_is_an_error(
             await reading
             theirs.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_file_is_read_whole_or_not_at_all(descriptor: int, content: bytes) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         assert await read_file(descriptor, 5, 100) == content[5:105]
         with pytest.raises(ConnectionAbortedError):
             await read_file(descriptor, SIZE - 10, 11)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

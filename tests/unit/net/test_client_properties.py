@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from replica_manager.security.client_properties import client_security_of
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity
 from replica_manager.server.dispatch import refusal
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.certificates import Authority
 from tests.support.cli_world import Zkctl, installed_zkctl
 from tests.support.quorum import Quorum
@@ -62,7 +64,16 @@ def test_a_login_is_the_mechanism_and_its_module() -> None:
     assert security.protocol == "SASL_PLAINTEXT"
 
 
-def test_tls_is_strict_unless_it_is_told_otherwise() -> None:
+def test_a_login_by_a_token_is_one() -> None:
+    text = f'{SCRAM} username="id" password="hmac" tokenauth="true";'
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+
+    security = client_security_of(properties | {"sasl.jaas.config": text})
+
+    assert security.credentials == Credentials("SCRAM-SHA-256", "id", "hmac", is_token=True)
+
+
+def test_tls_is_strict_unless_it_is_configured_otherwise() -> None:
     strict = client_security_of({"security.protocol": "ssl", **TRUSTED})
     lax = client_security_of(
         {
@@ -105,7 +116,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("properties", "key", "allowed"), WRONG, ids=[w[1] for w in WRONG])
-def test_what_makes_no_sense_is_one_sentence_for_whoever_types(
+def test_what_makes_no_sense_is_one_sentence_for_the_person_who_types(
     properties: dict[str, str], key: str, allowed: str, zkctl: Zkctl, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"
@@ -191,12 +202,12 @@ def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
     authenticator = ListenerAuthenticator(
-        ListenerSecurity("SSL", context), ScramCredentials(), refusal
+        ListenerSecurity("SSL", context), ScramCredentials(), partial(refusal, HANDLERS)
     )
     file = tmp_path / "client.properties"
     file.write_text(format_properties({"security.protocol": "SSL", **TRUSTED}))
 
-    async def story() -> None:
+    async def scenario() -> None:
         quorum = Quorum(tmp_path, (1, 2, 3))
         peers = client_security_of({"security.protocol": "SSL", **TRUSTED})
         await quorum.start(1, 2, 3, authenticators={"CONTROLLER": authenticator}, security=peers)
@@ -220,4 +231,4 @@ def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
         assert plain.exit_code == 3
         assert "--command-config" in plain.stderr
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -64,14 +64,14 @@ def test_a_flexible_request_has_header_2_and_its_answer_header_1() -> None:
         frames.append(await read_frame(reader))
         writer.write(framed(struct.pack(">i", 0) + b"\0" + b"answer"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             body = await connection.call(UPDATE_METADATA, 8, (b"one ", b"two"))
             assert body == b"answer"
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert frames == [struct.pack(">hhih", 6, 8, 0, 5) + b"zkctl" + b"\0" + b"one two"]
 
 
@@ -82,13 +82,13 @@ def test_an_old_request_has_header_1_and_its_answer_header_0() -> None:
         frames.append(await read_frame(reader))
         writer.write(framed(struct.pack(">i", 0) + b"answer"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             assert await connection.call(UPDATE_METADATA, 5, (b"body",)) == b"answer"
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert frames == [struct.pack(">hhih", 6, 5, 0, 5) + b"zkctl" + b"body"]
 
 
@@ -99,13 +99,13 @@ def test_controlled_shutdown_0_names_no_client() -> None:
         frames.append(await read_frame(reader))
         writer.write(framed(struct.pack(">i", 0)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             await connection.call(CONTROLLED_SHUTDOWN, 0, (b"body",))
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert frames == [struct.pack(">hhi", 7, 0, 0) + b"body"]
 
 
@@ -116,7 +116,7 @@ def test_api_versions_is_answered_with_header_0_although_its_body_is_flexible() 
         await read_frame(reader)
         writer.write(framed(struct.pack(">i", 0) + answer))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             response: Any = await connection.request(
@@ -125,7 +125,7 @@ def test_api_versions_is_answered_with_header_0_although_its_body_is_flexible() 
             assert [key.api_key for key in response.api_keys] == [API_VERSIONS]
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_calls_from_several_tasks_are_answered_each_its_own() -> None:
@@ -134,7 +134,7 @@ def test_calls_from_several_tasks_are_answered_each_its_own() -> None:
             frame = await read_frame(reader)
             writer.write(framed(frame[4:8] + b"\0" + frame[-1:]))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             bodies = [bytes([n]) for n in range(20)]
@@ -145,7 +145,7 @@ def test_calls_from_several_tasks_are_answered_each_its_own() -> None:
             assert connection.last_correlation_id == 19
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_body_of_many_megabytes_arrives_whole_in_chunks_of_all_sizes() -> None:
@@ -157,13 +157,13 @@ def test_a_body_of_many_megabytes_arrives_whole_in_chunks_of_all_sizes() -> None
         received.append(await read_frame(reader))
         writer.write(framed(struct.pack(">i", 0) + b"\0"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             await connection.call(UPDATE_METADATA, 8, chunks)
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert received[0][16:] == b"".join(chunks)
 
 
@@ -190,7 +190,7 @@ def answering(frame: bytes) -> Peer:
     ],
 )
 def test_a_peer_that_does_not_speak_the_protocol_is_left(frame: bytes, complaint: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(answering(frame)) as port:
             connection = await opened(port)
             with pytest.raises(InvalidFrame, match=complaint):
@@ -199,31 +199,31 @@ def test_a_peer_that_does_not_speak_the_protocol_is_left(frame: bytes, complaint
             with pytest.raises(ConnectionError, match="is closed"):
                 await connection.call(UPDATE_METADATA, 8, (b"body",))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_silent_peer_is_left_after_the_request_timeout() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(answering(b"")) as port:
             connection = await opened(port, request_timeout_ms=50)
             with pytest.raises(TimeoutError, match=rf"no answer from 127.0.0.1:{port} within 0.05"):
                 await connection.call(UPDATE_METADATA, 8, (b"body",))
             assert not connection.is_usable()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_peer_that_hangs_up_before_it_answers_is_a_connection_error() -> None:
     async def peer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await read_frame(reader)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             with pytest.raises(ConnectionError):
                 await connection.call(UPDATE_METADATA, 8, (b"body",))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_connection_that_the_peer_has_closed_meanwhile_is_seen_before_it_is_used() -> None:
@@ -236,7 +236,7 @@ def test_a_connection_that_the_peer_has_closed_meanwhile_is_seen_before_it_is_us
         await writer.wait_closed()
         hung_up.set()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             await connection.call(UPDATE_METADATA, 8, (b"body",))
@@ -244,7 +244,7 @@ def test_a_connection_that_the_peer_has_closed_meanwhile_is_seen_before_it_is_us
             assert not connection.is_usable()
             await connection.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_closing_ends_a_call_under_way() -> None:
@@ -255,7 +255,7 @@ def test_closing_ends_a_call_under_way() -> None:
         asked.set()
         await reader.read()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             call = asyncio.create_task(connection.call(UPDATE_METADATA, 8, (b"body",)))
@@ -264,7 +264,7 @@ def test_closing_ends_a_call_under_way() -> None:
             with pytest.raises(ConnectionError):
                 await call
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
@@ -275,7 +275,7 @@ def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
         asked.set()
         await reader.read()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(peer) as port:
             connection = await opened(port)
             call = asyncio.create_task(connection.call(UPDATE_METADATA, 8, (b"body",)))
@@ -285,23 +285,23 @@ def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
                 await call
             assert not connection.is_usable()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_port_without_a_listener_is_named() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(answering(b"")) as port:
             pass
         with pytest.raises(ConnectionError, match=rf"cannot connect to 127\.0\.0\.1:{port}"):
             await opened(port)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "no-such..host", "x" * 64 + ".invalid"])
 def test_a_host_that_does_not_exist_is_named(host: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(ConnectionError, match=re.escape(f"{host}:9092")):
             await Connection.open(host, 9092, client_id="zkctl")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from replica_manager.network import listener
-from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.dispatch import respond
@@ -79,7 +79,7 @@ class Operation:
 def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_waiter() -> None:
     room: WaitingRoom[str, Any] = WaitingRoom()
 
-    async def fetch(_: bytes, __: Peer) -> Answer:
+    async def fetch(_: bytes, __: Peer) -> ResponseFrame:
         await room.wait(Operation(), ["orders-0"], FOREVER_MS)
         raise AssertionError("it is never complete")
 
@@ -104,7 +104,7 @@ def test_what_has_begun_to_have_an_effect_is_finished_without_its_client() -> No
     finished: list[bytes] = []
     may_go_on = asyncio.Event()
 
-    async def produce(data: bytes, _: Peer) -> Answer:
+    async def produce(data: bytes, _: Peer) -> ResponseFrame:
         await may_go_on.wait()
         finished.append(data)
         with abandonable():
@@ -133,11 +133,11 @@ def test_requests_without_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     may_go_on = asyncio.Event()
     begun = 0
 
-    async def create(_: bytes, __: Peer) -> Answer:
+    async def create(_: bytes, __: Peer) -> ResponseFrame:
         nonlocal begun
         begun += 1
         await may_go_on.wait()
-        return Answer(b"\0\0\0\2ok")
+        return ResponseFrame(b"\0\0\0\2ok")
 
     async def steps() -> None:
         async with server_with(create) as server:
@@ -163,10 +163,10 @@ def test_requests_without_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 def test_a_client_that_only_ends_its_own_side_is_still_answered() -> None:
     may_answer = asyncio.Event()
 
-    async def metadata(_: bytes, __: Peer) -> Answer:
+    async def metadata(_: bytes, __: Peer) -> ResponseFrame:
         with abandonable():
             await may_answer.wait()
-        return Answer(b"\0\0\0\2ok")
+        return ResponseFrame(b"\0\0\0\2ok")
 
     async def steps() -> None:
         async with server_with(metadata) as server:
@@ -185,7 +185,7 @@ def test_a_client_that_only_ends_its_own_side_is_still_answered() -> None:
 def test_the_idle_time_counts_while_a_request_waits() -> None:
     ended: list[str] = []
 
-    async def join_group(_: bytes, __: Peer) -> Answer:
+    async def join_group(_: bytes, __: Peer) -> ResponseFrame:
         try:
             with abandonable():
                 await asyncio.Event().wait()
@@ -209,7 +209,7 @@ def test_the_idle_time_counts_while_a_request_waits() -> None:
 def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> None:
     begun, looked_at = asyncio.Event(), 0
 
-    async def describe(_: bytes, __: Peer) -> Answer:
+    async def describe(_: bytes, __: Peer) -> ResponseFrame:
         nonlocal looked_at
         begun.set()
         while True:
@@ -229,8 +229,8 @@ def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> 
 
 
 def test_a_reset_connection_of_a_muted_client_is_freed_at_once() -> None:
-    async def throttled(_: bytes, __: Peer) -> Answer:
-        return Answer(b"\0\0\0\2ok", mute_ms=MUTE_S * 1000)
+    async def throttled(_: bytes, __: Peer) -> ResponseFrame:
+        return ResponseFrame(b"\0\0\0\2ok", mute_ms=MUTE_S * 1000)
 
     async def steps() -> None:
         started_s = asyncio.get_running_loop().time()
@@ -247,9 +247,9 @@ def test_a_reset_connection_of_a_muted_client_is_freed_at_once() -> None:
 def test_what_arrived_before_a_reset_still_takes_effect() -> None:
     heard: list[bytes] = []
 
-    async def acks_0(data: bytes, _: Peer) -> Answer:
+    async def acks_0(data: bytes, _: Peer) -> ResponseFrame:
         heard.append(data)
-        return Answer(b"")
+        return ResponseFrame(b"")
 
     async def steps() -> None:
         async with server_with(acks_0) as server:
@@ -274,7 +274,7 @@ def test_a_task_that_a_handler_started_is_not_ended_with_the_client() -> None:
 
     tasks: list[asyncio.Task[None]] = []
 
-    async def commit(_: bytes, __: Peer) -> Answer:
+    async def commit(_: bytes, __: Peer) -> ResponseFrame:
         tasks.append(asyncio.create_task(append()))
         with abandonable():
             await asyncio.Event().wait()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network import listener
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_quotas import ConnectionQuotas
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.descriptors import highest_descriptor, limit_restored, open_descriptors
@@ -39,8 +39,8 @@ def run(steps: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(steps, 60))
 
 
-async def echo(data: bytes, _: Peer) -> Answer:
-    return Answer(struct.pack(">i", len(data)) + data)
+async def echo(data: bytes, _: Peer) -> ResponseFrame:
+    return ResponseFrame(struct.pack(">i", len(data)) + data)
 
 
 @asynccontextmanager

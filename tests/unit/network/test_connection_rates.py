@@ -19,7 +19,7 @@ from replica_manager.broker.broker_quotas import BrokerQuotas
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network import listener
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_rates import ConnectionRates
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.quotas.rate_quotas import QuotaWindows
@@ -70,7 +70,7 @@ def test_a_listener_has_a_rate_of_its_own_and_the_longer_wait_counts(world: Worl
     assert math.isnan(shown["ip-connection-accept-throttle-time"])
 
 
-def test_nobody_waits_longer_than_a_window(world: World) -> None:
+def test_no_client_waits_longer_than_a_window(world: World) -> None:
     waits = [world.rates.accept(PUBLIC, 0, UNLIMITED) for _ in range(3)]
 
     assert waits == [1_000] * 3
@@ -192,8 +192,8 @@ SHORT = QuotaWindows(2, 200)
 """At five a second one may come at once, and the next has to wait for 200 ms."""
 
 
-async def echo(data: bytes, _: Peer) -> Answer:
-    return Answer(struct.pack(">i", len(data)) + data)
+async def echo(data: bytes, _: Peer) -> ResponseFrame:
+    return ResponseFrame(struct.pack(">i", len(data)) + data)
 
 
 @asynccontextmanager
@@ -225,14 +225,14 @@ async def said(server: SocketServer, name: str = PUBLIC) -> bytes:
         writer.close()
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 def test_the_acceptor_waits_and_then_serves() -> None:
     world = World(SHORT)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(world, listener_connection_creation_rates={PUBLIC: 5}) as server:
             assert await said(server) == b"\0\0\0\4ping"
             assert math.isnan(world.attributes(listener=PUBLIC)["connection-accept-throttle-time"])
@@ -243,14 +243,14 @@ def test_the_acceptor_waits_and_then_serves() -> None:
             assert await said(server, INTERNAL) == b"\0\0\0\4ping"
             assert await said(server, INTERNAL) == b"\0\0\0\4ping"
 
-    run(story())
+    run(scenario())
 
 
 def test_who_comes_too_fast_is_closed_unheard() -> None:
     world = World(SHORT)
     world.rates.configure("ips/127.0.0.1", {"connection_creation_rate": "5"})
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(world) as server:
             assert await said(server) == b"\0\0\0\4ping"
             assert await said(server) == b""
@@ -258,7 +258,7 @@ def test_who_comes_too_fast_is_closed_unheard() -> None:
             world.now_ms += 1_000
             assert await said(server) == b"\0\0\0\4ping"
 
-    run(story())
+    run(scenario())
 
 
 def test_only_so_many_are_kept_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def test_only_so_many_are_kept_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(QuotaWindows(2, 60_000))
     world.rates.configure("ips/<default>", {"connection_creation_rate": "0"})
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(world) as server:
             first = asyncio.create_task(said(server))
             second = asyncio.create_task(said(server))
@@ -275,4 +275,4 @@ def test_only_so_many_are_kept_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(done) == 1
         assert [await first, await second] == [b"", b""]
 
-    run(story())
+    run(scenario())

@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
-from replica_manager.server.dispatch import HANDLERS, respond
+from replica_manager.server.dispatch import respond
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.frames import request_header
 from zkcontroller.model import Endpoint
@@ -31,7 +32,7 @@ HIGHEST_KEY = max(APIS) + 3
 async def hosted(world: BrokerWorld) -> AsyncIterator[int]:
     """A server in this process; its port."""
 
-    async def answer(data: bytes, peer: Peer) -> Answer:
+    async def answer(data: bytes, peer: Peer) -> ResponseFrame:
         return await respond(data, peer, world.context)
 
     server = SocketServer(
@@ -92,7 +93,7 @@ def empty_body(api_key: int, version: int) -> bytes:
 
 
 def test_every_api_key_in_every_version_is_answered_or_closed() -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         async with hosted(world) as port:
             for api_key in range(-1, HIGHEST_KEY):
                 last = APIS[api_key].max_version if api_key in APIS else 1
@@ -120,7 +121,7 @@ def test_every_api_key_in_every_version_is_answered_or_closed() -> None:
         world = BrokerWorld(executor, auto__create__topics__enable="false")
         world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
         # ControlledShutdown version 0 has a header of its own, two bytes shorter than ours.
-        asyncio.run(asyncio.wait_for(story(world), 60))
+        asyncio.run(asyncio.wait_for(scenario(world), 60))
 
 
 def seeds(world: BrokerWorld) -> list[bytes]:
@@ -162,7 +163,7 @@ def mutated(frame: bytes, random: Random) -> bytes:
 def test_ten_thousand_mutated_frames_neither_kill_the_broker_nor_fill_its_memory() -> None:
     random = Random(20_251_121)
 
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         frames = seeds(world)
         async with hosted(world) as port:
             assert await is_alive(port)
@@ -184,6 +185,6 @@ def test_ten_thousand_mutated_frames_neither_kill_the_broker_nor_fill_its_memory
             world = BrokerWorld(executor, auto__create__topics__enable="false")
             world.controller.is_active = False
             world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
-            asyncio.run(asyncio.wait_for(story(world), 100))
+            asyncio.run(asyncio.wait_for(scenario(world), 100))
     finally:
         logging.disable(logging.NOTSET)

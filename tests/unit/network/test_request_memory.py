@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network import request_memory
-from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.network.request_memory import request_memory_bytes
 from zkcontroller.model import Endpoint
@@ -34,8 +34,8 @@ def run(steps: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(steps, 30))
 
 
-async def size_of(data: bytes, _: Peer) -> Answer:
-    return Answer(struct.pack(">ii", 4, len(data)))
+async def size_of(data: bytes, _: Peer) -> ResponseFrame:
+    return ResponseFrame(struct.pack(">ii", 4, len(data)))
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ def test_requests_that_all_wait_for_memory_are_answered_in_the_end_but_for_the_l
 def test_a_request_that_is_answered_holds_its_memory_until_then() -> None:
     may_answer = asyncio.Event()
 
-    async def slow(data: bytes, peer: Peer) -> Answer:
+    async def slow(data: bytes, peer: Peer) -> ResponseFrame:
         await may_answer.wait()
         return await size_of(data, peer)
 

@@ -17,11 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from replica_manager.quotas.loop_time import LoopTime, Timed
 from replica_manager.server.request_metrics import RequestMetrics
 from tests.support.broker_world import BrokerWorld
+from tests.support.exposition import exposition_of
 from tests.support.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
 from tests.support.frames import request_header
 from tests.support.log_world import START_MS, batch
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.observability.exposition import exposition_of
+from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.legacy_messages import encode_messages
 from zkcontroller.protocol.messages import write
@@ -33,6 +34,9 @@ TIMES = {
     "RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs", "ThrottleTimeMs", "ResponseSendTimeMs",
     "TotalTimeMs",
 }  # fmt: skip
+
+
+QUEUE = "kafka.network:type=RequestChannel,name=RequestQueueSize"
 
 
 class Clock:
@@ -147,7 +151,19 @@ def test_what_is_refused_is_counted_and_what_is_no_request_is_not(
     with pytest.raises(InvalidFrame):
         asyncio.run(world.ask_raw(b"\0\1\0\x11\0\0\0\1\0\0nonsense"))
 
+    assert world.metrics.snapshot()[QUEUE] == {"Value": 0}
     assert told(world, "RequestsPerSec", "Fetch", "Count", version=17) == 1
+
+
+def test_a_request_is_in_the_queue_until_its_handler_begins(world: BrokerWorld) -> None:
+    assert world.context.request_metrics is not None
+    waiting_times = world.context.request_metrics.begin(100)
+    before = world.metrics.snapshot()[QUEUE]
+
+    waiting_times.begin_handling(ApiKey.METADATA, 12, None)
+
+    assert before == {"Value": 1}
+    assert world.metrics.snapshot()[QUEUE] == {"Value": 0}
 
 
 def errors(world: BrokerWorld, kind: str) -> dict[str, Any]:
@@ -218,7 +234,7 @@ def test_who_wants_no_answer_is_counted_only_if_the_connection_is_closed(
     assert told(world, "RequestsPerSec", "Produce", "Count", version=2) == 2
 
 
-def test_what_conversions_cost_is_told_of_produce_and_fetch(world: BrokerWorld) -> None:
+def test_what_conversions_cost_is_reported_of_produce_and_fetch(world: BrokerWorld) -> None:
     converted = "kafka.server:type=BrokerTopicMetrics,name={}MessageConversionsPerSec"
 
     produce(world, batch(3))
@@ -271,7 +287,7 @@ def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
     async def timed(coroutine: Any) -> Any:
         return await Timed(coroutine, LoopTime(lambda: 0))
 
-    async def story() -> None:
+    async def scenario() -> None:
         task = asyncio.create_task(timed(work()))
         await asyncio.sleep(0)
         task.cancel()
@@ -283,6 +299,6 @@ def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
             async with asyncio.timeout(0):
                 await timed(work())
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
     assert seen == ["cancelled", "cancelled"]

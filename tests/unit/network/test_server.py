@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 
-from replica_manager.network.connection import REQUESTS_AT_ONCE, Answer, ClientConnection, Peer
+from replica_manager.network.connection import (
+    REQUESTS_AT_ONCE,
+    ClientConnection,
+    Peer,
+    ResponseFrame,
+)
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.frames import request_header
@@ -28,8 +33,8 @@ INTERNAL = Endpoint("127.0.0.1", 0, "INTERNAL", "PLAINTEXT")
 METADATA_V1 = request_header(3, 1, 9, "test") + b"\xff\xff\xff\xff"
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 def framed(data: bytes) -> bytes:
@@ -38,7 +43,7 @@ def framed(data: bytes) -> bytes:
 
 @asynccontextmanager
 async def server_with(
-    respond: Callable[[bytes, Peer], Awaitable[Answer]],
+    respond: Callable[[bytes, Peer], Awaitable[ResponseFrame]],
     *endpoints: Endpoint,
     **limits: Any,
 ) -> AsyncIterator[SocketServer]:
@@ -56,9 +61,11 @@ async def server_with(
         await server.close()
 
 
-async def echo(data: bytes, peer: Peer) -> Answer:
+async def echo(data: bytes, peer: Peer) -> ResponseFrame:
     """Answers with what was asked, on which listener, and from where."""
-    return Answer(framed(data + b"|" + peer.listener_name.encode() + b"|" + peer.address.encode()))
+    return ResponseFrame(
+        framed(data + b"|" + peer.listener_name.encode() + b"|" + peer.address.encode())
+    )
 
 
 async def connect(
@@ -73,7 +80,7 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
 
 
 def test_a_request_is_answered_with_its_listener_and_address() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo) as server:
             reader, writer = await connect(server)
             writer.write(framed(b"hello"))
@@ -81,21 +88,21 @@ def test_a_request_is_answered_with_its_listener_and_address() -> None:
             assert await answer(reader) == b"hello|PLAINTEXT|127.0.0.1"
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         under_way = []
         most = 0
 
-        async def slow(data: bytes, _: Peer) -> Answer:
+        async def slow(data: bytes, _: Peer) -> ResponseFrame:
             nonlocal most
             under_way.append(data)
             most = max(most, len(under_way))
             await asyncio.sleep(0 if data == b"2" else 0.01)
             under_way.remove(data)
-            return Answer(framed(data))
+            return ResponseFrame(framed(data))
 
         async with server_with(slow) as server:
             reader, writer = await connect(server)
@@ -105,16 +112,16 @@ def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
             assert most == 1
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         heard = []
 
-        async def mute(data: bytes, _: Peer) -> Answer:
+        async def mute(data: bytes, _: Peer) -> ResponseFrame:
             heard.append(data)
-            return Answer(framed(data), 60_000 if data == b"muted" else 1)
+            return ResponseFrame(framed(data), 60_000 if data == b"muted" else 1)
 
         async with server_with(mute) as server:
             reader, writer = await connect(server)
@@ -130,13 +137,13 @@ def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
             writer.close()
             other_writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_client_muted_for_longer_than_it_may_be_idle_is_closed() -> None:
-    async def story() -> None:
-        async def mute(data: bytes, _: Peer) -> Answer:
-            return Answer(framed(data), 60_000)
+    async def scenario() -> None:
+        async def mute(data: bytes, _: Peer) -> ResponseFrame:
+            return ResponseFrame(framed(data), 60_000)
 
         async with server_with(mute, max_idle_ms=20) as server:
             reader, writer = await connect(server)
@@ -146,17 +153,17 @@ def test_a_client_muted_for_longer_than_it_may_be_idle_is_closed() -> None:
             assert await reader.read() == b""
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_slow_connection_does_not_hold_up_another() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         release = asyncio.Event()
 
-        async def wait_for_it(data: bytes, _: Peer) -> Answer:
+        async def wait_for_it(data: bytes, _: Peer) -> ResponseFrame:
             if data == b"wait":
                 await release.wait()
-            return Answer(framed(data))
+            return ResponseFrame(framed(data))
 
         async with server_with(wait_for_it) as server:
             waiting_reader, waiting = await connect(server)
@@ -170,11 +177,11 @@ def test_a_slow_connection_does_not_hold_up_another() -> None:
             waiting.close()
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_frame_that_arrives_byte_by_byte_is_answered() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo) as server:
             reader, writer = await connect(server)
             for byte in framed(b"slow"):
@@ -185,12 +192,12 @@ def test_a_frame_that_arrives_byte_by_byte_is_answered() -> None:
             assert (await answer(reader)).startswith(b"slow|")
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 def test_a_size_that_is_not_allowed_closes_without_an_answer(size: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, max_request_bytes=1000) as server:
             reader, writer = await connect(server)
             writer.write(struct.pack(">i", size))
@@ -198,11 +205,11 @@ def test_a_size_that_is_not_allowed_closes_without_an_answer(size: int) -> None:
             assert await reader.read() == b""
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_request_of_the_largest_size_is_answered() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, max_request_bytes=1000) as server:
             reader, writer = await connect(server)
             writer.write(framed(b"x" * 1000))
@@ -210,19 +217,19 @@ def test_a_request_of_the_largest_size_is_answered() -> None:
             assert len(await answer(reader)) > 1000
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("failure", [InvalidFrame("no"), RuntimeError("a defect")])
 def test_what_cannot_be_answered_closes_that_connection_alone(
     failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refuse(data: bytes, _: Peer) -> Answer:
+    async def refuse(data: bytes, _: Peer) -> ResponseFrame:
         if data == b"bad":
             raise failure
-        return Answer(framed(data))
+        return ResponseFrame(framed(data))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(refuse) as server:
             reader, writer = await connect(server)
             good_reader, good = await connect(server)
@@ -234,31 +241,31 @@ def test_what_cannot_be_answered_closes_that_connection_alone(
             writer.close()
             good.close()
 
-    run(story())
+    run(scenario())
     assert "Closing the connection from 127.0.0.1" in caplog.text
 
 
 def test_an_idle_connection_is_closed() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, max_idle_ms=50) as server:
             reader, writer = await connect(server)
 
             assert await reader.read() == b""
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() -> None:
     large = b"x" * 50_000_000
     asked = 0
 
-    async def flood(*_: object) -> Answer:
+    async def flood(*_: object) -> ResponseFrame:
         nonlocal asked
         asked += 1
-        return Answer(large)
+        return ResponseFrame(large)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(flood, max_idle_ms=200) as server:
             _, writer = await connect(server)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -271,7 +278,7 @@ def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() 
 
     tracemalloc.start()
     try:
-        run(story())
+        run(scenario())
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -281,7 +288,7 @@ def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() 
 
 
 def test_connections_of_one_address_are_limited() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, max_connections_per_ip=1) as server:
             reader, writer = await connect(server)
             writer.write(framed(b"1"))
@@ -300,11 +307,11 @@ def test_connections_of_one_address_are_limited() -> None:
             writer.close()
             refused.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_an_address_may_have_a_limit_of_its_own() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(
             echo, max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 5}
         ) as server:
@@ -314,11 +321,11 @@ def test_an_address_may_have_a_limit_of_its_own() -> None:
             assert await answer(reader)
             writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_more_connections_than_allowed_wait_until_one_ends() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, max_connections=1) as server:
             reader, writer = await connect(server)
             writer.write(framed(b"first"))
@@ -334,11 +341,11 @@ def test_more_connections_than_allowed_wait_until_one_ends() -> None:
             assert (await answer(waiting_reader)).startswith(b"second|")
             waiting.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_brokers_among_themselves_take_the_place_of_the_client_idle_longest() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, LOCAL, INTERNAL, max_connections=2) as server:
             clients = []
             for name in (b"first", b"second"):
@@ -356,11 +363,11 @@ def test_brokers_among_themselves_take_the_place_of_the_client_idle_longest() ->
             for _, client in clients:
                 client.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_port_in_use_is_refused_with_its_address() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             server = SocketServer(
@@ -374,12 +381,12 @@ def test_a_port_in_use_is_refused_with_its_address() -> None:
                 server.open()
             await server.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64, "999.1.1.1"])
 def test_a_host_that_is_none_is_refused_with_its_listener(host: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = SocketServer(
             (Endpoint(host, 9092, "PLAINTEXT", "PLAINTEXT"),),
             ServerLimits(),
@@ -391,11 +398,11 @@ def test_a_host_that_is_none_is_refused_with_its_listener(host: str) -> None:
             server.open()
         await server.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_only_ports_that_are_any_are_bound_before_the_broker_is_ready() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as found:
             fixed = found.getsockname()[1]
         server = SocketServer(
@@ -423,11 +430,11 @@ def test_only_ports_that_are_any_are_bound_before_the_broker_is_ready() -> None:
         with pytest.raises(OSError, match=r"Connect call failed|refused"):
             await asyncio.open_connection("127.0.0.1", fixed)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_listener_without_a_host_takes_ipv4_and_ipv6() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with server_with(echo, Endpoint("", 0, "PLAINTEXT", "PLAINTEXT")) as server:
             for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
                 try:
@@ -439,19 +446,21 @@ def test_a_listener_without_a_host_takes_ipv4_and_ipv6() -> None:
                 assert (await answer(reader)) == f"x|PLAINTEXT|{host}".encode()
                 writer.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_real_request_is_answered_by_the_real_dispatcher(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with ThreadPoolExecutor(1) as executor:
             world = BrokerWorld(executor)
             world.update({"orders": {0: metadata(1)}})
 
-            async def respond(data: bytes, peer: Peer) -> Answer:
-                return Answer(framed(await world.ask_raw(data, listener_name=peer.listener_name)))
+            async def respond(data: bytes, peer: Peer) -> ResponseFrame:
+                return ResponseFrame(
+                    framed(await world.ask_raw(data, listener_name=peer.listener_name))
+                )
 
             async with server_with(respond) as server:
                 reader, writer = await connect(server)
@@ -461,7 +470,7 @@ def test_a_real_request_is_answered_by_the_real_dispatcher(
                 writer.close()
 
     with caplog.at_level(logging.WARNING):
-        run(story())
+        run(scenario())
     assert caplog.messages == []
 
 
@@ -470,12 +479,12 @@ def test_a_client_that_always_has_another_request_lets_others_have_their_turn() 
     answered = 0
     seen: list[int] = []
 
-    async def respond(data: bytes, _: Peer) -> Answer:
+    async def respond(data: bytes, _: Peer) -> ResponseFrame:
         nonlocal answered
         answered += 1
-        return Answer(data)
+        return ResponseFrame(data)
 
-    async def story() -> None:
+    async def scenario() -> None:
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
             each.setblocking(False)
@@ -490,7 +499,7 @@ def test_a_client_that_always_has_another_request_lets_others_have_their_turn() 
             await asyncio.sleep(0)
         theirs.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
     assert answered == requests
     turns = [later - earlier for earlier, later in itertools.pairwise([*seen, answered])]

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from tests.support.exposition import exposition_of
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.observability.exposition import exposition_of
+from zkcontroller.observability.exposition import registry_of
 from zkcontroller.observability.loop_watch import VARIABLE, LoopWatch, watching
 from zkcontroller.observability.metrics import Metrics
 
@@ -47,6 +48,25 @@ def test_a_callback_that_works_for_too_long_is_counted_and_named() -> None:
     assert watch.longest.cpu_ms >= 2 * BOUND_MS
     assert "connection > busy_handler (test_loop_watch.py:" in watch.longest.name
     assert watch.longest_ms == watch.recent_ms == watch.longest.cpu_ms
+
+
+def test_a_loop_is_idle_only_while_it_waits() -> None:
+    async def wait() -> None:
+        await asyncio.sleep(0.01)
+
+    busy = watched(0)
+    with LoopWatch(BOUND_MS).installed() as idle:
+        asyncio.run(wait())
+    metrics = Metrics()
+    idle.register(metrics)
+
+    assert (busy.idle.count, busy.idle_share) == (0, 0.0)
+    assert idle.idle.count > 0
+    assert 0 < idle.idle_share <= 1
+    read = registry_of(metrics).get_sample_value
+    pool = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count"
+    assert read(pool) == idle.idle.count
+    assert read("kafka_network_processor_idlepercent", {"networkProcessor": "0"}) is not None
 
 
 def test_short_callbacks_are_not_long_ones() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from zkcontroller.observability.exposition import exposition_of
+from tests.support.exposition import exposition_of
 from zkcontroller.observability.instruments import RESERVOIR_SIZE, Gauge, Histogram, Meter, Timer
 from zkcontroller.observability.metrics import Metrics, mbean
 
@@ -185,7 +185,10 @@ def test_prometheus_sees_the_names_of_the_jmx_exporter() -> None:
     assert 'kafka_controller_controllerchannelmanager_queuesize{broker_id="2"} 2.0' in lines
     assert "kafka_controller_controllerstats_uncleanleaderelections_total 3.0" in lines
     timer = "kafka_controller_controllerstats_topicchangerateandtimems"
-    assert f'{timer}{{quantile="0.999"}} 5.0' in lines
+    quantiles = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+    assert [line for line in lines if line.startswith(f"{timer}{{")] == [
+        f'{timer}{{quantile="{quantile}"}} 5.0' for quantile in quantiles
+    ]
     assert f"{timer}_count 1.0" in lines
     assert f"{timer}_sum 5.0" in lines
 

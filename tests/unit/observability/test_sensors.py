@@ -7,7 +7,7 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from zkcontroller.observability.exposition import exposition_of
+from tests.support.exposition import exposition_of
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.observability.sensors import MeterSensor, Samples, SpanSensor
 

@@ -40,7 +40,7 @@ SEGMENT = LogConfig(segment_bytes=2 * len(batch()))
 @pytest.mark.parametrize(
     "code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENAMETOOLONG]
 )
-def test_a_limit_is_told_from_a_failed_disk(code: int) -> None:
+def test_a_limit_is_distinguished_from_a_failed_disk(code: int) -> None:
     assert exhausted_limit(OSError(code, "refused")) is not None
 
 
@@ -202,7 +202,7 @@ def test_upkeep_that_may_open_no_file_is_done_later(tmp_path: Path) -> None:
     manager = LogManager([tmp_path], lambda: now_ms, on_failure=failures.append)
     manager.load({})
     write = CheckpointFile(tmp_path, "probe-checkpoint").plan({ORDERS: 7})
-    manager.environment.duties.add("probe", "orders-0", tmp_path, now_ms, write.run)
+    manager.environment.deferred_tasks.add("probe", "orders-0", tmp_path, now_ms, write.run)
 
     with ThreadPoolExecutor(1) as executor:
         upkeep = LogMaintenance(manager, executor)

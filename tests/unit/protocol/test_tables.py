@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.support.kafka_versions import all_versions
 from tests.support.paths import WIRE_DATA
 from zkcontroller.errors import (
     ConfigInvalid,
@@ -24,7 +25,6 @@ from zkcontroller.protocol import inter_broker_versions as ibp
 from zkcontroller.protocol.api_versions import (
     APIS,
     ApiKey,
-    all_versions,
     api,
     api_versions_error,
     api_versions_response,
@@ -106,7 +106,7 @@ def test_api_versions_lists_what_is_offered_and_nothing_kafka_does_not_have(vers
     assert read_response(ApiKey.API_VERSIONS, version, write(response)) == response
 
 
-def test_an_unknown_version_of_api_versions_is_told_the_known_ones_in_version_0() -> None:
+def test_an_unknown_version_of_api_versions_is_answered_with_the_known_ones_in_version_0() -> None:
     encoded = write(unsupported_api_versions_response())
 
     assert encoded == bytes.fromhex("0023 00000001 0012 0000 0004")

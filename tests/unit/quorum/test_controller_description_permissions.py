@@ -78,10 +78,10 @@ def voter_update() -> RequestPayload:
         (voter_update(), AclOperation.CLUSTER_ACTION),
     ],
 )
-def test_what_is_wrong_with_a_request_is_told_to_who_may_make_it(
+def test_what_is_wrong_with_a_request_is_reported_to_who_may_make_it(
     tmp_path: Path, request_: RequestPayload, operation: AclOperation
 ) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
             assert codes([await alice.ask(request_)]) == [DENIED]
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_request_is_told_to_who_may_make_it(
                 ErrorCode.inconsistent_cluster_id,
             )
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def description(*resources: tuple[int, str]) -> RequestPayload:
@@ -109,11 +109,11 @@ def description(*resources: tuple[int, str]) -> RequestPayload:
     return schema.request(resources=wanted, include_synonyms=False, include_documentation=False)
 
 
-def test_configurations_are_told_to_who_may_see_them(tmp_path: Path) -> None:
+def test_configurations_are_shown_to_who_may_see_them(tmp_path: Path) -> None:
     asked = description((BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (TOPIC, "orders"))
 
-    async def story(node: SecuredNode) -> None:
-        async def told_to_alice() -> dict[int, ErrorCode]:
+    async def scenario(node: SecuredNode) -> None:
+        async def shown_to_alice() -> dict[int, ErrorCode]:
             async with node.client("alice") as alice:
                 answer = await alice.ask(asked)
                 assert all(bool(row.configs) <= (row.error_code == 0) for row in answer.results), (
@@ -121,17 +121,17 @@ def test_configurations_are_told_to_who_may_see_them(tmp_path: Path) -> None:
                 )
                 return {row.resource_type: ErrorCode(row.error_code) for row in answer.results}
 
-        assert await told_to_alice() == {
+        assert await shown_to_alice() == {
             BROKER: DENIED, LOGGER: DENIED, METRICS: DENIED, TOPIC: TOPIC_DENIED,
         }  # fmt: skip
         await allow(node, (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE_CONFIGS))
         unknown = ErrorCode.unknown_topic_or_partition
-        assert (await told_to_alice())[TOPIC] is unknown
+        assert (await shown_to_alice())[TOPIC] is unknown
         await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.DESCRIBE_CONFIGS))
         none = ErrorCode.none
-        assert await told_to_alice() == {BROKER: none, LOGGER: none, METRICS: none, TOPIC: unknown}
+        assert await shown_to_alice() == {BROKER: none, LOGGER: none, METRICS: none, TOPIC: unknown}
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_levels_are_changed_by_who_may_act_on_the_cluster(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_levels_are_changed_by_who_may_act_on_the_cluster(tmp_path: Path) -> Non
     )
     asked = schema.request(resources=(resource,), validate_only=False)
 
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
             await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.ALTER_CONFIGS))
             assert codes((await alice.ask(asked)).responses) == [DENIED]
@@ -150,11 +150,11 @@ def test_levels_are_changed_by_who_may_act_on_the_cluster(tmp_path: Path) -> Non
             await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.CLUSTER_ACTION))
             assert codes((await alice.ask(asked)).responses) == [ErrorCode.invalid_config]
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_who_has_logged_in_gets_a_token_and_one_for_others_by_a_rule(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
 
             async def token_for(owner: str | None) -> Any:
@@ -180,4 +180,4 @@ def test_who_has_logged_in_gets_a_token_and_one_for_others_by_a_rule(tmp_path: P
             assert (ErrorCode(bobs.error_code), bobs.principal_name) == (ErrorCode.none, "bob")
             assert bobs.token_requester_principal_name == "alice"
 
-    told(tmp_path, story, {**AUTHORIZED, "delegation.token.secret.key": "opensesame"})
+    told(tmp_path, scenario, {**AUTHORIZED, "delegation.token.secret.key": "opensesame"})

@@ -76,7 +76,7 @@ async def alter(client: Client, *resources: tuple[int, str, str, int, str | None
 
 
 def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         newest = await client.ask(ApiKey.API_VERSIONS, 4, **SOFTWARE)
         older = await client.ask(ApiKey.API_VERSIONS, 3, **SOFTWARE)
         oldest = await client.ask(ApiKey.API_VERSIONS, 0)
@@ -97,7 +97,7 @@ def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: P
         assert newest.finalized_features_epoch == 4
         assert newest.zk_migration_ready is False
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 class BusyController:
@@ -171,7 +171,7 @@ async def cluster(client: Client, version: int, endpoint_type: int, **options: b
 
 
 def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         async def is_committed() -> bool:
             return bool((await cluster(client, 1, 2)).brokers)
 
@@ -188,7 +188,7 @@ def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> No
         # Without rules everything: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, …
         assert with_operations.cluster_authorized_operations == 8096
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -200,33 +200,33 @@ def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> No
         (1, 3, ErrorCode.unsupported_endpoint_type),
     ],
 )
-def test_who_wants_brokers_is_told_that_these_are_controllers(
+def test_who_wants_brokers_learns_that_these_are_controllers(
     tmp_path: Path, version: int, endpoint_type: int, error: ErrorCode
 ) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await cluster(client, version, endpoint_type)
 
         assert ErrorCode(refused.error_code) is error
         assert refused.brokers == ()
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_as_long_as_no_controller_can_have_registered_none_is_named(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await cluster(client, 1, 2)
 
         assert ErrorCode(refused.error_code) is ErrorCode.unsupported_version
 
     # The other voter never comes, so nothing is ever committed.
-    told(tmp_path, story, voters=(1, 2))
+    told(tmp_path, scenario, voters=(1, 2))
 
 
 # ---------------------------------------------------------------------- DescribeConfigs
 
 
 def test_a_controller_tells_its_keys_with_what_was_set_at_run_time(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await alter(client, (BROKER, "", "background.threads", 0, "13"))
         await alter(client, (BROKER, "1", "log.cleaner.threads", 0, "2"))
 
@@ -250,22 +250,22 @@ def test_a_controller_tells_its_keys_with_what_was_set_at_run_time(tmp_path: Pat
         }
         assert values(default) == {"background.threads": "13"}
 
-    told(tmp_path, story, properties={"num.partitions": "7"})
+    told(tmp_path, scenario, properties={"num.partitions": "7"})
 
 
-def test_secrets_are_not_told(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    async def scenario(client: Client) -> None:
         [own] = await described(client, (BROKER, "1"))
 
         [secret] = [each for each in own.configs if each.name == "delegation.token.secret.key"]
         assert (secret.value, secret.is_sensitive, secret.config_source) == (None, True, 4)
         assert "opensesame" not in str(own)
 
-    told(tmp_path, story, properties={"delegation.token.secret.key": "opensesame"})
+    told(tmp_path, scenario, properties={"delegation.token.secret.key": "opensesame"})
 
 
-def test_topics_and_subscriptions_are_told_out_of_the_log(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+def test_topics_and_subscriptions_are_reported_out_of_the_log(tmp_path: Path) -> None:
+    async def scenario(client: Client) -> None:
         await client.join()
         await client.create("orders")
         await alter(
@@ -288,11 +288,11 @@ def test_topics_and_subscriptions_are_told_out_of_the_log(tmp_path: Path) -> Non
         assert verdict(empty) == (ErrorCode.none, "")
         assert empty.configs == ()
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_only_this_node_is_described(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await described(
             client, (BROKER, "7"), (BROKER, "x"), (LOGGER, ""), (LOGGER, "7"), (METRICS, "")
         )
@@ -308,17 +308,17 @@ def test_only_this_node_is_described(tmp_path: Path) -> None:
             )
         ]
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_request_for_what_has_no_configuration_is_refused_as_a_whole(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await described(client, (BROKER, "1"), (32, "group"))
 
         assert [ErrorCode(each.error_code) for each in refused] == [ErrorCode.invalid_request] * 2
         assert all(each.configs == () for each in refused)
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 # ---------------------------------------------------------------------- loggers
@@ -330,7 +330,7 @@ def test_the_levels_of_loggers_change_even_where_the_controller_is_not_active(
     logger = logging.getLogger("kafka.raft.KafkaRaftManager")
     name = logger.name
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         [altered] = await alter(client, (LOGGER, "1", name, 0, "WARN"))
         [levels] = await described(client, (LOGGER, "1"))
         assert ErrorCode(altered.error_code) is ErrorCode.none
@@ -341,11 +341,11 @@ def test_the_levels_of_loggers_change_even_where_the_controller_is_not_active(
         assert logger.level == logging.NOTSET
 
     # The other voter never comes.
-    told(tmp_path, story, voters=(1, 2))
+    told(tmp_path, scenario, voters=(1, 2))
 
 
 def test_levels_and_loggers_that_there_are_not_are_refused(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await alter(
             client,
             (LOGGER, "1", "no.such.logger", 0, "INFO"),
@@ -365,7 +365,7 @@ def test_levels_and_loggers_that_there_are_not_are_refused(tmp_path: Path) -> No
             ErrorCode.invalid_request,
         ]
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 # ---------------------------------------------------------------------- clients' metrics
@@ -406,7 +406,7 @@ def test_what_a_subscription_may_say(configs: dict[str, str], error: ErrorCode |
 
 
 def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         schema = request_schema(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0)
         users = tuple(schema.part("UserName", name=name) for name in ("alice", "bob"))
         answers = [
@@ -421,4 +421,4 @@ def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Path) ->
         assert [ErrorCode(row.error_code) for row in answers[2].results] == [unknown] * 2
         assert answers[3].results == ()
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)

@@ -28,7 +28,7 @@ def compute(for_ms: int) -> None:
 
 
 def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: Path) -> None:
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         epoch = quorum.leaders()[active]
@@ -46,11 +46,11 @@ def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: P
         await changed
         assert quorum.leaders() == {active: epoch}
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_the_controller_is_looked_at_in_its_own_thread_between_two_steps(tmp_path: Path) -> None:
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1)
         node = quorum.nodes[1].controller
 
@@ -62,11 +62,11 @@ def test_the_controller_is_looked_at_in_its_own_thread_between_two_steps(tmp_pat
         assert await node.look(lambda controller: controller.is_active) is False
         assert not node.failure.done()  # it was the asker's fault, not the controller's
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -> None:
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
 
@@ -81,17 +81,17 @@ def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -
         held = await quorum.everything()
         assert held[0] == held[1] == held[2]
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("fault", [FatalFault("a record that cannot be"), KeyError("a bug")])
-def test_a_controller_that_fails_says_so_and_answers_nobody_any_more(
+def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     def fail(*_: object) -> None:
         raise fault
 
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1)
         controller, running = quorum.nodes[1].controller, quorum.tasks[1]
         monkeypatch.setattr(QuorumController, "step", fail)
@@ -109,11 +109,11 @@ def test_a_controller_that_fails_says_so_and_answers_nobody_any_more(
         with pytest.raises(type(fault)):
             await running  # and the node with it
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
-def test_who_waits_for_an_answer_when_the_node_ends_is_told(tmp_path: Path) -> None:
-    async def story(quorum: Controllers) -> None:
+def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path: Path) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         controller = quorum.nodes[active].controller
@@ -129,4 +129,4 @@ def test_who_waits_for_an_answer_when_the_node_ends_is_told(tmp_path: Path) -> N
         with pytest.raises(ConnectionAbortedError):
             await controller.look(stable_offset)
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)

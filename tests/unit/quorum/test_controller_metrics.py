@@ -24,7 +24,9 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     IncrementalAlterConfigs,
 )
 from zkcontroller.model import ConfigResourceType, OpType
+from zkcontroller.observability.exposition import registry_of
 from zkcontroller.observability.instruments import Attribute
+from zkcontroller.observability.meanings import meaning_of
 from zkcontroller.observability.metrics import Metrics
 
 SESSION_MS: Final = 9_000
@@ -56,6 +58,13 @@ class Observed:
     def unclean_elections(self) -> Attribute:
         name = "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"
         return self.metrics.snapshot()[name]["Count"]
+
+
+def test_every_metric_of_a_controller_says_what_it_means() -> None:
+    names = {family.name for family in registry_of(Observed().metrics).collect()}
+
+    assert len(names) > 20
+    assert {name for name in names if meaning_of(name) == name} == set()
 
 
 def test_before_anything_has_happened_there_is_a_value_for_each() -> None:
@@ -180,7 +189,7 @@ def test_unclean_elections_count_from_the_time_when_it_knew_what_there_was(
 
 
 def test_a_node_serves_them_and_times_what_its_controller_does(tmp_path: Path) -> None:
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         for number in range(12):
@@ -211,4 +220,4 @@ def test_a_node_serves_them_and_times_what_its_controller_does(tmp_path: Path) -
             active
         }
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)

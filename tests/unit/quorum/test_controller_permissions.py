@@ -274,7 +274,7 @@ def test_what_is_the_clusters_affair_needs_leave_for_the_cluster(
     operation: AclOperation,
     rows: Callable[[Any], list[Any]],
 ) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
             refused = rows(await alice.ask(request_))
             assert refused
@@ -283,11 +283,11 @@ def test_what_is_the_clusters_affair_needs_leave_for_the_cluster(
             await allow(node, (ResourceType.CLUSTER, CLUSTER, operation))
             assert DENIED not in codes(rows(await alice.ask(request_)))
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
-def test_rules_are_created_told_and_deleted(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+def test_rules_are_created_described_and_deleted(tmp_path: Path) -> None:
+    async def scenario(node: SecuredNode) -> None:
         rules = (
             (ResourceType.TOPIC, "orders", AclOperation.READ),
             (ResourceType.CLUSTER, "another", AclOperation.ALTER),
@@ -315,10 +315,10 @@ def test_rules_are_created_told_and_deleted(tmp_path: Path) -> None:
 
             both = [("User:alice", AclOperation.READ), ("User:alice", AclOperation.WRITE)]
 
-            async def are_told() -> bool:
+            async def are_shown() -> bool:
                 return await described() == [("orders", both)]
 
-            await in_the_end(are_told, "the rules are told")
+            await in_the_end(are_shown, "the rules are shown")
 
             deleted = await admin.ask(acl_deletion("orders"))
             [result] = deleted.filter_results
@@ -333,11 +333,11 @@ def test_rules_are_created_told_and_deleted(tmp_path: Path) -> None:
 
             await in_the_end(are_gone, "the rules are gone")
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_an_envelope_is_its_brokers_and_what_is_in_it_its_clients(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("controller") as broker, node.client("alice") as alice:
             # alice may not forward anything, not even what the admin asks for.
             refused = await alice.forward("admin", quota_change())
@@ -355,11 +355,11 @@ def test_an_envelope_is_its_brokers_and_what_is_in_it_its_clients(tmp_path: Path
             described = await broker.forward("alice", quorum)
             assert ErrorCode(described.error_code) is DENIED
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("controller") as broker, node.client("alice") as alice:
             for answer in (
                 await broker.ask(election(5)),
@@ -373,7 +373,7 @@ def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_path: P
                 ]
             assert ErrorCode((await alice.ask(election(5))).error_code) is DENIED
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
         answer = await client.ask(topic_creation(*names))
         return {t.name: (ErrorCode(t.error_code), t.error_message) for t in answer.topics}
 
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         refused = TOPIC_DENIED, "Authorization failed."
         await allow(node, (ResourceType.TOPIC, "hers", AclOperation.CREATE))
         async with node.client("alice") as alice:
@@ -397,7 +397,7 @@ def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
             found = await created(alice, "theirs")
             assert found["theirs"][0] is ErrorCode.invalid_replication_factor
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
         rows = [(row.name or row.topic_id, ErrorCode(row.error_code)) for row in answer.responses]
         return sorted(rows, key=str)
 
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
             assert await deleted(alice, "orders") == [("orders", TOPIC_DENIED)]
 
@@ -423,7 +423,7 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
             assert await deleted(admin, "orders") == [("orders", unknown)]
             assert await deleted(admin, "a", "a") == [("a", ErrorCode.invalid_request)]
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 async def an_existing_topic(node: SecuredNode, name: str) -> UUID:
@@ -451,7 +451,7 @@ async def an_existing_topic(node: SecuredNode, name: str) -> UUID:
 
 
 def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         topic_id = await an_existing_topic(node, "orders")
         async with node.client("alice") as alice:
 
@@ -470,7 +470,7 @@ def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
             assert await deleted(topic_id) == [("orders", ErrorCode.none)]
             assert await deleted(topic_id) == [(None, ErrorCode.unknown_topic_id)]
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -480,17 +480,17 @@ def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
 def test_topics_are_not_deleted_where_that_is_switched_off(
     tmp_path: Path, version: int, error: ErrorCode
 ) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("admin") as admin:
             names = ("orders",)
             request = simple(ApiKey.DELETE_TOPICS, version, topic_names=names, timeout=SOON)
             assert codes((await admin.ask(request)).responses) == [error]
 
-    told(tmp_path, story, {**AUTHORIZED, "delete.topic.enable": "false"})
+    told(tmp_path, scenario, {**AUTHORIZED, "delete.topic.enable": "false"})
 
 
 def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         await allow(node, (ResourceType.TOPIC, "hers", AclOperation.ALTER))
         async with node.client("alice") as alice:
             answer = await alice.ask(partition_creation("hers", "theirs"))
@@ -500,7 +500,7 @@ def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> N
             "theirs": TOPIC_DENIED,
         }
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
@@ -514,7 +514,7 @@ def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
         answer = await client.ask(change)
         return {int(row.resource_type): ErrorCode(row.error_code) for row in answer.responses}
 
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
             found = await altered(alice)
             assert found[topic] is TOPIC_DENIED
@@ -532,12 +532,12 @@ def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
             assert found[topic] is ErrorCode.unknown_topic_or_partition
             assert found[broker] is ErrorCode.none
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
-def test_without_rules_everybody_may_if_the_configuration_says_so(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+def test_without_rules_all_may_if_the_configuration_says_so(tmp_path: Path) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client("alice") as alice:
             assert codes((await alice.ask(quota_change())).entries) == [ErrorCode.none]
 
-    told(tmp_path, story, {**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"})
+    told(tmp_path, scenario, {**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"})

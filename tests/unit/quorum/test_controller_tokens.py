@@ -18,12 +18,12 @@ from replica_manager.quorum.controller_apis.call import (
     ControllerServices,
     LocalNode,
 )
-from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
 from replica_manager.quorum.described_config import UNCONFIGURED
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import ANONYMOUS, Principal
+from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
 from tests.unit.quorum.test_controller_apis import Client, told
@@ -118,7 +118,7 @@ def error_of(response: Any) -> ErrorCode:
 
 
 def test_a_token_is_made_prolonged_and_ended(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         token = await create(client)
 
         assert error_of(token) is ErrorCode.none
@@ -137,13 +137,13 @@ def test_a_token_is_made_prolonged_and_ended(tmp_path: Path) -> None:
         assert ended.expiry_timestamp >= token.issue_timestamp
         assert error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_not_found
 
-    told(tmp_path, story, properties=SECRET)
+    told(tmp_path, scenario, properties=SECRET)
 
 
 def test_the_older_name_of_the_secret_counts_too_and_lifetimes_are_the_configurations(
     tmp_path: Path,
 ) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         token = await create(client)
         short = await create(client, max_lifetime_ms=700)
 
@@ -156,11 +156,11 @@ def test_the_older_name_of_the_secret_counts_too_and_lifetimes_are_the_configura
         "delegation.token.max.lifetime.ms": "5000",
         "delegation.token.expiry.time.ms": "1000",
     }
-    told(tmp_path, story, properties=properties)
+    told(tmp_path, scenario, properties=properties)
 
 
 def test_only_the_owner_and_the_renewers_prolong_a_token(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         token = await create(client, renewers=(("User", "bob"),))
         eve = Principal("User", "eve")
 
@@ -171,11 +171,11 @@ def test_only_the_owner_and_the_renewers_prolong_a_token(tmp_path: Path) -> None
         refused = await create(client, renewers=(("Group", "all"),))
         assert error_of(refused) is ErrorCode.invalid_principal_type
 
-    told(tmp_path, story, properties=SECRET)
+    told(tmp_path, scenario, properties=SECRET)
 
 
-def test_a_token_for_somebody_else_is_his(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+def test_a_token_for_another_principal_is_his(tmp_path: Path) -> None:
+    async def scenario(client: Client) -> None:
         token = await create(client, owner=BOB)
 
         assert (token.principal_name, token.token_requester_principal_name) == ("bob", "alice")
@@ -184,11 +184,11 @@ def test_a_token_for_somebody_else_is_his(tmp_path: Path) -> None:
         assert error_of(await renew(client, token.hmac, BOB)) is ErrorCode.none
 
     # Without an authorizer everyone may.
-    told(tmp_path, story, properties=SECRET)
+    told(tmp_path, scenario, properties=SECRET)
 
 
 def test_without_a_secret_there_are_no_tokens(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         disabled = ErrorCode.delegation_token_auth_disabled
         token = await create(client)
 
@@ -197,22 +197,22 @@ def test_without_a_secret_there_are_no_tokens(tmp_path: Path) -> None:
         for response in (await renew(client, b"abc"), await expire(client, b"abc")):
             assert (error_of(response), response.expiry_timestamp) == (disabled, 0)
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_token_begets_no_token(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await create(client, by_token=True)
 
         assert error_of(refused) is ErrorCode.delegation_token_request_not_allowed
         assert (refused.principal_name, refused.issue_timestamp) == ("alice", -1)
 
-    told(tmp_path, story, properties=SECRET)
+    told(tmp_path, scenario, properties=SECRET)
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_who_has_not_logged_in_gets_none(tmp_path: Path, version: int) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         refused = await direct(
             client,
             ApiKey.CREATE_DELEGATION_TOKEN,
@@ -234,11 +234,11 @@ def test_who_has_not_logged_in_gets_none(tmp_path: Path, version: int) -> None:
                 assert error_of(refused) is ErrorCode.delegation_token_request_not_allowed
                 assert refused.expiry_timestamp == -1
 
-    told(tmp_path, story, properties=SECRET)
+    told(tmp_path, scenario, properties=SECRET)
 
 
 def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         token = await create(client)
 
         async def is_gone() -> bool:
@@ -249,7 +249,9 @@ def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
 
         await in_the_end(is_gone, "the token is removed")
 
-    told(tmp_path, story, properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"})
+    told(
+        tmp_path, scenario, properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"}
+    )
 
 
 class NobodysController:
@@ -270,7 +272,7 @@ def asked(
     return Call(context, ControllerServices(NobodysController(), node, authorizer))
 
 
-def test_a_token_for_somebody_else_needs_a_rule() -> None:
+def test_a_token_for_another_principal_needs_a_rule() -> None:
     request = request_schema(ApiKey.CREATE_DELEGATION_TOKEN, 3).request(
         owner_principal_type="User",
         owner_principal_name="bob",

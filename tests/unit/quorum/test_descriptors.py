@@ -27,10 +27,10 @@ ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
 PATIENT = replace(QUICK, fetch_timeout_ms=20_000)
 """No follower stands because the machine is busy."""
 RECORD = b"\1\x14\0\0" * 40
-Story = Callable[[Quorum], Awaitable[None]]
+Scenario = Callable[[Quorum], Awaitable[None]]
 
 
-def told(directory: Path, story: Story, voters: Sequence[int] = (1,)) -> None:
+def told(directory: Path, scenario: Scenario, voters: Sequence[int] = (1,)) -> None:
     """A quorum that has a leader; each batch has a segment of its own."""
 
     async def run() -> None:
@@ -38,7 +38,7 @@ def told(directory: Path, story: Story, voters: Sequence[int] = (1,)) -> None:
         try:
             await quorum.start(*voters, log=ROLLS_AT_ONCE, quorum=PATIENT)
             await quorum.leader()
-            await story(quorum)
+            await scenario(quorum)
         finally:
             await quorum.close()
 
@@ -68,7 +68,7 @@ def segments(quorum: Quorum) -> int:
 def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await append(quorum)
         before = segments(quorum)
 
@@ -84,11 +84,11 @@ def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
         await append(quorum)
         assert not quorum.tasks[1].done()
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_followers_that_may_open_no_file_take_over_all_records(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         with no_more_files():
             for _ in range(3):
                 await append(quorum)
@@ -99,13 +99,13 @@ def test_followers_that_may_open_no_file_take_over_all_records(tmp_path: Path) -
         )
         assert not any(task.done() for task in quorum.tasks.values())
 
-    told(tmp_path, story, voters=(1, 2, 3))
+    told(tmp_path, scenario, voters=(1, 2, 3))
 
 
 def test_a_node_without_spare_descriptors_waits_and_then_commits_what_waited(
     tmp_path: Path,
 ) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         [driver] = [node.driver for node in quorum.nodes.values()]
         with no_more_files():
             while SPARE_DESCRIPTORS.allow_step():
@@ -119,24 +119,24 @@ def test_a_node_without_spare_descriptors_waits_and_then_commits_what_waited(
         await waiting
         assert not quorum.tasks[1].done()
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_node_that_waits_for_descriptors_can_be_stopped(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         with no_more_files():
             while SPARE_DESCRIPTORS.allow_step():
                 await append(quorum)
 
             assert await quorum.stop(1)
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_what_was_committed_without_descriptors_is_there_after_a_restart(tmp_path: Path) -> None:
     logs: list[bytes] = []
 
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         with no_more_files():
             for _ in range(5):
                 await append(quorum)
@@ -146,7 +146,7 @@ def test_what_was_committed_without_descriptors_is_there_after_a_restart(tmp_pat
         await quorum.leader()
         logs.append(quorum.log_bytes(1))
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
     before, after = logs
     assert after.startswith(before)

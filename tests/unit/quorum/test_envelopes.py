@@ -12,13 +12,10 @@ from typing_extensions import override
 
 from replica_manager.network.connection import Peer
 from replica_manager.quorum.controller_apis.call import Controller, ControllerRequestContext
-from replica_manager.quorum.controller_apis.envelope import (
-    EnvelopeRefused,
-    open_envelope,
-    principal_bytes,
-)
+from replica_manager.quorum.controller_apis.envelope import EnvelopeRefused, open_envelope
 from replica_manager.quorum.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
+from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey

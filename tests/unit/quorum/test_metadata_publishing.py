@@ -20,9 +20,9 @@ from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.quorum.raft_driver import CommittedBatches
 from replica_manager.quorum.security_publishers import ScramPublisher
 from replica_manager.security.scram_credentials import ScramCredentials
+from tests.support.metadata_batches import encode_data_batch
 from tests.support.quorum import Quorum, eventually
 from zkcontroller.kraft.metadata.codec import encode_record
-from zkcontroller.kraft.metadata.metadata_batches import encode_data_batch
 from zkcontroller.kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -91,21 +91,21 @@ class PublishingQuorum(Quorum):
         driver.schedule_prepared_append()
 
 
-def with_quorum(directory: Path, story: Callable[[PublishingQuorum], Awaitable[None]]) -> None:
+def with_quorum(directory: Path, scenario: Callable[[PublishingQuorum], Awaitable[None]]) -> None:
     async def run() -> None:
         quorum = PublishingQuorum(directory)
         try:
             await quorum.start(1)
             await quorum.leader()
-            await story(quorum)
+            await scenario(quorum)
         finally:
             await quorum.close()
 
     asyncio.run(run())
 
 
-def test_a_publisher_hears_of_its_records_in_their_order(tmp_path: Path) -> None:
-    async def story(quorum: PublishingQuorum) -> None:
+def test_a_publisher_gets_its_records_in_their_order(tmp_path: Path) -> None:
+    async def scenario(quorum: PublishingQuorum) -> None:
         many = [topic(f"{'x' * 100}-{number}") for number in range(DECODED_AT_ONCE_BYTES // 100)]
         await eventually(lambda: quorum.recorder.caught_up_after == 0, "it has caught up")
         quorum.append(topic("first"), NoOpRecord())
@@ -116,11 +116,11 @@ def test_a_publisher_hears_of_its_records_in_their_order(tmp_path: Path) -> None
         await eventually(lambda: "last" in quorum.recorder.names, "all is told")
         assert quorum.recorder.names == ["first", *(each.name for each in many), "last"]
 
-    with_quorum(tmp_path, story)
+    with_quorum(tmp_path, scenario)
 
 
-def test_who_starts_again_has_caught_up_once_everything_was_told(tmp_path: Path) -> None:
-    async def story(quorum: PublishingQuorum) -> None:
+def test_who_starts_again_has_caught_up_once_everything_was_published(tmp_path: Path) -> None:
+    async def scenario(quorum: PublishingQuorum) -> None:
         quorum.append(topic("a"))
         quorum.append(topic("b"))
         await eventually(lambda: quorum.recorder.names == ["a", "b"], "all is told")
@@ -132,11 +132,11 @@ def test_who_starts_again_has_caught_up_once_everything_was_told(tmp_path: Path)
         await eventually(lambda: quorum.recorder.caught_up_after is not None, "it has caught up")
         assert quorum.recorder.caught_up_after == 2
 
-    with_quorum(tmp_path, story)
+    with_quorum(tmp_path, scenario)
 
 
 def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: Path) -> None:
-    async def story(quorum: PublishingQuorum) -> None:
+    async def scenario(quorum: PublishingQuorum) -> None:
         quorum.append(BeginTransactionRecord("one"), topic("a"))
         quorum.append(topic("b"))
         quorum.append(AbortTransactionRecord("no"), topic("c"))
@@ -148,7 +148,7 @@ def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: 
         await eventually(lambda: "f" in quorum.recorder.names, "the rest is told")
         assert quorum.recorder.names == ["c", "d", "e", "f"]
 
-    with_quorum(tmp_path, story)
+    with_quorum(tmp_path, scenario)
 
 
 class NoPublisher(Recorder):

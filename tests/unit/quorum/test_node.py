@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.exposition import exposition_of
 from tests.support.quorum import Quorum, eventually
-from zkcontroller.observability.exposition import exposition_of
 
-Story = Callable[[Quorum], Awaitable[None]]
+Scenario = Callable[[Quorum], Awaitable[None]]
 
 
-def told(directory: Path, story: Story) -> None:
+def told(directory: Path, scenario: Scenario) -> None:
     async def run() -> None:
         quorum = Quorum(directory)
         try:
-            await story(quorum)
+            await scenario(quorum)
         finally:
             await quorum.close()
 
@@ -35,7 +35,7 @@ async def append(quorum: Quorum, leader: int, *values: bytes) -> int:
 
 
 def test_three_voters_elect_a_leader_and_hold_the_same_log(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
 
@@ -53,13 +53,13 @@ def test_three_voters_elect_a_leader_and_hold_the_same_log(tmp_path: Path) -> No
         epoch = quorum.leaders()[leader]
         assert {listener.leaders[-1] for listener in quorum.listeners.values()} == {(leader, epoch)}
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_leader_that_is_killed_is_replaced_and_comes_back_with_the_same_log(
     tmp_path: Path,
 ) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3)
         first = await quorum.leader()
         first_epoch = quorum.leaders()[first]
@@ -79,11 +79,11 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back_with_the_same_log(
             "three equal logs",
         )
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3)
         first = await quorum.leader()
         epoch = quorum.leaders()[first]
@@ -93,21 +93,21 @@ def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
         second = await quorum.leader()
         assert quorum.leaders()[second] > epoch
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_the_last_one_cannot_hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         monkeypatch.setattr("replica_manager.quorum.quorum_node.SHUTDOWN_TIMEOUT_MS", 300)
         await quorum.start(1)
 
         assert not await quorum.stop(1)
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_an_observer_follows_and_does_not_vote(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3, 9)
         leader = await quorum.leader()
         await append(quorum, leader, b"\1\x14\0\0")
@@ -122,11 +122,11 @@ def test_an_observer_follows_and_does_not_vote(tmp_path: Path) -> None:
         # One of three voters, with an observer beside it, is no majority.
         assert quorum.leaders() == {}
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_wiped_node_gets_everything_again(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
         for _ in range(5):
@@ -142,7 +142,7 @@ def test_a_wiped_node_gets_everything_again(tmp_path: Path) -> None:
             lambda: quorum.log_bytes(follower) == quorum.log_bytes(leader), "the log is back"
         )
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_a_voter_alone_leads_and_commits(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_voter_alone_leads_and_commits(tmp_path: Path) -> None:
 
 
 def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> None:
-    async def story(quorum: Quorum) -> None:
+    async def scenario(quorum: Quorum) -> None:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
         await append(quorum, leader, b"\1\x14\0\0")
@@ -188,7 +188,7 @@ def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> Non
         assert 'kafka_server_raft_metrics_current_state{value="leader"} 1.0' in text
         assert "kafka_server_raft_metrics_high_watermark 2.0" in text
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def _value(quorum: Quorum, node_id: int, name: str) -> str | float:

@@ -141,7 +141,7 @@ def test_what_a_node_cannot_do_it_does_not_seem_to_do(
 
 
 def test_who_does_not_know_the_password_does_not_come_in(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         with pytest.raises(ConnectionError, match="SASL_AUTHENTICATION_FAILED"):
             async with node.client("alice", "guessed"):
                 pass
@@ -152,21 +152,21 @@ def test_who_does_not_know_the_password_does_not_come_in(tmp_path: Path) -> None
             versions = request_schema(ApiKey.API_VERSIONS, 0).request()
             assert (await alice.ask(versions)).error_code is ErrorCode.none
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_who_has_logged_in_cannot_do_so_as_if_for_the_first_time(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         authenticate = request_schema(ApiKey.SASL_AUTHENTICATE, 2).request(auth_bytes=b"")
         async with node.client("alice") as alice:
             answer = await alice.ask(authenticate)
             assert answer.error_code is ErrorCode.illegal_sasl_state
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         salt, iterations = b"salt" * 4, 4096
         salted = salt_password(ScramMechanism.SCRAM_SHA_256, "carols-own", salt, iterations)
         schema = request_schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0)
@@ -191,7 +191,7 @@ def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
                 async with node.client("carol", "carols-own", "SCRAM-SHA-256"):
                     pass
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_who_was_there_at_the_format_can_log_in(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_only_who_may_act_for_the_cluster_speaks_to_the_quorum(
     vote = VoteRequest(CLUSTER_ID, ReplicaKey(1), 1, ReplicaKey(2), OffsetAndEpoch(0, 0))
     requests: list[tuple[RaftRequest, int]] = [(DescribeQuorumRequest(), 2), (vote, 1)]
 
-    async def story(node: SecuredNode) -> None:
+    async def scenario(node: SecuredNode) -> None:
         async with node.client(user) as client:
             for request, version in requests:
                 api_key = api_key_of(request)
@@ -267,4 +267,4 @@ def test_only_who_may_act_for_the_cluster_speaks_to_the_quorum(
                 answer: Any = read_response(api_key, version, body)
                 assert ErrorCode(answer.error_code) is error
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)

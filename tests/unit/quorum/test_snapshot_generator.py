@@ -62,7 +62,7 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
 ) -> None:
     monkeypatch.setattr("zkcontroller.kraft.raft.CLEANER_PERIOD_MS", 100)
 
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
 
@@ -103,11 +103,11 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
 
         await in_the_end(is_held_again, "each holds what it held")
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_path: Path) -> None:
-    async def story(quorum: Controllers) -> None:
+    async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         mbean = "kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedBytes"
@@ -126,7 +126,7 @@ def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_pat
             lambda: quorum.metrics[active].snapshot()[mbean]["Value"] == len(content), "its size"
         )
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
 
 # ---------------------------------------------------------------------- the generator alone
@@ -222,15 +222,15 @@ class Generating:
         await eventually(lambda: not self.generator.is_busy, "the snapshot is done")
 
 
-def generating(story: Callable[[Generating], Awaitable[None]], partitions: int = 3) -> None:
+def generating(scenario: Callable[[Generating], Awaitable[None]], partitions: int = 3) -> None:
     async def run() -> None:
-        await story(Generating(partitions))
+        await scenario(Generating(partitions))
 
     asyncio.run(run())
 
 
 def test_a_snapshot_is_made_after_enough_bytes_and_the_count_begins_anew() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.committed(999)
         assert not told.generator.is_busy
         expected = stable_records(told.standby)
@@ -254,11 +254,11 @@ def test_a_snapshot_is_made_after_enough_bytes_and_the_count_begins_anew() -> No
         await told.done()
         assert len(told.store.added) == 2
 
-    generating(story)
+    generating(scenario)
 
 
 def test_what_is_read_again_after_a_start_is_no_reason_for_a_snapshot() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.generator = told.another(SnapshotConfig(1_000, 60_000))
         told.committed(10**9, is_latest=False)
         told.committed(10**9)
@@ -269,21 +269,21 @@ def test_what_is_read_again_after_a_start_is_no_reason_for_a_snapshot() -> None:
         assert told.generator.is_busy
         await told.done()
 
-    generating(story)
+    generating(scenario)
 
 
 def test_a_snapshot_that_was_loaded_puts_the_next_one_off() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.committed(999)
         told.generator.loaded()
         told.committed(999)
         assert not told.generator.is_busy
 
-    generating(story)
+    generating(scenario)
 
 
 def test_there_is_none_while_a_transaction_is_open_but_one_when_it_has_ended() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         offset = told.world.log.end_offset
 
         def commit(record: BeginTransactionRecord | TopicRecord | EndTransactionRecord) -> None:
@@ -306,11 +306,11 @@ def test_there_is_none_while_a_transaction_is_open_but_one_when_it_has_ended() -
                  if isinstance(record, TopicRecord)}  # fmt: skip
         assert "half" in names
 
-    generating(story)
+    generating(scenario)
 
 
 def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         expected = stable_records(told.standby)
         told.committed(1_000)
         turns = 0
@@ -331,7 +331,7 @@ def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None
         await told.done()
         assert len(told.store.added) == 2
 
-    generating(story, partitions=5_000)
+    generating(scenario, partitions=5_000)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None
 def test_an_exception_at_any_place_costs_one_snapshot_and_the_next_one_is_made(
     failure: Exception, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.store.failure, told.store.fails_at = failure, place
         told.committed(1_000)
         await told.done()
@@ -359,7 +359,7 @@ def test_an_exception_at_any_place_costs_one_snapshot_and_the_next_one_is_made(
         assert told.generator.disabled_reason is None
 
     with caplog.at_level(logging.ERROR, LOGGER):
-        generating(story)
+        generating(scenario)
     assert [line.getMessage()[:36] for line in caplog.records] == [
         "KRaft snapshot file generation error"
     ]
@@ -368,7 +368,7 @@ def test_an_exception_at_any_place_costs_one_snapshot_and_the_next_one_is_made(
 def test_a_state_that_cannot_be_read_costs_one_snapshot_and_not_the_node(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.standby.state.registry.reset()
 
         told.committed(1_000)
@@ -377,12 +377,12 @@ def test_a_state_that_cannot_be_read_costs_one_snapshot_and_not_the_node(
         assert told.generator.disabled_reason is None
 
     with caplog.at_level(logging.ERROR, LOGGER):
-        generating(story)
+        generating(scenario)
     assert len(caplog.records) == 1
 
 
 def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         for _ in range(2):
             told.committed(1_000)
             await told.done()
@@ -391,12 +391,12 @@ def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixtu
         assert told.generator.disabled_reason is None
 
     with caplog.at_level(logging.ERROR, LOGGER):
-        generating(story)
+        generating(scenario)
     assert caplog.records[0].getMessage().endswith("because it already exists.")
 
 
 def test_a_snapshot_of_the_leader_ends_one_that_is_under_way() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.committed(1_000)
         await asyncio.sleep(0)
 
@@ -409,11 +409,11 @@ def test_a_snapshot_of_the_leader_ends_one_that_is_under_way() -> None:
         assert told.store.added == []
         assert told.generator.disabled_reason is None
 
-    generating(story, partitions=5_000)
+    generating(scenario, partitions=5_000)
 
 
 def test_a_generator_that_is_closed_drops_what_it_has_begun_and_begins_no_more() -> None:
-    async def story(told: Generating) -> None:
+    async def scenario(told: Generating) -> None:
         told.committed(1_000)
         await asyncio.sleep(0)
 
@@ -425,4 +425,4 @@ def test_a_generator_that_is_closed_drops_what_it_has_begun_and_begins_no_more()
         assert begun.is_closed
         assert told.store.added == []
 
-    generating(story, partitions=5_000)
+    generating(scenario, partitions=5_000)

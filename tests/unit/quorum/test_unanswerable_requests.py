@@ -18,9 +18,9 @@ from typing_extensions import override
 
 from replica_manager.network.connection import Peer
 from replica_manager.quorum.controller_apis.call import Controller
-from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.quorum.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
+from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.unit.quorum.test_controller_apis import Client, told
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
@@ -96,7 +96,7 @@ def test_another_voter_is_answered_with_an_error(caplog: pytest.LogCaptureFixtur
 
 
 def test_the_node_serves_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await client.join()
         controller: Any = client.node.controller
         usual = controller.ask
@@ -116,7 +116,7 @@ def test_the_node_serves_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         finally:
             await client.connection.close()
 
-    told(tmp_path, story)
+    told(tmp_path, scenario)
 
     assert "clientId=test" in caplog.text
     assert "api=AllocateProducerIds" in caplog.text

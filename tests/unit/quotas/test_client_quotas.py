@@ -79,7 +79,7 @@ def frame_size(request: Any) -> int:
 
 
 @pytest.mark.parametrize("version", range(12))
-def test_who_produces_too_much_is_told_and_not_listened_to(
+def test_who_produces_too_much_is_throttled_and_not_listened_to(
     world: BrokerWorld, version: int
 ) -> None:
     world.quotas.configure(CLIENT, {"producer_byte_rate": "100"})
@@ -213,7 +213,7 @@ def test_no_session_is_opened_by_an_empty_answer(world: BrokerWorld) -> None:
     assert len(world.context.fetch_sessions) == 0
 
 
-def test_a_wrong_session_is_told_when_the_client_comes_again(world: BrokerWorld) -> None:
+def test_a_wrong_session_is_reported_when_the_client_comes_again(world: BrokerWorld) -> None:
     world.quotas.configure(CLIENT, {"request_percentage": "1"})
     world.ns_per_look = 200_000_000
 
@@ -266,7 +266,7 @@ OTHER_REQUESTS = {
 
 
 @pytest.mark.parametrize("name", OTHER_REQUESTS)
-def test_who_takes_too_much_time_is_told_so_by_every_api(world: BrokerWorld, name: str) -> None:
+def test_who_takes_too_much_time_is_throttled_by_every_api(world: BrokerWorld, name: str) -> None:
     request = OTHER_REQUESTS[name]
     world.quotas.configure("users/ANONYMOUS", {"request_percentage": "1"})
     unhurried = ask(world, request)
@@ -281,7 +281,7 @@ def test_who_takes_too_much_time_is_told_so_by_every_api(world: BrokerWorld, nam
 @pytest.mark.parametrize(
     "request_", [asked(ApiKey.METADATA, 2, topics=()), asked(ApiKey.LIST_GROUPS, 0)]
 )
-def test_an_old_client_that_cannot_be_told_is_not_listened_to(
+def test_an_old_client_that_cannot_be_informed_is_not_listened_to(
     world: BrokerWorld, request_: Any
 ) -> None:
     world.quotas.configure("users/ANONYMOUS", {"request_percentage": "1"})
@@ -372,7 +372,7 @@ def test_who_only_pretends_to_be_a_broker_has_to_wait(world: BrokerWorld) -> Non
               timeout=i32Timedelta.parse(SECOND)),
     ],
 )  # fmt: skip
-def test_who_may_not_ask_is_told_how_long_to_wait(world: BrokerWorld, request_: Any) -> None:
+def test_who_may_not_ask_learns_how_long_to_wait(world: BrokerWorld, request_: Any) -> None:
     world.context.authorizer = Authorizer(AclCache({}))
     world.quotas.configure("clients/<default>", {"request_percentage": "0.1"})
     world.ns_per_look = 200_000_000
@@ -393,7 +393,7 @@ def test_the_quota_is_that_of_who_has_logged_in(world: BrokerWorld) -> None:
     assert ask(world, metadata).throttle_time == SECOND
 
 
-def test_who_has_not_logged_in_yet_is_nobody_whose_quota_counts(world: BrokerWorld) -> None:
+def test_who_has_not_logged_in_yet_has_no_quota_yet(world: BrokerWorld) -> None:
     world.quotas.configure("users/ANONYMOUS", {"request_percentage": "0.1"})
     world.ns_per_look = 200_000_000
     data = request_header(int(ApiKey.API_VERSIONS), 0, CORRELATION_ID, "test")

@@ -27,7 +27,6 @@ from replica_manager.quotas.client_quotas import (
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.principals import ANONYMOUS, USER, Principal
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.support.broker_world import BrokersSession, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, SetData
 from zkcontroller.zookeeper.session import ZooKeeperSession
@@ -38,6 +37,7 @@ from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
     TopicZnode,
 )
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 DEFAULT = DEFAULT_ENTITY
 CLIENT = "test"

@@ -205,7 +205,7 @@ def test_what_is_no_entity_and_no_quota_is_refused(world: BrokerWorld) -> None:
     assert notified(world) == ["users/e"]
 
 
-def test_of_an_entity_that_is_named_twice_the_last_outcome_is_told(world: BrokerWorld) -> None:
+def test_of_an_entity_that_is_named_twice_the_last_outcome_is_reported(world: BrokerWorld) -> None:
     outcomes = alter(
         world,
         ({"user": "a", "client-id": "b"}, {"speed": 1.0}),

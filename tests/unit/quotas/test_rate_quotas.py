@@ -16,7 +16,7 @@ from replica_manager.quotas.loop_time import LoopTime
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.quotas.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.quotas.rate_quotas import FETCH, PRODUCE, REQUEST, QuotaWindows, RateQuotas
-from zkcontroller.observability.exposition import exposition_of
+from tests.support.exposition import exposition_of
 from zkcontroller.observability.metrics import Metrics
 
 START_MS = 1_000_000
@@ -352,7 +352,7 @@ def test_what_brokers_ask_is_nobodys_time(world: World) -> None:
     assert world.begin(quotas, 50).requested() == 0
 
 
-def test_a_path_that_is_no_clients_is_told_once(
+def test_a_path_that_is_no_clients_is_reported_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     quotas = world.managers(("users/a/groups/b", {"request_percentage": "1"}))

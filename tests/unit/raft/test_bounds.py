@@ -125,7 +125,7 @@ def test_a_replica_that_lacks_what_was_there_at_its_last_fetch_has_not_caught_up
     assert voters[1].last_caught_up_timestamp == -1
 
 
-def test_whoever_had_caught_up_had_it_at_the_time_of_its_last_fetch_and_not_before() -> None:
+def test_who_had_caught_up_had_it_at_the_time_of_its_last_fetch_and_not_before() -> None:
     leading = leader(1, 2, 3)
     leading.appended(12)
     leading.replica_fetched(TWO, 12, START_MS + 50)

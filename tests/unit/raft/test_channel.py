@@ -11,16 +11,16 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.quorum.raft_channel import Outcome, RaftChannels
 from tests.support.quorum import eventually, free_ports
 from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
 from zkcontroller.kraft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
 from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import OFFERED, write_response
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.model import Endpoint
 from zkcontroller.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
 from zkcontroller.protocol.api_versions import ApiKey, api_versions_response
 from zkcontroller.protocol.framing import frame, parse_request_header, response_header
@@ -42,28 +42,28 @@ class Node:
         self.hold.set()
         self.is_mad = False
 
-    async def respond(self, data: bytes, _peer: Peer) -> Answer:
+    async def respond(self, data: bytes, _peer: Peer) -> ResponseFrame:
         header, _ = parse_request_header(data)
         self.asked.append((header.api_key, header.api_version))
         self.client_ids.add(header.client_id)
         head = response_header(header.api_key, header.api_version, header.correlation_id)
         match header.api_key:
             case ApiKey.API_VERSIONS:
-                return Answer(
+                return ResponseFrame(
                     frame((head, write(api_versions_response(header.api_version, self.offered))))
                 )
             case ApiKey.SASL_HANDSHAKE:
                 # UNSUPPORTED_SASL_MECHANISM, and none that would be.
-                return Answer(frame((head, struct.pack(">hi", 33, 0))))
+                return ResponseFrame(frame((head, struct.pack(">hi", 33, 0))))
             case _:
                 await self.hold.wait()
                 body = b"\xff\xff" if self.is_mad else write_response(GRANTED, header.api_version)
-                return Answer(frame((head, body)))
+                return ResponseFrame(frame((head, body)))
 
 
 @asynccontextmanager
 async def listening(respond: Respond, port: int) -> AsyncIterator[None]:
-    listener = Listener("127.0.0.1", port, "CONTROLLER", "PLAINTEXT")
+    listener = Endpoint("127.0.0.1", port, "CONTROLLER", "PLAINTEXT")
     server = SocketServer(
         (listener,), ServerLimits(), respond, broker_id=2, protected_listener="CONTROLLER"
     )
@@ -91,7 +91,7 @@ class Asking:
 
     def send(self, request: VoteRequest | DescribeQuorumRequest = VOTE) -> int:
         self._sent += 1
-        self.channels.send(SendRequest(2, Endpoint("127.0.0.1", self.port), self._sent, request))
+        self.channels.send(SendRequest(2, NodeAddress("127.0.0.1", self.port), self._sent, request))
         return self._sent
 
     async def outcome(self) -> Outcome:
@@ -104,15 +104,15 @@ class Asking:
         return outcome.error
 
 
-def told(story: Callable[[], Awaitable[None]]) -> None:
+def told(scenario: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
-        await story()
+        await scenario()
 
     asyncio.run(run())
 
 
 def test_a_request_is_answered_and_the_connection_serves_the_next_one() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(), Node()
         async with listening(node.respond, asking.port):
             asking.send()
@@ -124,11 +124,11 @@ def test_a_request_is_answered_and_the_connection_serves_the_next_one() -> None:
         assert node.asked == [(ApiKey.API_VERSIONS, 0), (ApiKey.VOTE, 1), (ApiKey.VOTE, 1)]
         assert node.client_ids == {"raft-client-1"}
 
-    told(story)
+    told(scenario)
 
 
 def test_a_peer_that_knows_only_version_0_gets_that() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(), Node()
         node.offered[ApiKey.VOTE] = (0, 0)
         async with listening(node.respond, asking.port):
@@ -138,11 +138,11 @@ def test_a_peer_that_knows_only_version_0_gets_that() -> None:
 
         assert node.asked[-1] == (ApiKey.VOTE, 0)
 
-    told(story)
+    told(scenario)
 
 
 def test_a_peer_that_knows_no_such_request_is_not_sent_it() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(), Node()
         del node.offered[ApiKey.VOTE]
         async with listening(node.respond, asking.port):
@@ -155,11 +155,11 @@ def test_a_peer_that_knows_no_such_request_is_not_sent_it() -> None:
         # One connection was enough to know.
         assert node.asked == [(ApiKey.API_VERSIONS, 0)]
 
-    told(story)
+    told(scenario)
 
 
 def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(), Node()
         asking.send()
         assert await asking.error() is ErrorCode.broker_not_available
@@ -173,11 +173,11 @@ def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again(
             assert isinstance(await asking.outcome(), RaftResponseReceived)
             await asking.channels.close()
 
-    told(story)
+    told(scenario)
 
 
 def test_a_held_request_does_not_keep_the_next_one_waiting() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(timeout_ms=60_000), Node()
         node.hold.clear()
         async with listening(node.respond, asking.port):
@@ -193,11 +193,11 @@ def test_a_held_request_does_not_keep_the_next_one_waiting() -> None:
             assert asking.outcomes == []
             await asking.channels.close()
 
-    told(story)
+    told(scenario)
 
 
 def test_a_peer_that_does_not_answer_in_time_is_not_available() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(timeout_ms=100), Node()
         node.hold.clear()
         async with listening(node.respond, asking.port):
@@ -205,11 +205,11 @@ def test_a_peer_that_does_not_answer_in_time_is_not_available() -> None:
             assert await asking.error() is ErrorCode.broker_not_available
             await asking.channels.close()
 
-    told(story)
+    told(scenario)
 
 
 def test_a_peer_that_answers_nonsense_is_not_available() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking, node = Asking(), Node()
         node.is_mad = True
         async with listening(node.respond, asking.port):
@@ -217,11 +217,11 @@ def test_a_peer_that_answers_nonsense_is_not_available() -> None:
             assert await asking.error() is ErrorCode.broker_not_available
             await asking.channels.close()
 
-    told(story)
+    told(scenario)
 
 
 def test_a_peer_that_does_not_let_us_in_is_a_network_exception() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asking = Asking(ClientSecurity(credentials=Credentials(PLAIN, "us", "secret")))
         node = Node()
         async with listening(node.respond, asking.port):
@@ -231,4 +231,4 @@ def test_a_peer_that_does_not_let_us_in_is_a_network_exception() -> None:
 
         assert node.asked == [(ApiKey.SASL_HANDSHAKE, 1)]
 
-    told(story)
+    told(scenario)

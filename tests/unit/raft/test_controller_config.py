@@ -11,8 +11,8 @@ from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
-from zkcontroller.kraft.values import Endpoint
-from zkcontroller.model import Endpoint as Listener
+from zkcontroller.kraft.values import NodeAddress
+from zkcontroller.model import Endpoint
 
 CONTROLLER = {
     "process.roles": "controller",
@@ -40,9 +40,12 @@ def test_a_controller_is_described_by_kafkas_keys() -> None:
     assert config.roles == ("controller",)
     assert config.is_only_controller
     assert config.node_id == 1
-    assert dict(config.voters.endpoints) == {1: Endpoint("one", 9093), 2: Endpoint("::1", 9094)}
+    assert dict(config.voters.endpoints) == {
+        1: NodeAddress("one", 9093),
+        2: NodeAddress("::1", 9094),
+    }
     assert config.listener_name == "CONTROLLER"
-    assert config.listeners == (Listener("localhost", 9093, "CONTROLLER", "PLAINTEXT"),)
+    assert config.listeners == (Endpoint("localhost", 9093, "CONTROLLER", "PLAINTEXT"),)
     assert config.advertised == config.listeners
     assert config.log_dirs == (Path("/data/a"), Path("/data/b"))
     assert config.metadata_log_dir == Path("/data/a")
@@ -92,9 +95,9 @@ def test_both_roles_bind_every_listener_and_announce_their_own() -> None:
     config = ControllerServerConfig.parse(COMBINED)
 
     assert not config.is_only_controller
-    assert config.listeners == (Listener("0.0.0.0", 9093, "CONTROLLER", "PLAINTEXT"),)
+    assert config.listeners == (Endpoint("0.0.0.0", 9093, "CONTROLLER", "PLAINTEXT"),)
     # An address that means nothing to others becomes the machine's name.
-    assert config.advertised == (Listener("", 9093, "CONTROLLER", "PLAINTEXT"),)
+    assert config.advertised == (Endpoint("", 9093, "CONTROLLER", "PLAINTEXT"),)
 
 
 def test_advertised_listeners_win() -> None:
@@ -102,7 +105,7 @@ def test_advertised_listeners_win() -> None:
         CONTROLLER | {"advertised.listeners": "CONTROLLER://far:1234"}
     )
 
-    assert config.advertised == (Listener("far", 1234, "CONTROLLER", "PLAINTEXT"),)
+    assert config.advertised == (Endpoint("far", 1234, "CONTROLLER", "PLAINTEXT"),)
 
 
 def test_a_broker_is_no_voter_and_only_knows_the_name_of_the_listener() -> None:
@@ -118,7 +121,7 @@ def test_bootstrap_servers_do_instead_of_voters() -> None:
         | {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "a:1,b:2"}
     )
 
-    assert config.bootstrap_servers == (Endpoint("a", 1), Endpoint("b", 2))
+    assert config.bootstrap_servers == (NodeAddress("a", 1), NodeAddress("b", 2))
     assert not config.voters.endpoints
 
 

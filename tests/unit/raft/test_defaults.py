@@ -8,7 +8,6 @@ import pytest
 
 from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.raft_metrics import RaftMetrics
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from zkcontroller.kraft.config import (
     MAX_BATCH_BYTES,
@@ -22,6 +21,7 @@ from zkcontroller.kraft.config import (
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
 from zkcontroller.observability.metrics import Metrics
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 NODE = {
     "process.roles": "controller",

@@ -8,7 +8,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import FETCH_MS, RaftHarness, begin, vote
 from zkcontroller.kraft.messages import (
     FetchRequest,
@@ -18,6 +17,7 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import OffsetAndEpoch
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 SNAPSHOT = OffsetAndEpoch(7, 2)
 CONTENT = bytes(range(100))

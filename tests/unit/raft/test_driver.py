@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from replica_manager.quorum import raft_driver
 from replica_manager.quorum.raft_driver import Flush, RaftDriver
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.quorum import CLUSTER_ID, eventually
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
@@ -32,9 +31,16 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.kraft.values import (
+    ElectionState,
+    NodeAddress,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoterSet,
+)
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
-VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
+VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
 SLOW: Final = QuorumConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000)
 
 
@@ -88,13 +94,13 @@ class Driven:
         return asyncio.create_task(self.driver.ask(asked, "CONTROLLER"))
 
 
-def told(story: Callable[[Driven], Awaitable[None]], log: InMemoryRaftLog | None = None) -> None:
+def told(scenario: Callable[[Driven], Awaitable[None]], log: InMemoryRaftLog | None = None) -> None:
     async def run() -> None:
         driven = Driven(log=log)
         running = asyncio.create_task(driven.driver.run(driven.channels))
         await eventually(lambda: bool(driven.disk.written), "the node has started")
         try:
-            await story(driven)
+            await scenario(driven)
         finally:
             driven.disk.works.set()
             running.cancel()
@@ -104,7 +110,7 @@ def told(story: Callable[[Driven], Awaitable[None]], log: InMemoryRaftLog | None
 
 
 def test_a_vote_is_on_disk_before_it_is_given() -> None:
-    async def story(driven: Driven) -> None:
+    async def scenario(driven: Driven) -> None:
         driven.disk.works.clear()
 
         vote = driven.vote(7)
@@ -117,11 +123,11 @@ def test_a_vote_is_on_disk_before_it_is_given() -> None:
         assert answer.vote_granted
         assert driven.disk.written[-1].voted_key == ReplicaKey(2)
 
-    told(story)
+    told(scenario)
 
 
 def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
-    async def story(driven: Driven) -> None:
+    async def scenario(driven: Driven) -> None:
         fetch = FetchRequest(CLUSTER_ID, ReplicaKey(2), 0, 0, 0, 60_000, 1_000)
 
         async with asyncio.timeout(5):
@@ -130,7 +136,7 @@ def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
         assert isinstance(answer, FetchResponse)
         assert answer.error.name == "not_leader_or_follower"
 
-    told(story)
+    told(scenario)
 
 
 class RecordingLog(InMemoryRaftLog):
@@ -152,7 +158,7 @@ class RecordingLog(InMemoryRaftLog):
 
 
 def test_each_part_of_a_snapshot_is_flushed_before_the_next_is_taken() -> None:
-    async def story(driven: Driven) -> None:
+    async def scenario(driven: Driven) -> None:
         assert isinstance(driven.log, RecordingLog)
         begin = BeginQuorumEpochRequest(CLUSTER_ID, None, 2, 7, {})
         await driven.driver.ask(begin, "CONTROLLER")
@@ -169,7 +175,7 @@ def test_each_part_of_a_snapshot_is_flushed_before_the_next_is_taken() -> None:
         await eventually(lambda: driven.log.end_offset == 50, "the snapshot is there")
         assert driven.log.done == ["flushed", "part a", "flushed", "part b", "flushed", "part c"]
 
-    told(story, RecordingLog())
+    told(scenario, RecordingLog())
 
 
 async def answered(driven: Driven, kind: type[RaftRequest], response: AnyRaftResponse) -> None:
@@ -186,7 +192,7 @@ def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
 ) -> None:
     monkeypatch.setattr(raft_driver, "MAX_QUEUED_REQUESTS", 5)
 
-    async def story(driven: Driven) -> None:
+    async def scenario(driven: Driven) -> None:
         driven.disk.works.clear()
         votes = [driven.vote(7 + number) for number in range(20)]
         await asyncio.sleep(0.05)
@@ -196,7 +202,7 @@ def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
         answers = await asyncio.gather(*votes)
         assert all(isinstance(answer, VoteResponse) for answer in answers)
 
-    told(story)
+    told(scenario)
 
 
 def test_a_disk_that_fails_ends_the_node_and_its_waiting_requests() -> None:

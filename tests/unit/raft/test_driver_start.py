@@ -7,15 +7,21 @@ from random import Random
 from typing import Final
 
 from replica_manager.quorum.raft_driver import Flush, RaftDriver
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.quorum import CLUSTER_ID
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.messages import VoteRequest, VoteResponse
 from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.kraft.values import (
+    ElectionState,
+    NodeAddress,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoterSet,
+)
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
-VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
+VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
 SLOW: Final = QuorumConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000)
 
 
@@ -37,7 +43,7 @@ class NoWay:
 
 
 def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_disk() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         log = InMemoryRaftLog()
         driver = RaftDriver(
             RaftNode(
@@ -70,4 +76,4 @@ def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_disk() 
         running.cancel()
         await asyncio.wait((running,))
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -41,8 +41,8 @@ from zkcontroller.kraft.outputs import DeliverLeader, SendRequest, SendResponse
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import (
     ElectionState,
-    Endpoint,
     LeaderAndEpoch,
+    NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
 )
@@ -166,7 +166,7 @@ def test_the_leaders_endpoint_is_taken_from_its_request_if_this_listener_is_in_i
 
 @pytest.mark.parametrize("endpoints", [{}, {"OTHER": endpoint(33)}])
 def test_without_an_endpoint_that_it_can_use_a_node_looks_among_the_voters(
-    endpoints: dict[str, Endpoint],
+    endpoints: dict[str, NodeAddress],
 ) -> None:
     node = RaftHarness().start()
 

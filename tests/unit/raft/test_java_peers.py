@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import (
     CONFIG,
     LISTENER,
@@ -43,6 +42,7 @@ from zkcontroller.kraft.values import METADATA_TOPIC_ID, OffsetAndEpoch
 from zkcontroller.kraft.wire import write_response
 from zkcontroller.protocol import messages
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 SNAPSHOT: Final = OffsetAndEpoch(4, 1)
 MAY_BE_SAID_WITHOUT_A_LEADER: Final = {
@@ -252,12 +252,12 @@ requests = st.one_of(
 @settings(deadline=None)
 @given(st.sampled_from(STATES), st.lists(st.tuples(requests, st.integers(0, 700)), max_size=8))
 def test_no_node_is_named_as_leader_of_an_epoch_it_never_led(
-    name: str, story: list[tuple[RaftRequest, int]]
+    name: str, scenario: list[tuple[RaftRequest, int]]
 ) -> None:
     node = in_state(name)
     led = {(node.node.leader_and_epoch.leader_id, node.node.epoch)}
 
-    for request, wait_ms in story:
+    for request, wait_ms in scenario:
         if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             led.add((request.leader_id, request.leader_epoch))
         response = node.ask(request)

@@ -156,7 +156,7 @@ def test_the_leader_does_not_fetch_from_itself() -> None:
     with pytest.raises(RaftFatal, match="from itself"):
         leading.replica_fetched(ReplicaKey(1), 10, START_MS)
     with pytest.raises(RaftFatal, match="from itself"):
-        leading.heard_from(ReplicaKey(1), START_MS)
+        leading.contacted_by(ReplicaKey(1), START_MS)
 
 
 # Which voters know of it, and which one follows best.
@@ -223,9 +223,9 @@ def test_of_five_voters_two_different_followers_are_needed_each_time() -> None:
     leading.replica_fetched(TWO, 0, START_MS + 100)
     leading.replica_fetched(TWO, 0, START_MS + 200)
     assert leading.check_quorum_deadline_ms == START_MS + QUORUM_MS
-    leading.heard_from(THREE, START_MS + 300)
+    leading.contacted_by(THREE, START_MS + 300)
     assert leading.check_quorum_deadline_ms == START_MS + 300 + QUORUM_MS
-    leading.heard_from(THREE, START_MS + 400)
+    leading.contacted_by(THREE, START_MS + 400)
 
     assert leading.check_quorum_deadline_ms == START_MS + 300 + QUORUM_MS
 
@@ -234,8 +234,8 @@ def test_observers_do_not_keep_a_leader() -> None:
     leading = leader(1, 2, 3)
 
     leading.replica_fetched(OBSERVER, 0, START_MS + 100)
-    leading.heard_from(OBSERVER, START_MS + 100)
-    leading.heard_from(None, START_MS + 100)
+    leading.contacted_by(OBSERVER, START_MS + 100)
+    leading.contacted_by(None, START_MS + 100)
 
     assert leading.check_quorum_deadline_ms == START_MS + QUORUM_MS
 
@@ -243,7 +243,7 @@ def test_observers_do_not_keep_a_leader() -> None:
 def test_a_lone_voter_is_never_without_its_majority() -> None:
     leading = leader(1)
 
-    leading.heard_from(OBSERVER, START_MS + 100)
+    leading.contacted_by(OBSERVER, START_MS + 100)
 
     assert leading.check_quorum_deadline_ms == NEVER_MS
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -24,6 +23,7 @@ from zkcontroller.kraft.outputs import (
     RaftOutput,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 READER = "reader"
 

@@ -340,8 +340,8 @@ def test_the_log_start_moves_to_the_next_snapshot_and_old_files_go(tmp_path: Pat
     assert min(names(tmp_path, "*.log")) == "00000000000000000004.log"
     assert not log.clean(START_MS)
 
-    for duty in log.duties.take_due(START_MS + 60_000):
-        duty.action()
+    for task in log.deferred_tasks.take_due(START_MS + 60_000):
+        task.action()
     assert not names(tmp_path, "*.deleted")
 
 

@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from replica_manager.quorum.raft_metrics import IdleRatio, RaftMetrics
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
@@ -22,11 +21,14 @@ from zkcontroller.kraft.inputs import (
 from zkcontroller.kraft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
 from zkcontroller.kraft.outputs import PersistElection, RaftOutput, SendRequest
 from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.observability.exposition import registry_of
+from zkcontroller.observability.meanings import meaning_of
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.uuid_text import uuid_text
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
-VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
+VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
 ALONE: Final = VoterSet({1: VOTERS.endpoints[1]})
 DIRECTORY: Final = UUID(int=77)
 NO_OP: Final = b"\1\x14\0\0"
@@ -59,6 +61,13 @@ class Watched:
 
     def span(self, name: str) -> float:
         return float(self.metrics.snapshot()["kafka.server:type=raft-metrics"][name])
+
+
+def test_every_metric_of_a_node_says_what_it_means() -> None:
+    names = {family.name for family in registry_of(Watched().metrics).collect()}
+
+    assert len(names) > 10
+    assert {name for name in names if meaning_of(name) == name} == set()
 
 
 def test_a_node_that_has_voted_shows_for_whom() -> None:

@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -42,6 +41,7 @@ from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import Record
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 
 def large_log(count: int, size: int) -> InMemoryRaftLog:

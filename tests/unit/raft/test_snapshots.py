@@ -6,7 +6,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import (
     CLUSTER,
     CONFIG,
@@ -33,6 +32,7 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 EARLIER, LATEST = OffsetAndEpoch(4, 1), OffsetAndEpoch(7, 2)
 CONTENT = bytes(range(100))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import RaftHarness, batch, log_of
 from tests.support.raft_harness import records as answer
 from zkcontroller.errors import RaftFatal
@@ -23,6 +22,7 @@ from zkcontroller.kraft.control_records import (
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
 from zkcontroller.kraft.static_voters import VoterRecordsGuard
 from zkcontroller.kraft.values import OffsetAndEpoch
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 FIVE = KRaftVoters(
     tuple(Voter(n, None, (VoterEndpoint("CONTROLLER", "localhost", 9093),), 0, 1) for n in range(5))

@@ -85,9 +85,9 @@ def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
     return log
 
 
-def do_duties(world: BrokerWorld, now_ms: int = 2**60) -> None:
-    for duty in list(world.logs.environment.duties.take_due(now_ms)):
-        duty.action()
+def do_deferred_tasks(world: BrokerWorld, now_ms: int = 2**60) -> None:
+    for task in list(world.logs.environment.deferred_tasks.take_due(now_ms)):
+        task.action()
 
 
 def append(world: BrokerWorld, records: bytes, tp: TopicPartition = ORDERS) -> None:
@@ -105,12 +105,12 @@ def test_an_id_that_comes_later_at_the_same_leader_epoch_is_written(
     world: BrokerWorld, leader: int
 ) -> None:
     assert hear(world, leader=leader, topic_id=None) is ErrorCode.none
-    do_duties(world, now_ms=0)
+    do_deferred_tasks(world, now_ms=0)
     assert read_topic_id(log_of(world).directory) is None
 
     assert hear(world, leader=leader) is ErrorCode.none
 
-    do_duties(world, now_ms=0)
+    do_deferred_tasks(world, now_ms=0)
     assert read_topic_id(log_of(world).directory) == ORDERS_ID
     assert log_of(world).topic_id == ORDERS_ID
 
@@ -120,11 +120,11 @@ def test_an_id_that_comes_with_a_raised_leader_epoch_is_written(
     world: BrokerWorld, leader: int
 ) -> None:
     assert hear(world, leader=leader, topic_id=None) is ErrorCode.none
-    do_duties(world, now_ms=0)
+    do_deferred_tasks(world, now_ms=0)
 
     assert hear(world, leader=leader, leader_epoch=1) is ErrorCode.none
 
-    do_duties(world, now_ms=0)
+    do_deferred_tasks(world, now_ms=0)
     assert read_topic_id(log_of(world).directory) == ORDERS_ID
 
 
@@ -132,7 +132,7 @@ def test_an_id_that_comes_with_a_raised_leader_epoch_is_written(
 def test_without_an_id_no_metadata_file_is_written(world: BrokerWorld, leader: int) -> None:
     assert hear(world, leader=leader, topic_id=None) is ErrorCode.none
 
-    do_duties(world, now_ms=0)
+    do_deferred_tasks(world, now_ms=0)
     log_of(world).append_as_leader(batch(), 0)
     log_of(world).close()
 
@@ -174,7 +174,7 @@ def test_a_deleted_log_is_out_of_service_at_once_and_gone_later(
     assert world.logs.log(ORDERS) is None
     assert not directory.exists()
     assert len(list(directory.parent.glob("orders-0.*-delete"))) == 1
-    do_duties(world)
+    do_deferred_tasks(world)
     assert list(directory.parent.glob("orders-0*")) == []
 
 

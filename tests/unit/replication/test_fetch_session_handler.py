@@ -10,7 +10,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.fetch_session_handler import FetchRequestData, FetchSessionHandler
+from replica_manager.replication.fetch_session_handler import (
+    FetchSessionHandler,
+    FetchSessionRequest,
+)
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FetchMetadata,
@@ -37,7 +40,7 @@ def opened(wanted: Mapping[TopicPartition, FetchPartition]) -> FetchSessionHandl
 def test_the_first_request_names_everything() -> None:
     plan = FetchSessionHandler(leader=1).plan({ZERO: at(0), ONE: at(10)})
 
-    assert plan == FetchRequestData(
+    assert plan == FetchSessionRequest(
         FetchMetadata(0, 0),
         {ZERO: at(0), ONE: at(10)},
         (),

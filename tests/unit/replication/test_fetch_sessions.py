@@ -51,7 +51,10 @@ class Broker:
 
     def __init__(self, slots: int = 10) -> None:
         numbers = count(1)
-        self.cache = FetchSessionCache(slots, lambda: next(numbers))
+        self.evicted: list[str] = []
+        self.cache = FetchSessionCache(
+            slots, lambda: next(numbers), on_evicted=lambda: self.evicted.append("session")
+        )
         self.now_ms = 1_000
 
     def request(
@@ -91,7 +94,7 @@ class Broker:
         return self.answer(context)
 
 
-def test_a_full_request_opens_a_session_and_is_told_everything() -> None:
+def test_a_full_request_opens_a_session_and_is_answered_everything() -> None:
     broker = Broker()
 
     answer = broker.open(0, 1)
@@ -247,7 +250,7 @@ def test_without_a_free_slot_a_young_session_stays_and_the_newcomer_gets_none() 
     broker.open(0)
 
     assert broker.open(0, 1).session_id == 0
-    assert broker.cache.evictions == 0
+    assert broker.evicted == []
 
 
 def test_an_unused_session_gives_way_to_any_other() -> None:
@@ -258,7 +261,7 @@ def test_an_unused_session_gives_way_to_any_other() -> None:
     broker.now_ms += EVICTION_MS
 
     assert broker.open(0).session_id == 3
-    assert broker.cache.evictions == 1
+    assert broker.evicted == ["session"]
     assert isinstance(broker.request(FetchMetadata(1, 1)), SessionError)
 
 
@@ -309,7 +312,7 @@ def test_a_preview_of_the_response_leaves_the_session_unchanged() -> None:
     moved = OK._replace(high_watermark=11)
     found = dict(zip(partitions(0, 1), (OK, moved), strict=True))
 
-    assert context.told(found) == {partitions(1)[0]: moved}
+    assert context.answered(found) == {partitions(1)[0]: moved}
     assert context.throttled() == FetchAnswer(ErrorCode.none, 1, {})
     again = broker.request(FetchMetadata(1, 2))
     assert again.answer(found, broker.now_ms).partitions == {partitions(1)[0]: moved}
@@ -321,7 +324,7 @@ def test_a_throttled_request_that_was_overtaken_gets_an_error() -> None:
     context = broker.request(FetchMetadata(1, 1))
     broker.request(FetchMetadata(1, 2))
 
-    assert context.told({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
+    assert context.answered({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
     assert context.throttled() == FetchAnswer(ErrorCode.invalid_fetch_session_epoch, 1, {})
 
 

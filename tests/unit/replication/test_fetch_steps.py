@@ -41,6 +41,7 @@ from replica_manager.replication.fetch_steps import (
 )
 from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
+from tests.support.followers import take_records
 from tests.support.log_world import LogWorld, at, batch
 from zkcontroller.errors import CorruptRecord, KafkaStorage
 from zkcontroller.model import TopicPartition
@@ -98,8 +99,11 @@ class Follower:
     def answer(self, request: AskRecords, **answers: FetchPartitionData) -> Progress:
         named = {TopicPartition("orders", int(name[1:])): one for name, one in answers.items()}
         session_id = 9
-        return self.fetcher.handle_records(
-            request, FetchAnswers(17, ErrorCode.none, session_id, named, [ID]), self.now_ms
+        return take_records(
+            self.fetcher,
+            request,
+            FetchAnswers(17, ErrorCode.none, session_id, named, [ID]),
+            self.now_ms,
         )
 
     def fetched(self, answer: FetchPartitionData) -> Progress:

@@ -34,7 +34,7 @@ from replica_manager.replication.replica_fetchers import (
     FetcherKey,
     ReplicaFetchers,
 )
-from tests.simulation.replication_log import InMemoryLog
+from tests.simulation.replication_log import Appended, InMemoryLog
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.log_world import LogWorld, at, batch
 from tests.support.wire_peer import HANG_UP, WirePeer, until
@@ -158,6 +158,9 @@ class Follower:
         self.port: int | None = port
         self.moved: list[TopicPartition] = []
         self.fetched_bytes = 0
+        self.flushed: list[tuple[TopicPartition, int, int]] = []
+        """What was flushed, up to where, and how many requests the leader had got by then."""
+        self.fetches_seen: Callable[[], int] = lambda: 0
         self.count: Callable[[TopicPartition, int], None] = self._count
         dialect = version_of(version)
         truncates = dialect.is_at_least("2.7-IV1")
@@ -197,8 +200,11 @@ class Follower:
             self.link_settings,
             self.fetchers.settings.backoff_ms,
             lambda: time.monotonic_ns() // 1_000_000,
-            FetcherListener(self.moved.extend, self.count),
+            FetcherListener(self.moved.extend, self.count, flush=self.flush),
         )
+
+    async def flush(self, tp: TopicPartition) -> None:
+        self.flushed.append((tp, self.logs[tp].log_end_offset, self.fetches_seen()))
 
     def _count(self, _: TopicPartition, size: int) -> None:
         self.fetched_bytes += size
@@ -233,7 +239,7 @@ def _talkative(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_the_leader_has_comes_to_the_follower_and_so_does_what_it_gets_later() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.lead("a", "b", "c", "d")
             follower.follow()
@@ -251,11 +257,34 @@ def test_what_the_leader_has_comes_to_the_follower_and_so_does_what_it_gets_late
             assert request.replica_state.replica_epoch == BROKER_EPOCH
             assert request.max_wait == timedelta(milliseconds=5)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
+
+
+class FlushingLog(InMemoryLog):
+    """Has ``flush.messages=1``."""
+
+    @override
+    def append_as_follower(self, records: bytes | memoryview) -> Appended:
+        appended = super().append_as_follower(records)
+        return appended._replace(is_flush_due=appended.valid_bytes > 0)
+
+
+def test_what_is_to_be_flushed_is_on_disk_before_the_next_fetch_acknowledges_it() -> None:
+    async def scenario() -> None:
+        async with replication() as (leader, follower):
+            follower.logs[ZERO] = FlushingLog()
+            follower.fetches_seen = lambda: len(leader.requests)
+            leader.lead("a")
+            follower.follow()
+            await until(lambda: follower.log.high_watermark == 1)
+
+            assert follower.flushed == [(ZERO, 1, 1)]
+
+    asyncio.run(scenario())
 
 
 def test_a_partition_that_is_added_to_a_running_fetcher_is_fetched_too() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.lead("a")
             leader.lead("x", tp=ONE)
@@ -265,7 +294,7 @@ def test_a_partition_that_is_added_to_a_running_fetcher_is_fetched_too() -> None
             await until(lambda: follower.logs[ONE].log_end_offset == 1)
             assert leader.peer.connections == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_comes_to_a_replica_that_is_being_added_is_counted_apart() -> None:
@@ -275,7 +304,7 @@ def test_what_comes_to_a_replica_that_is_being_added_is_counted_apart() -> None:
         found = [each for mbean, each in metrics.snapshot().items() if f"name={name}" in mbean]
         return found[0]["Count"]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             meters = FetcherMetrics(
                 metrics, follower.fetchers, lambda _: "here:1", lambda tp: tp == ONE
@@ -296,11 +325,11 @@ def test_what_comes_to_a_replica_that_is_being_added_is_counted_apart() -> None:
             assert isinstance(adding, int)
             assert (now, adding > 0) == (old + adding, True)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_leader_that_hangs_up_is_asked_again_and_nothing_comes_twice() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.instead = lambda number: HANG_UP if number in (0, 2, 3) else None
             leader.lead("a", "b", "c", "d", "e", "f", "g")
@@ -308,11 +337,11 @@ def test_a_leader_that_hangs_up_is_asked_again_and_nothing_comes_twice() -> None
             await until(lambda: follower.values == list("abcdefg"))
             assert leader.peer.connections >= 4
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_leader_that_comes_back_at_another_port_is_found_there() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.lead("a")
             follower.follow()
@@ -325,11 +354,11 @@ def test_a_leader_that_comes_back_at_another_port_is_found_there() -> None:
             follower.port = leader.peer.port
             await until(lambda: follower.values == ["a", "b"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_leader_without_a_listener_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             await leader.peer.close()
             follower.follow()
@@ -339,11 +368,11 @@ def test_a_leader_without_a_listener_is_waited_for(caplog: pytest.LogCaptureFixt
             await leader.peer.listen(leader.peer.port)
             await until(lambda: follower.values == ["a"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_logs_that_diverge_agree_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             for log in (leader.logs[ZERO], follower.log):
                 log.append_as_leader("common", 2)
@@ -352,11 +381,11 @@ def test_logs_that_diverge_agree_again() -> None:
             follower.follow()
             await until(lambda: follower.values == ["common", "new"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_below_2_7_a_follower_asks_for_epochs_before_it_fetches() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication(version="2.6") as (leader, follower):
             for log in (leader.logs[ZERO], follower.log):
                 log.append_as_leader("common", 2)
@@ -366,7 +395,7 @@ def test_below_2_7_a_follower_asks_for_epochs_before_it_fetches() -> None:
             await until(lambda: follower.values == ["common", "new"])
             assert [(key, version) for key, version, _ in leader.requests[:2]] == [(23, 3), (1, 11)]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("version", ["2.6", LATEST.name])
@@ -404,7 +433,7 @@ def test_what_a_truncation_must_know_is_read_in_a_thread(
 
 
 def test_a_log_that_the_leader_does_not_have_any_more_begins_anew_at_the_leaders_start() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.logs[ZERO].truncate_fully_and_start_at(10)
             leader.lead("k", "l")
@@ -412,7 +441,7 @@ def test_a_log_that_the_leader_does_not_have_any_more_begins_anew_at_the_leaders
             await until(lambda: follower.values == ["k", "l"])
             assert follower.log.log_start_offset == 10
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_answers_that_are_no_fetch_response_are_waited_out(
@@ -420,14 +449,14 @@ def test_answers_that_are_no_fetch_response_are_waited_out(
 ) -> None:
     wrong = response_schema(ApiKey.FETCH, 4).response(responses=())
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.instead = lambda number: wrong if number == 0 else None
             leader.lead("a")
             follower.follow()
             await until(lambda: follower.values == ["a"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert any(
         "Error in response for fetch request" in line.getMessage() for line in caplog.records
     )
@@ -443,7 +472,7 @@ class FatLog(InMemoryLog):
 
 
 def test_others_get_their_turn_between_the_partitions_of_a_large_answer() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             follower.logs = {tp: FatLog() for tp in follower.logs}
             follower.fetchers._log_of = follower.logs.__getitem__
@@ -463,11 +492,11 @@ def test_others_get_their_turn_between_the_partitions_of_a_large_answer() -> Non
                 await look()
             assert sum(seen[0]) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fetcher_that_is_taken_away_ends_and_writes_nothing_more() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.lead("a")
             follower.follow()
@@ -482,11 +511,11 @@ def test_a_fetcher_that_is_taken_away_ends_and_writes_nothing_more() -> None:
             assert follower.values == ["a"]
             assert not follower.tasks
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_more_fetchers_share_the_partitions_and_fewer_take_them_back() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             follower.follow(ZERO, ONE)
             leader.lead("a")
@@ -504,13 +533,13 @@ def test_more_fetchers_share_the_partitions_and_fewer_take_them_back() -> None:
             leader.lead("c")
             await until(lambda: follower.values == ["a", "b", "c"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unexpected_failure_does_not_end_replication(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             leader.lead("a")
             follower.follow()
@@ -529,12 +558,12 @@ def test_an_unexpected_failure_does_not_end_replication(
             fetcher.session = cast(Any, Failing())
             await until(lambda: follower.values == ["a"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert sum("Error due to" in line.getMessage() for line in caplog.records) == 2
 
 
 def test_every_line_is_one_that_kafka_writes(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with replication() as (leader, follower):
             follower.log.append_as_leader("lost", 2)
             leader.lead("new")
@@ -544,7 +573,7 @@ def test_every_line_is_one_that_kafka_writes(caplog: pytest.LogCaptureFixture) -
             follower.fetchers.remove([ZERO])
             follower.fetchers.remove_idle()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     families = []
     for line in caplog.records:
         if not line.name.startswith(("kafka.", "org.apache.kafka.")):

@@ -27,8 +27,6 @@ from replica_manager.replication.isr import CommittedIsr, PendingIsr
 from replica_manager.replication.isr_znodes import CHECK_INTERVAL_MS, IsrZnodes
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.simulation.replication_log import InMemoryLog
-from tests.simulation.zookeeper import SimulatedSession
-from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.wire_peer import HANG_UP, WirePeer, until
 from zkcontroller.model import Endpoint, TopicPartition
@@ -45,6 +43,8 @@ from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationZnode,
     PartitionStateZnode,
 )
+from zkcontroller_simulation.zookeeper import SimulatedSession
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -181,7 +181,7 @@ async def brokers(newest: int = 3, **options: Any) -> AsyncIterator[tuple[Contro
 
 
 def test_what_the_controller_accepts_is_the_isr_and_commits_records() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (controller, broker):
             partition = led()
             broker.changes.submit(partition, shrink(partition))
@@ -199,7 +199,7 @@ def test_what_the_controller_accepts_is_the_isr_and_commits_records() -> None:
             assert (asked.leader_epoch, asked.partition_epoch) == (LEADER_EPOCH, PARTITION_EPOCH)
             assert [(s.broker_id, s.broker_epoch) for s in asked.new_isr_with_epochs] == [(1, -1)]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_what_the_controller_accepts_is_the_isr_and_commits_records() -> None:
 def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_topic_allow(
     newest: int, ibp: str, topic_id: UUID | None, version: int
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers(newest, version=ibp) as (controller, broker):
             partition = led(topic_id=topic_id)
             broker.changes.submit(partition, shrink(partition))
             await until(lambda: partition.isr_state == CommittedIsr((1,)))
             assert [sent for sent, _ in controller.requests] == [version]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_topic_all
     ],
 )
 def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (controller, broker):
             controller.answers = [first, first]
             partition = led()
@@ -245,11 +245,11 @@ def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
             await until(lambda: partition.isr_state == CommittedIsr((1,)))
             assert len(controller.requests) == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_epoch_of_a_broker_that_has_registered_anew_goes_along() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (controller, broker):
             controller.answers = [top_level(ErrorCode.stale_broker_epoch)]
             partition = led()
@@ -259,11 +259,11 @@ def test_the_epoch_of_a_broker_that_has_registered_anew_goes_along() -> None:
             await until(lambda: partition.isr_state == CommittedIsr((1,)))
             assert controller.requests[-1][1].broker_epoch == BROKER_EPOCH + 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_refusal_reverts_or_leaves_pending_as_its_code_says() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (controller, broker):
             controller.answers = [
                 refused({0: ErrorCode.ineligible_replica, 1: ErrorCode.invalid_update_version})
@@ -279,11 +279,11 @@ def test_a_refusal_reverts_or_leaves_pending_as_its_code_says() -> None:
             assert len(controller.requests) == 1
             assert broker.meter("FailedIsrUpdatesPerSec") == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_second_proposal_of_a_partition_is_not_attempted() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (_, broker):
             broker.where = None
             partition = led()
@@ -294,11 +294,11 @@ def test_a_second_proposal_of_a_partition_is_not_attempted() -> None:
             assert again.isr_state == CommittedIsr((1, 2, 3))
             assert partition.isr_state == first
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_controller_that_is_not_known_yet_is_waited_for() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (controller, broker):
             broker.where = None
             partition = led()
@@ -307,7 +307,7 @@ def test_a_controller_that_is_not_known_yet_is_waited_for() -> None:
             broker.find(controller)
             await until(lambda: partition.isr_state == CommittedIsr((1,)))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_frozen_controller_is_left_when_another_one_has_come(
@@ -315,7 +315,7 @@ def test_a_frozen_controller_is_left_when_another_one_has_come(
 ) -> None:
     monkeypatch.setattr("replica_manager.replication.controller_connection.LOOK_AGAIN_S", 0.01)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (frozen, broker):
             never = asyncio.Event()
             frozen.peer._answer = lambda *_: never.wait()
@@ -331,13 +331,13 @@ def test_a_frozen_controller_is_left_when_another_one_has_come(
             await broker.changes.stop()
             await successor.peer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_lines_are_those_of_kafka(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with brokers() as (controller, broker):
             controller.answers = [
                 top_level(ErrorCode.stale_broker_epoch),
@@ -350,7 +350,7 @@ def test_the_lines_are_those_of_kafka(caplog: pytest.LogCaptureFixture) -> None:
             broker.changes.submit(partition, shrink(partition))
             await until(lambda: partition.isr_state == CommittedIsr((1,)))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     families = []
     for line in caplog.records:
         if not line.name.startswith("kafka."):
@@ -419,13 +419,13 @@ def znodes() -> Iterator[Znodes]:
 
 
 def test_below_2_7_the_leader_writes_the_isr_itself(znodes: Znodes) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         znodes.changes.start()
         znodes.changes.submit(znodes.partition, shrink(znodes.partition))
         await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
         await znodes.changes.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert znodes.state() == (PartitionStateZnode(1, LEADER_EPOCH, (1,), 3), PARTITION_EPOCH + 1)
     assert znodes.partition.partition_epoch == PARTITION_EPOCH + 1
 
@@ -435,13 +435,13 @@ def test_a_leader_that_the_controller_has_deposed_writes_nothing(znodes: Znodes)
     znodes.session.write(SetData(PATH, decided.encode()))
     pending = shrink(znodes.partition)
 
-    async def story() -> None:
+    async def scenario() -> None:
         znodes.changes.start()
         znodes.changes.submit(znodes.partition, pending)
         await until(lambda: not znodes.changes._proposals._waiting)
         await znodes.changes.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert znodes.state() == (decided, PARTITION_EPOCH + 1)
     assert znodes.partition.isr_state == pending
 
@@ -449,13 +449,13 @@ def test_a_leader_that_the_controller_has_deposed_writes_nothing(znodes: Znodes)
 def test_a_write_that_finds_its_own_work_has_succeeded(znodes: Znodes) -> None:
     znodes.session.write(SetData(PATH, PartitionStateZnode(1, LEADER_EPOCH, (1,), 3).encode()))
 
-    async def story() -> None:
+    async def scenario() -> None:
         znodes.changes.start()
         znodes.changes.submit(znodes.partition, shrink(znodes.partition))
         await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
         await znodes.changes.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert znodes.partition.partition_epoch == PARTITION_EPOCH + 1
 
 
@@ -465,7 +465,7 @@ def test_the_controller_is_notified_once_the_isrs_have_come_to_rest(
     monkeypatch.setattr("replica_manager.replication.isr_znodes.CHECK_INTERVAL_MS", 1)
     assert CHECK_INTERVAL_MS == 2_500
 
-    async def story() -> None:
+    async def scenario() -> None:
         znodes.changes.start()
         znodes.changes.submit(znodes.partition, shrink(znodes.partition))
         await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
@@ -480,7 +480,7 @@ def test_the_controller_is_notified_once_the_isrs_have_come_to_rest(
         await until(lambda: not znodes.route._changed)
         await znodes.changes.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     (name,) = znodes.notes()
     path = IsrChangeNotificationSequenceZnode.path(name)
     znode = znodes.session.read(path)

@@ -283,7 +283,7 @@ def test_failed_partitions_are_counted_until_they_come_again_or_go() -> None:
     assert host.fetchers.failed == set()
 
 
-def test_who_begins_to_lead_and_who_ceases_is_told_with_the_leader_epoch() -> None:
+def test_who_begins_to_lead_and_who_ceases_is_reported_with_the_leader_epoch() -> None:
     host = Host()
     host.hear(1, 4, ZERO, ONE)
     assert host.turns == [("led", ZERO, 4), ("led", ONE, 4)]

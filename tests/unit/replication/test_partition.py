@@ -495,7 +495,7 @@ def test_an_epoch_or_an_offset_that_the_leader_cannot_place_is_out_of_range(
     )
 
 
-def test_where_an_epoch_ends_is_told_by_the_leader_alone(replica: Replica) -> None:
+def test_where_an_epoch_ends_is_reported_by_the_leader_alone(replica: Replica) -> None:
     replica.log.append_as_leader("x", 2)
     replica.follow(4)
     end = end_offset_for_leader_epoch

@@ -25,10 +25,11 @@ from replica_manager.replication.replica_fetchers import (
     ReplicaFetchers,
 )
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld
+from tests.support.exposition import exposition_of
 from tests.support.fetch_world import ORDERS, ORDERS_ID, fill, log_of, made
+from tests.support.followers import take_records
 from tests.support.log_world import batch
 from tests.support.steps import completed
-from zkcontroller.observability.exposition import exposition_of
 
 PARTITION = {
     "underreplicated", "insyncreplicascount", "underminisr", "atminisr", "replicascount",
@@ -150,7 +151,7 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
     request = fetcher.next_request(0)
     assert isinstance(request, AskRecords)
     answers = {ORDERS: FetchPartitionData(ErrorCode.none, 9, 9, 0)}
-    fetcher.handle_records(request, FetchAnswers(17, ErrorCode.none, 5, answers, [ORDERS_ID]), 0)
+    take_records(fetcher, request, FetchAnswers(17, ErrorCode.none, 5, answers, [ORDERS_ID]), 0)
     assert scraped.lag == {"consumerlag": 7}
 
     scraped.fetchers.remove([ORDERS])
@@ -160,7 +161,7 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
 def test_they_are_read_while_partitions_come_and_go(scraped: Scraped) -> None:
     world = scraped.world
 
-    async def story() -> None:
+    async def scenario() -> None:
         loop = asyncio.get_running_loop()
         scraping = loop.run_in_executor(None, lambda: [scraped.partition for _ in range(20)])
         number = 0
@@ -170,4 +171,4 @@ def test_they_are_read_while_partitions_come_and_go(scraped: Scraped) -> None:
             await asyncio.sleep(0)
         assert len(await scraping) == 20
 
-    asyncio.run(story())
+    asyncio.run(scenario())

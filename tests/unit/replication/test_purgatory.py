@@ -110,12 +110,12 @@ def test_an_operation_whose_client_is_gone_is_forgotten() -> None:
     )
 )
 def test_whatever_happens_each_operation_comes_out_once(
-    story: list[tuple[str, int, int]],
+    scenario: list[tuple[str, int, int]],
 ) -> None:
     purgatory: Purgatory[int, Waiting] = Purgatory()
     parked: list[Waiting] = []
     out: list[Waiting] = []
-    for deed, number, time_ms in story:
+    for deed, number, time_ms in scenario:
         if deed == "park":
             parked.append(Waiting())
             purgatory.park(parked[-1], {number, 3 - number}, time_ms)
@@ -262,7 +262,7 @@ def test_a_new_segment_a_truncation_and_a_lost_leadership_end_the_waiting(
     assert leader.fetch.is_complete()
 
 
-def test_a_divergence_ends_the_waiting_of_who_told_its_last_epoch() -> None:
+def test_a_divergence_ends_the_waiting_of_who_named_its_last_epoch() -> None:
     for last_fetched_epoch in (-1, 4):
         leader = Leader(min_bytes=1_000_000, last_fetched_epoch=last_fetched_epoch)
         leader.has_diverged = True

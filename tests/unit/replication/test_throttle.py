@@ -35,6 +35,7 @@ from replica_manager.replication.throttle import (
 )
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.broker_world import BrokerWorld
+from tests.support.followers import take_records
 from tests.support.log_world import batch
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.fetch import FetchPartition
@@ -147,7 +148,7 @@ class Follower:
             if tp != ZERO
         }
         answers = FetchAnswers(17, ErrorCode.none, 0, told, [ID])
-        self.fetcher.handle_records(self.request, answers, self.clock.ms)
+        take_records(self.fetcher, self.request, answers, self.clock.ms)
 
 
 def test_a_follower_does_not_ask_for_throttled_replicas_while_there_was_too_much(

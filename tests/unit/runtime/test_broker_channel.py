@@ -104,10 +104,10 @@ def update_metadata(body: bytes = b"body", controller_epoch: int = 3) -> SendCon
     return SendControlRequest(2, UPDATE_METADATA, 8, (body,), controller_epoch)
 
 
-def run(story: Any) -> None:
+def run(scenario: Any) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(3 * TIMEOUT_S):
-            await story()
+            await scenario()
 
     asyncio.run(bounded())
 
@@ -122,7 +122,7 @@ def messages(caplog: pytest.LogCaptureFixture, family: str) -> list[logging.LogR
 
 
 def test_requests_arrive_in_order_with_kafkas_header_and_their_answers_come_back() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
 
@@ -138,11 +138,11 @@ def test_requests_arrive_in_order_with_kafkas_header_and_their_answers_come_back
             ]
             assert f.broker.connections == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_only_one_request_is_in_flight() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker("silence"), request_timeout_ms=300) as f:
             f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
             await f.broker.has_received(1)
@@ -157,14 +157,14 @@ def test_only_one_request_is_in_flight() -> None:
             assert [frame[-3:] for frame in f.broker.frames] == [b"one", b"one", b"two"]
             assert f.metrics.snapshot()[name] == {"Value": 0}
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("fault", ["hang up", "silence", "other correlation id"])
 def test_a_request_that_fails_is_sent_again_until_it_is_answered(
     fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker(fault, fault), request_timeout_ms=300) as f:
             f.channels.submit([update_metadata(b"one")])
 
@@ -175,7 +175,7 @@ def test_a_request_that_fails_is_sent_again_until_it_is_answered(
             assert f.broker.connections == 3
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     failed = messages(caplog, "chan-send-failed")
     assert len(failed) == 2
     assert failed[0].levelname == "WARNING"
@@ -190,7 +190,7 @@ def test_a_request_that_fails_is_sent_again_until_it_is_answered(
 def test_a_broker_that_is_not_there_yet_gets_its_request_when_it_comes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = StubBroker()
         await broker.listen()
         broker.close()
@@ -206,7 +206,7 @@ def test_a_broker_that_is_not_there_yet_gets_its_request_when_it_comes(
         broker.close()
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     refusals = messages(caplog, "chan-connect-failed")
     assert refusals
     assert refusals[0].levelname == "WARNING"
@@ -218,7 +218,7 @@ def test_a_broker_that_is_not_there_yet_gets_its_request_when_it_comes(
 def test_a_connection_that_died_while_idle_is_replaced_without_losing_a_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker("answer", "hang up")) as f:
             f.channels.submit([update_metadata(b"one")])
             await f.answer()
@@ -229,13 +229,13 @@ def test_a_connection_that_died_while_idle_is_replaced_without_losing_a_request(
             assert f.broker.connections == 2
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
 
 
 def test_removal_ends_a_channel_and_loses_what_is_queued(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker("silence")) as f:
             f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
             await f.broker.has_received(1)
@@ -248,14 +248,14 @@ def test_removal_ends_a_channel_and_loses_what_is_queued(
             assert list(f.metrics.snapshot()) == [f"{CHANNELS},name=TotalQueueSize"]
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     words = [r.getMessage().removeprefix("[RequestSendThread controllerId=1] ")
              for r in messages(caplog, "chan-thread")]  # fmt: skip
     assert words == ["Starting", "Shutting down", "Stopped", "Shutdown completed"]
 
 
 def test_a_broker_that_bounced_gets_a_new_channel_in_the_same_batch() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker("silence")) as f:
             f.channels.submit([update_metadata(b"old")])
             await f.broker.has_received(1)
@@ -265,11 +265,11 @@ def test_a_broker_that_bounced_gets_a_new_channel_in_the_same_batch() -> None:
             answered = await f.answer()
             assert (answered.send.body, answered.correlation_id) == ((b"new",), 0)
 
-    run(story)
+    run(scenario)
 
 
 def test_adding_a_channel_that_is_there_changes_nothing() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata(b"one")])
             await f.answer()
@@ -279,13 +279,13 @@ def test_adding_a_channel_that_is_there_changes_nothing() -> None:
             assert (await f.answer()).correlation_id == 1
             assert f.broker.connections == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_a_request_for_an_unknown_broker_is_dropped_with_kafkas_words(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([RemoveAllChannels(), update_metadata()])
             applied = asyncio.Event()
@@ -293,7 +293,7 @@ def test_a_request_for_an_unknown_broker_is_dropped_with_kafkas_words(
             await applied.wait()
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     (line,) = messages(caplog, "chan-not-sending")
     assert line.getMessage() == (
         "[Channel manager on controller 1]: Not sending request UpdateMetadata with "
@@ -301,29 +301,31 @@ def test_a_request_for_an_unknown_broker_is_dropped_with_kafkas_words(
     )
 
 
-def test_removing_a_channel_twice_is_told_and_harmless(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+def test_removing_a_channel_twice_is_reported_and_harmless(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([RemoveChannel(2), RemoveChannel(2), AddChannel(f.as_value())])
             f.channels.submit([update_metadata(b"one")])
             await f.answer()
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     assert len(messages(caplog, "chan-remove-error")) == 1
 
 
-def test_an_answer_that_makes_no_sense_is_told_and_the_next_request_goes_out(
+def test_an_answer_that_makes_no_sense_is_reported_and_the_next_request_goes_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata(controller_epoch=666), update_metadata(b"next")])
 
             assert (await f.answer()).send.body == (b"next",)
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     (line,) = messages(caplog, "chan-send-fatal")
     assert line.levelname == "ERROR"
 
@@ -331,7 +333,7 @@ def test_an_answer_that_makes_no_sense_is_told_and_the_next_request_goes_out(
 def test_a_broker_without_the_listener_is_tried_until_it_is_removed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         f = Fixture(StubBroker())
         refused = Told("was unsuccessful")
         f.channels.submit([AddChannel(f.as_value("OTHER")), update_metadata()])
@@ -339,7 +341,7 @@ def test_a_broker_without_the_listener_is_tried_until_it_is_removed(
         await f.channels.close()
 
     with caplog.at_level(logging.INFO):
-        run(story)
+        run(scenario)
     assert (
         "broker 2 has no listener PLAINTEXT"
         in (messages(caplog, "chan-connect-failed")[0].__dict__["cause"])
@@ -347,7 +349,7 @@ def test_a_broker_without_the_listener_is_tried_until_it_is_removed(
 
 
 def test_the_time_in_the_queue_is_measured_per_broker() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata()])
             await f.answer()
@@ -356,4 +358,4 @@ def test_the_time_in_the_queue_is_measured_per_broker() -> None:
             assert timer["Count"] == 1
             assert 0 <= float(timer["Max"]) < 1000 * TIMEOUT_S
 
-    run(story)
+    run(scenario)

@@ -13,8 +13,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.registration import PERSISTENT_PATHS
-from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.stub_broker import TIMEOUT_S, StubBroker
 from zkcontroller.core.config import ControllerConfig
@@ -30,6 +28,8 @@ from zkcontroller.zookeeper.requests import Create, WatchFired, WatchKind, ZkReq
 from zkcontroller.zookeeper.session import SessionState
 from zkcontroller.zookeeper.session_router import SessionRouter
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ControllerZnode, TopicZnode
+from zkcontroller_simulation.registration import PERSISTENT_PATHS
+from zkcontroller_simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 
 KAFKA_CONTROLLER = "kafka.controller:type=KafkaController"
 UNKNOWN_BROKER = 9
@@ -143,16 +143,16 @@ async def world(control_plane: StubBroker | None = None) -> AsyncIterator[World]
         broker.close()
 
 
-def run(story: Callable[[], Any]) -> None:
+def run(scenario: Callable[[], Any]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(3 * TIMEOUT_S):
-            await story()
+            await scenario()
 
     asyncio.run(bounded())
 
 
 def test_a_lone_broker_becomes_controller_and_tells_itself() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
 
@@ -165,11 +165,11 @@ def test_a_lone_broker_becomes_controller_and_tells_itself() -> None:
             current = "kafka.server:type=MetadataLoader,name=CurrentControllerId"
             assert w.metrics.snapshot()[current]["Value"] == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_with_a_control_plane_the_first_request_and_its_answer_go_through_it_alone() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         control_plane = StubBroker()
         await control_plane.listen()
         async with world(control_plane) as w:
@@ -183,11 +183,11 @@ def test_with_a_control_plane_the_first_request_and_its_answer_go_through_it_alo
             assert (w.broker.connections, w.broker.frames) == (0, [])
         control_plane.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_new_topic_gets_a_leader_and_the_answer_is_recorded() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
 
@@ -205,11 +205,11 @@ def test_a_new_topic_gets_a_leader_and_the_answer_is_recorded() -> None:
             )
             assert answer.peer_address == f"127.0.0.1:{w.broker.port}"
 
-    run(story)
+    run(scenario)
 
 
 def test_a_controlled_shutdown_is_answered_by_the_core() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
 
@@ -219,11 +219,11 @@ def test_a_controlled_shutdown_is_answered_by_the_core() -> None:
             assert stale.error_code == 77  # STALE_BROKER_EPOCH
             assert unknown.error_code != 0
 
-    run(story)
+    run(scenario)
 
 
 def test_a_preempted_controlled_shutdown_learns_that_the_controller_moved() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             await w.is_idle()
@@ -239,11 +239,11 @@ def test_a_preempted_controlled_shutdown_learns_that_the_controller_moved() -> N
             w.session.may_answer.set()
             await closing
 
-    run(story)
+    run(scenario)
 
 
 def test_a_controlled_shutdown_that_outlives_its_session_learns_that_the_controller_moved() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             await w.is_idle()
@@ -260,11 +260,11 @@ def test_a_controlled_shutdown_that_outlives_its_session_learns_that_the_control
 
             assert await waiting == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
 
-    run(story)
+    run(scenario)
 
 
 def test_after_shutdown_a_controlled_shutdown_is_refused_at_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await asyncio.to_thread(w.runtime.shutdown)
 
@@ -272,13 +272,13 @@ def test_after_shutdown_a_controlled_shutdown_is_refused_at_once() -> None:
                 ErrorCode.stale_controller_epoch
             )
 
-    run(story)
+    run(scenario)
 
 
 def test_an_expired_session_ends_the_reign_and_the_next_begins_a_new_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             assert w.registrations == 1
@@ -296,14 +296,14 @@ def test_an_expired_session_ends_the_reign_and_the_next_begins_a_new_one(
             assert w.metrics.snapshot()[name]["Count"] == 1
 
     with caplog.at_level(logging.DEBUG):
-        run(story)
+        run(scenario)
     families = [found[0].family for r in caplog.records if (found := shape_of(r.getMessage()))]
     assert families.count("ctl-elected") == 2
     assert families.index("ctl-resigned") > families.index("ctl-elected")
 
 
 def test_resigning_does_not_wait_for_the_next_session() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             await w.is_idle()
@@ -315,13 +315,13 @@ def test_resigning_does_not_wait_for_the_next_session() -> None:
             assert w.zk.session_id == 0
             w.zk.reconnect = lambda: False  # type: ignore[method-assign]
 
-    run(story)
+    run(scenario)
 
 
 def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             await w.is_idle()
@@ -339,11 +339,11 @@ def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
             w.session.may_answer.set()
             assert await patient == OngoingReassignments(ErrorCode.none)
 
-    run(story)
+    run(scenario)
 
 
 def test_shutdown_resigns_but_leaves_the_znode_to_the_session() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
 
@@ -354,11 +354,11 @@ def test_shutdown_resigns_but_leaves_the_znode_to_the_session() -> None:
             left = [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
             assert left == []
 
-    run(story)
+    run(scenario)
 
 
 def test_the_thirteen_gauges_of_kafka_are_there_from_the_start() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             names = [
                 name.partition("name=")[2]
@@ -383,11 +383,11 @@ def test_the_thirteen_gauges_of_kafka_are_there_from_the_start() -> None:
             assert w.gauge("ZkMigrationState") == 4
         assert not [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
 
-    run(story)
+    run(scenario)
 
 
 def test_an_irrelevant_watch_becomes_no_event() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             await w.is_idle()
@@ -400,11 +400,11 @@ def test_an_irrelevant_watch_becomes_no_event() -> None:
 
             assert not w.session.has_asked.is_set()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_runtime_that_never_started_can_be_shut_down() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         w = World(StubBroker())
         w.runtime.put(ControlledShutdown(1, 72, request_id=99))
         w.runtime.on_session_state(SessionState.SUSPENDED)
@@ -413,13 +413,13 @@ def test_a_runtime_that_never_started_can_be_shut_down() -> None:
 
         assert not w.runtime.is_active
 
-    run(story)
+    run(scenario)
 
 
 def test_whatever_the_core_says_kafka_could_have_said(caplog: pytest.LogCaptureFixture) -> None:
     records: list[StateChange] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with world() as w:
             await w.broker.has_received(1)
             topic = TopicZnode(TOPIC_ID, {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((1,))})
@@ -435,7 +435,7 @@ def test_whatever_the_core_says_kafka_could_have_said(caplog: pytest.LogCaptureF
             records.extend(w.records.written)
 
     with caplog.at_level(5):
-        run(story)
+        run(scenario)
     unknown: list[str] = []
     for record in records:
         missing = [name for name in FIELDS[record.kind] if getattr(record, name) is None]

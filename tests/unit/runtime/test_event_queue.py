@@ -13,7 +13,6 @@ from zkcontroller.core.events import (
     ControllerChange,
     Event,
     Expire,
-    Reelect,
     RegisterBrokerAndReelect,
     TopicChange,
     UpdateMetadataResponseReceived,
@@ -109,32 +108,6 @@ def test_after_a_clear_the_same_watch_may_be_queued_again() -> None:
     f.queue.put(TopicChange())
 
     assert f.take_all() == [Expire(), TopicChange()]
-
-
-def test_whoever_awaits_an_event_is_released_when_its_processing_starts() -> None:
-    f = Fixture()
-    queued = f.queue.put(Reelect())
-    outcome: list[bool] = []
-    waiter = threading.Thread(target=lambda: outcome.append(queued.await_processing(10)))
-    waiter.start()
-
-    f.queue.take(0)
-    waiter.join(10)
-
-    assert outcome == [True]
-
-
-def test_whoever_awaits_a_preempted_event_is_told_that_it_will_not_run() -> None:
-    f = Fixture()
-    queued = f.queue.put(Reelect())
-
-    f.queue.clear_and_put(Expire())
-
-    assert queued.await_processing(10) is False
-
-
-def test_waiting_for_an_event_has_a_bound() -> None:
-    assert Fixture().queue.put(Reelect()).await_processing(0) is False
 
 
 def test_requests_from_outside_are_refused_when_too_many_wait() -> None:

@@ -23,7 +23,6 @@ from zkcontroller.core.events import (
     BrokerChange,
     ControllerState,
     ElectionTrigger,
-    ElectionType,
     Event,
     Expire,
     PartitionModifications,
@@ -35,13 +34,14 @@ from zkcontroller.core.events import (
     event_text,
 )
 from zkcontroller.errors import EventQueueFull, SessionExpired
+from zkcontroller.model import ElectionType
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import EventThread
 from zkcontroller.zookeeper.requests import ListChildren, ReadZnodes, ZkRequest
 
-Story = Callable[[Event], Generator[Any, Any, None]]
+Scenario = Callable[[Event], Generator[Any, Any, None]]
 
 TIMEOUT_S = 10
 
@@ -63,7 +63,7 @@ class NumberedSession:
 class Fixture:
     """An event thread whose core tells ``story``."""
 
-    def __init__(self, story: Story, idle_clear_s: float = 300) -> None:
+    def __init__(self, scenario: Scenario, idle_clear_s: float = 300) -> None:
         self.outbox: Outbox = []
         self.done: list[Effect] = []
         self.session = NumberedSession()
@@ -71,7 +71,7 @@ class Fixture:
         self.refreshed = threading.Semaphore(0)
         self.handled: list[Event] = []
         self.failed: list[tuple[Event, type[Exception]]] = []
-        self._story = story
+        self._scenario = scenario
         self.queue = EventQueue(monotonic_ms=lambda: 0.0, preempt=lambda _: None)
         driver = Driver(self.outbox, self.session, lambda: 72, self._do)
         self.thread = EventThread(
@@ -89,7 +89,7 @@ class Fixture:
     def handle(self, event: Event, now_ms: int) -> Procedure[None]:
         assert now_ms > 1_700_000_000_000
         self.handled.append(event)
-        yield from self._story(event)
+        yield from self._scenario(event)
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self.done.extend(effects)
@@ -114,12 +114,12 @@ def nothing(_: Event) -> Generator[Any, Any, None]:
 def test_each_event_is_run_to_its_end_before_the_next_begins() -> None:
     steps: list[str] = []
 
-    def story(event: Event) -> Generator[Any, Any, None]:
+    def scenario(event: Event) -> Generator[Any, Any, None]:
         steps.append(f"{event_text(event)} begins")
         yield ListChildren(["/a"])
         steps.append(f"{event_text(event)} ends")
 
-    Fixture(story).run(BrokerChange(), TopicChange())
+    Fixture(scenario).run(BrokerChange(), TopicChange())
 
     assert steps[:4] == [
         "BrokerChange begins",
@@ -132,12 +132,12 @@ def test_each_event_is_run_to_its_end_before_the_next_begins() -> None:
 def test_answers_go_back_into_the_procedure_that_asked() -> None:
     answers: list[object] = []
 
-    def story(_: Event) -> Generator[Any, Any, None]:
+    def scenario(_: Event) -> Generator[Any, Any, None]:
         answers.append((yield ReadZnodes(["/a"])))
         answers.append((yield RegisterBrokerZnode()))
         answers.append((yield ReadZnodes(["/b"])))
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     f.run(BrokerChange())
 
     assert answers[:3] == [1, 72, 2]
@@ -147,7 +147,7 @@ def test_answers_go_back_into_the_procedure_that_asked() -> None:
 def test_effects_are_performed_before_the_next_question_and_at_the_end() -> None:
     seen: list[list[Effect]] = []
 
-    def story(event: Event) -> Generator[Any, Any, None]:
+    def scenario(event: Event) -> Generator[Any, Any, None]:
         if event != BrokerChange():
             return
         f.outbox.append(MarkMeter("before"))
@@ -155,7 +155,7 @@ def test_effects_are_performed_before_the_next_question_and_at_the_end() -> None
         seen.append(list(f.done))
         f.outbox.append(MarkMeter("after"))
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     f.run(BrokerChange())
 
     assert seen == [[MarkMeter("before")]]
@@ -166,7 +166,7 @@ def test_effects_are_performed_before_the_next_question_and_at_the_end() -> None
 def test_a_question_of_an_older_session_is_not_answered_in_the_new_one() -> None:
     caught: list[type[Exception]] = []
 
-    def story(event: Event) -> Generator[Any, Any, None]:
+    def scenario(event: Event) -> Generator[Any, Any, None]:
         yield ReadZnodes(["/a"])
         if event == BrokerChange():
             f.session.session_id = 101
@@ -176,7 +176,7 @@ def test_a_question_of_an_older_session_is_not_answered_in_the_new_one() -> None
                 caught.append(type(error))
                 raise
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     f.run(BrokerChange(), TopicChange())
 
     assert caught == [SessionExpired]
@@ -187,13 +187,13 @@ def test_a_question_of_an_older_session_is_not_answered_in_the_new_one() -> None
 def test_an_error_is_logged_with_its_event_and_the_thread_lives(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def story(event: Event) -> Generator[Any, Any, None]:
+    def scenario(event: Event) -> Generator[Any, Any, None]:
         if event == PartitionModifications("orders"):
             f.outbox.append(MarkMeter("said before it failed"))
             raise KeyError("orders")
         yield from ()
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     with caplog.at_level(logging.ERROR):
         f.run(PartitionModifications("orders"), TopicChange())
 
@@ -203,7 +203,7 @@ def test_an_error_is_logged_with_its_event_and_the_thread_lives(
         "[Controller id=7] Error processing event PartitionModifications(orders)"
     )
     assert shape_of(record.getMessage())[0].family == "ctl-event-error"  # type: ignore[index]
-    assert record.__dict__["cause"].startswith("KeyError: 'orders'\n\tat story(")
+    assert record.__dict__["cause"].startswith("KeyError: 'orders'\n\tat scenario(")
     assert f.handled[:2] == [PartitionModifications("orders"), TopicChange()]
     assert f.done == [MarkMeter("said before it failed")]
     assert f.failed == [(PartitionModifications("orders"), KeyError)]
@@ -214,11 +214,11 @@ def test_an_error_is_logged_with_its_event_and_the_thread_lives(
 def test_the_state_is_the_events_while_it_is_processed_and_idle_after_it() -> None:
     states: list[ControllerState] = []
 
-    def story(_: Event) -> Generator[Any, Any, None]:
+    def scenario(_: Event) -> Generator[Any, Any, None]:
         states.append(f.thread.state)
         yield from ()
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     f.run(BrokerChange(), UpdateMetadataResponseReceived(1, 0))
 
     assert states == [
@@ -260,10 +260,10 @@ def test_an_event_whose_state_has_no_timer_is_processed_too() -> None:
 
 
 def test_without_a_session_a_question_fails_at_once_instead_of_waiting_for_the_next() -> None:
-    def story(_: Event) -> Generator[Any, Any, None]:
+    def scenario(_: Event) -> Generator[Any, Any, None]:
         yield ReadZnodes(["/a"])
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     f.session.session_id = 0
     f.run(BrokerChange())
 
@@ -285,13 +285,13 @@ def test_closing_removes_the_metrics_of_the_event_manager() -> None:
 def test_closing_preempts_what_is_queued() -> None:
     entered, leave = threading.Event(), threading.Event()
 
-    def story(event: Event) -> Generator[Any, Any, None]:
+    def scenario(event: Event) -> Generator[Any, Any, None]:
         if event == BrokerChange():
             entered.set()
             assert leave.wait(TIMEOUT_S)
         yield from ()
 
-    f = Fixture(story)
+    f = Fixture(scenario)
     f.queue.put(BrokerChange())
     f.thread.start()
     assert entered.wait(TIMEOUT_S)

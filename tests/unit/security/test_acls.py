@@ -24,7 +24,6 @@ from replica_manager.security.audit_log import (
 )
 from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer, Requester
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
-from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.support.broker_world import BrokersSession
 from zkcontroller.acls import (
     AccessControlEntry,
@@ -38,6 +37,7 @@ from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller_simulation.zookeeper import SimulatedZooKeeper
 
 READ, WRITE, DESCRIBE, ALL = (
     AclOperation.READ,
@@ -455,7 +455,7 @@ def test_two_brokers_that_write_at_once_lose_nothing() -> None:
     assert operations == {READ, WRITE, AclOperation.DELETE}
 
 
-def test_a_rule_created_twice_stands_there_once_and_is_told_once() -> None:
+def test_a_rule_created_twice_stands_there_once_and_is_reported_once() -> None:
     side = Side(SimulatedZooKeeper())
     side.store.load()
     rule = AclBinding(topic("orders"), allow("User:alice", READ))

@@ -17,7 +17,7 @@ from kio.schema.metadata.v1.request import MetadataRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from typing_extensions import override
 
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.security.key_material import KeyMaterial, use_key
@@ -39,8 +39,8 @@ STRANGER = Authority("Another").sign((NameOID.COMMON_NAME, "alice"))
 USERS = {"alice": "alice-secret"}
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def context(
@@ -80,8 +80,10 @@ class Broker:
     def __init__(self) -> None:
         self.peers: list[str] = []
         self.are_in: list[bool] = []
+        self.expired_count = 0
+        """Of the listener, once it is closed."""
 
-    async def respond(self, data: bytes, peer: Peer) -> Answer:
+    async def respond(self, data: bytes, peer: Peer) -> ResponseFrame:
         self.peers.append(str(peer.principal))
         self.are_in.append(peer.is_in)
         header, _ = parse_request_header(data)
@@ -94,7 +96,7 @@ class Broker:
             case _:
                 body = kind(brokers=(), controller_id=1, topics=())
         head = response_header(header.api_key, header.api_version, header.correlation_id)
-        return Answer(frame((head, write(body))))
+        return ResponseFrame(frame((head, write(body))))
 
 
 @asynccontextmanager
@@ -115,6 +117,7 @@ async def listener(broker: Broker, security: ListenerSecurity, **limits: Any) ->
         yield server.ports["L"]
     finally:
         await server.close()
+        broker.expired_count = server.expired_count
 
 
 async def ask(port: int, security: ClientSecurity, *, times: int = 1) -> None:
@@ -132,7 +135,7 @@ async def ask(port: int, security: ClientSecurity, *, times: int = 1) -> None:
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_broker_logs_in_at_another(protocol: str, mechanism: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         has_tls = protocol == "SASL_SSL"
         security = ListenerSecurity(protocol, tls_listener() if has_tls else None, None, sasl())
@@ -143,11 +146,11 @@ def test_a_broker_logs_in_at_another(protocol: str, mechanism: str) -> None:
 
         assert broker.peers == ["User:alice"] * 3
 
-    run(story())
+    run(scenario())
 
 
 def test_who_asks_before_the_login_is_known_to_be_outside() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
         async with listener(broker, security) as port:
@@ -158,15 +161,15 @@ def test_who_asks_before_the_login_is_known_to_be_outside() -> None:
 
         assert broker.are_in == [False, True]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("login", [("alice", "wrong"), ("mallory", "alice-secret")])
-def test_who_does_not_know_the_password_is_told_so_and_reaches_no_handler(
+def test_who_does_not_know_the_password_is_refused_and_reaches_no_handler(
     mechanism: str, login: tuple[str, str]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
         async with listener(broker, security) as port:
@@ -176,18 +179,18 @@ def test_who_does_not_know_the_password_is_told_so_and_reaches_no_handler(
         assert broker.peers == []
         assert login[1] not in str(refused.value)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_mechanism_that_is_not_there_is_refused_with_those_that_are() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl("PLAIN"))
         async with listener(Broker(), security) as port:
             credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
             with pytest.raises(ConnectionError, match="but by: PLAIN"):
                 await ask(port, ClientSecurity(None, credentials))
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,7 @@ def test_a_mechanism_that_is_not_there_is_refused_with_those_that_are() -> None:
 def test_a_certificate_is_a_name_if_it_is_asked_for_and_trusted(
     client_auth: ssl.VerifyMode, identity: Identity | None, expected: str | None
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         tls = tls_listener(client_auth)
         security = ListenerSecurity("SSL", tls, SslPrincipalMapper("DEFAULT"))
@@ -219,13 +222,13 @@ def test_a_certificate_is_a_name_if_it_is_asked_for_and_trusted(
 
         assert broker.peers == ([] if expected is None else [expected])
 
-    run(story())
+    run(scenario())
 
 
 def test_a_name_that_no_rule_maps_stays_outside(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         mapper = SslPrincipalMapper("RULE:^CN=bob$/bob/")
         security = ListenerSecurity("SSL", tls_listener(ssl.CERT_REQUIRED), mapper)
@@ -235,12 +238,12 @@ def test_a_name_that_no_rule_maps_stays_outside(caplog: pytest.LogCaptureFixture
 
         assert broker.peers == []
 
-    run(story())
+    run(scenario())
     assert "ssl.principal.mapping.rules" in caplog.text
 
 
 def test_a_broker_that_is_not_who_it_should_be_gets_no_password() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity("SASL_SSL", tls_listener(), None, sasl())
         distrusting = context(ssl.PROTOCOL_TLS_CLIENT, None, Authority("Another"))
@@ -249,20 +252,20 @@ def test_a_broker_that_is_not_who_it_should_be_gets_no_password() -> None:
             with pytest.raises(ConnectionError, match="verify failed"):
                 await ask(port, ClientSecurity(distrusting, credentials))
 
-    run(story())
+    run(scenario())
 
 
 def test_a_large_answer_comes_whole_through_tls() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         size = 3_000_000
 
         class Large(Broker):
             @override
-            async def respond(self, data: bytes, peer: Peer) -> Answer:
+            async def respond(self, data: bytes, peer: Peer) -> ResponseFrame:
                 assert peer.principal == ANONYMOUS
                 header, _ = parse_request_header(data)
                 head = response_header(header.api_key, header.api_version, header.correlation_id)
-                return Answer(frame((head, b"x" * size)))
+                return ResponseFrame(frame((head, b"x" * size)))
 
         async with listener(Large(), ListenerSecurity("SSL", tls_listener())) as port:
             client = ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, None))
@@ -270,11 +273,11 @@ def test_a_large_answer_comes_whole_through_tls() -> None:
             assert await connection.call(3, 1, (b"y" * 200_000,)) == b"x" * size
             await connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_login_that_is_about_to_end_is_renewed_before_the_next_request() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=3_600_000))
         credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
@@ -292,11 +295,11 @@ def test_a_login_that_is_about_to_end_is_renewed_before_the_next_request() -> No
         # The login is none of the requests.
         assert broker.peers == ["User:alice"]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_login_that_has_ended_ends_the_connection() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=1))
         credentials = Credentials("PLAIN", "alice", USERS["alice"])
@@ -310,12 +313,13 @@ def test_a_login_that_has_ended_ends_the_connection() -> None:
                 await connection.request(MetadataRequest(topics=None))
 
         assert broker.peers == []
+        assert broker.expired_count == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
         credentials = Credentials("PLAIN", "alice", USERS["alice"])
@@ -329,7 +333,7 @@ def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() -> Non
         assert answer.error_code is ErrorCode.illegal_sasl_state
         assert broker.peers == ["User:alice"]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL", "SASL_SSL"])
@@ -338,7 +342,7 @@ def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() -> Non
     [b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\0\4abcd", b"GET / HTTP/1.1\r\n\r\n", b"\x16\3\1\0\5"],
 )
 def test_nonsense_at_the_gate_closes_that_connection_alone(protocol: str, nonsense: bytes) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Broker()
         security = ListenerSecurity(
             protocol,
@@ -358,7 +362,7 @@ def test_nonsense_at_the_gate_closes_that_connection_alone(protocol: str, nonsen
 
         assert len(broker.peers) == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_a_key_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

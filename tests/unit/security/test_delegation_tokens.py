@@ -210,7 +210,7 @@ def test_a_note_that_names_no_token_is_corrupt(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_token_is_created_in_zookeeper_and_told_with_its_proof(
+def test_a_token_is_created_in_zookeeper_and_returned_with_its_proof(
     tokens: Tokens, version: int
 ) -> None:
     created = tokens.create(version, renewers=[BOB])

@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.authorization import CLUSTER_GATES
-from replica_manager.server.dispatch import HANDLERS
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import ORDERS_ID, BrokerWorld
 from tests.support.guarded_world import (
     CLUSTER,
@@ -225,7 +225,7 @@ def test_configurations_are_seen_and_changed_by_who_may(world: BrokerWorld) -> N
 # The cluster as a whole
 
 
-def test_who_may_do_nothing_to_the_cluster_is_told_so_by_every_api(world: BrokerWorld) -> None:
+def test_who_may_do_nothing_to_the_cluster_is_refused_by_every_api(world: BrokerWorld) -> None:
     everybody = schema("describe_user_scram_credentials", 0).DescribeUserScramCredentialsRequest(
         users=None
     )

@@ -50,7 +50,7 @@ def list_offsets(*names: str) -> Any:
     )
 
 
-def test_offsets_are_told_of_topics_that_may_be_described_and_the_others_come_last(
+def test_offsets_are_reported_of_topics_that_may_be_described_and_the_others_come_last(
     world: BrokerWorld,
 ) -> None:
     permit(world, topic("invoices"), AclOperation.DESCRIBE)
@@ -86,7 +86,7 @@ def test_records_are_deleted_by_who_may_delete_the_topic(world: BrokerWorld) -> 
     }
 
 
-def test_producers_are_told_to_who_may_read_the_topic(world: BrokerWorld) -> None:
+def test_producers_are_shown_to_who_may_read_the_topic(world: BrokerWorld) -> None:
     permit(world, topic("invoices"), AclOperation.READ)
     module = schema("describe_producers", 0)
 

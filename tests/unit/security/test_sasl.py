@@ -77,6 +77,14 @@ def test_a_name_with_commas_and_equals_signs_comes_in(mechanism: ScramMechanism)
     assert (server.username, client.is_complete) == (name, True)
 
 
+def test_a_token_is_named_as_one_in_the_first_message() -> None:
+    client = ScramClient(SHA_256, "token-id", "hmac", "nonce", is_token=True)
+    server = scram.ClientFirst.decode(client.first())
+
+    assert client.first() == b"n,,n=token-id,r=nonce,tokenauth=true"
+    assert server.is_token
+
+
 def test_a_wrong_password_is_no_proof() -> None:
     client = ScramClient(SHA_256, "alice", "wrong", "nonce")
     server = ScramServer(SHA_256, {"alice": credential()}.get, "other")
@@ -85,7 +93,7 @@ def test_a_wrong_password_is_no_proof() -> None:
     with pytest.raises(LoginFailed) as failed:
         server.step(proof)
 
-    assert failed.value.told is None
+    assert failed.value.client_text is None
     assert server.username is None
 
 
@@ -110,7 +118,7 @@ def test_who_begins_wrong_does_not_get_on(first: bytes, told: str | None) -> Non
     with pytest.raises(SaslRefused) as refused:
         server.step(first)
 
-    said = getattr(refused.value, "told", None)
+    said = getattr(refused.value, "client_text", None)
     assert said is None if told is None else told in str(said)
 
 
@@ -186,7 +194,7 @@ def test_plain_tells_what_is_wrong_but_not_whether_a_user_exists(token: bytes, t
     with pytest.raises(LoginFailed) as failed:
         server.step(token)
 
-    assert failed.value.told == told
+    assert failed.value.client_text == told
     assert server.username is None
 
 

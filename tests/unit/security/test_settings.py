@@ -21,14 +21,16 @@ from replica_manager.security.key_material import (
 )
 from replica_manager.security.principals import SslPrincipalMapper
 from replica_manager.security.settings import (
+    INTER_BROKER_MECHANISM,
+    ListenerSecurity,
+    SecuredListener,
     authorizer_settings,
-    client_security,
-    listener_security,
+    security_of,
 )
 from tests.support.certificates import Authority, Identity
 from tests.support.paths import DATA
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import Credentials
+from zkcontroller.net.client_security import ClientSecurity, Credentials
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -41,6 +43,17 @@ TRUSTED = AUTHORITY.identity.certificate_pem
 def config(**properties: str) -> BrokerConfig:
     dotted = {name.replace("__", "."): value for name, value in properties.items()}
     return BrokerConfig.parse({"zookeeper.connect": "z:1", **dotted})
+
+
+def listener_security(of: BrokerConfig) -> dict[str, ListenerSecurity]:
+    """How clients connect, by listener name."""
+    return security_of(of, of.listeners.bound)
+
+
+def client_security(of: BrokerConfig, listener_name: str) -> ClientSecurity:
+    """How this broker connects to others on that listener of theirs."""
+    endpoint = next(each for each in of.listeners.bound if each.listener_name == listener_name)
+    return SecuredListener(of, endpoint).client(INTER_BROKER_MECHANISM, must_be_enabled=True)
 
 
 def pem(**others: str) -> dict[str, str]:

@@ -125,7 +125,7 @@ DONE = (ErrorCode.none, None)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_configuration_is_replaced_as_a_whole_and_everybody_is_told(
+def test_a_configuration_is_replaced_as_a_whole_and_every_broker_is_notified(
     world: BrokerWorld, version: int
 ) -> None:
     store(world, "topics/orders", retention__ms="5", segment__bytes="100")

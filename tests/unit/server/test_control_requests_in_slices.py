@@ -25,15 +25,14 @@ from replica_manager.server import slices
 from replica_manager.server.handlers import update_metadata
 from replica_manager.server.slices import run_in_slices
 from tests.support.broker_world import BrokerWorld, broker
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from tests.support.frames import parse_response_header, request_header
 from zkcontroller.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from zkcontroller.net.presence import ClientPresence
 from zkcontroller.protocol.bulk import (
     leader_and_isr_body,
-    leader_and_isr_entry,
     stop_replica_body,
     update_metadata_body,
-    update_metadata_entry,
     update_metadata_live_brokers,
     update_metadata_topics,
 )
@@ -331,7 +330,7 @@ def test_a_request_whose_controller_has_gone_is_carried_out_whole(
         presence.append(ClientPresence())
         await run_in_slices(steps())
 
-    async def story() -> None:
+    async def scenario() -> None:
         presence: list[ClientPresence] = []
         task = asyncio.create_task(serve(presence))
         while taken < COUNT // 2:
@@ -339,7 +338,7 @@ def test_a_request_whose_controller_has_gone_is_carried_out_whole(
         presence[0].leave()
         await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
     assert taken == COUNT
 

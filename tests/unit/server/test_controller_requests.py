@@ -29,7 +29,6 @@ from zkcontroller.core.events import (
     AlterPartitionReceived,
     ApiPartitionReassignment,
     ElectionTrigger,
-    ElectionType,
     FeatureUpdate,
     IsrChange,
     ListPartitionReassignments,
@@ -37,7 +36,7 @@ from zkcontroller.core.events import (
     RequestEvent,
     UpdateFeatures,
 )
-from zkcontroller.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from zkcontroller.model import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 LONG = timedelta(seconds=20)
 NO_TIME = timedelta(0)
@@ -170,7 +169,7 @@ def list_reassignments(*partitions: tuple[str, tuple[int, ...]], all_of_them: bo
     )
 
 
-def test_ongoing_reassignments_are_told_by_topic(world: BrokerWorld) -> None:
+def test_ongoing_reassignments_are_reported_by_topic(world: BrokerWorld) -> None:
     moving = ReplicaAssignment((4, 1, 2), adding_replicas=(4,), removing_replicas=(1,))
     answer = ask(
         world,
@@ -264,7 +263,7 @@ def test_an_election_is_answered_when_the_cache_shows_the_leader(
         ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
     )
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         asking = asyncio.ensure_future(
             world.ask(elect(("orders", (0,)), version=version, timeout=LONG))
         )
@@ -274,7 +273,7 @@ def test_an_election_is_answered_when_the_cache_shows_the_leader(
         world.update({"orders": {0: metadata(1, leader_epoch=1)}})
         return await asking
 
-    answer = asyncio.run(story())
+    answer = asyncio.run(scenario())
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.none, None)}
     assert world.controller.requests == [
@@ -288,7 +287,7 @@ def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> N
         ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
     )
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         asking = asyncio.ensure_future(
             world.ask(elect(("orders", (0,)), election_type=1, timeout=LONG))
         )
@@ -300,7 +299,7 @@ def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> N
         world.update({"orders": {0: metadata(3, leader_epoch=2)}})
         return await asking
 
-    assert outcomes(asyncio.run(story())) == {ORDERS_0: (ErrorCode.none, None)}
+    assert outcomes(asyncio.run(scenario())) == {ORDERS_0: (ErrorCode.none, None)}
 
 
 def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) -> None:
@@ -583,7 +582,7 @@ def test_written_features_are_answered_when_the_broker_has_read_them(world: Brok
         ErrorCode.none, None, WRITTEN, epoch=world.write_features()
     )
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
         while not world.features.waiting:
             await asyncio.sleep(0)
@@ -591,7 +590,7 @@ def test_written_features_are_answered_when_the_broker_has_read_them(world: Brok
         await asyncio.to_thread(world.features.look)
         return await asking
 
-    answer = asyncio.run(story())
+    answer = asyncio.run(scenario())
 
     assert world.features.epoch == 1
     assert [r.error_code for r in answer.results] == [ErrorCode.invalid_request, ErrorCode.none]

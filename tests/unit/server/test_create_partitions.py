@@ -89,7 +89,7 @@ def outcomes(world: BrokerWorld, *topics: Any, **options: Any) -> dict[str, Any]
 def test_partitions_are_added_and_answered_when_they_have_leaders(
     world: BrokerWorld, version: int
 ) -> None:
-    async def story() -> Any:
+    async def scenario() -> Any:
         asking = asyncio.ensure_future(
             world.ask(request(("orders", 4), version=version, timeout_ms=LONG_MS))
         )
@@ -101,7 +101,7 @@ def test_partitions_are_added_and_answered_when_they_have_leaders(
         world.update({"orders": {3: metadata(1)}})
         return await asking
 
-    [result] = asyncio.run(story()).results
+    [result] = asyncio.run(scenario()).results
 
     assert (result.name, result.error_code, result.error_message) == (
         "orders",

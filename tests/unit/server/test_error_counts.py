@@ -12,8 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
 
-from replica_manager.server.dispatch import OFFERED
 from replica_manager.server.error_counts import error_counts
+from tests.support.request_shapes import OFFERED
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import response_type
 from zkcontroller.protocol.versioned_messages import response_schema

@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.isr import CommittedIsr, PendingExpand
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from tests.support.broker_world import BrokerWorld, broker
@@ -167,14 +168,15 @@ def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(world: BrokerWorl
     fill(world, 3)
 
     fetch(world, (0, 1), replica_id=2)
-    assert world.proposals == []
+    assert isinstance(world.replicas.partitions[ORDERS].isr_state, CommittedIsr)
 
     fetch(world, (0, 3), replica_id=2)
-    [(tp, pending)] = world.proposals
-    assert (tp, pending.proposal.new_isr) == (ORDERS, (1, 2))
+    pending = world.replicas.partitions[ORDERS].isr_state
+    assert isinstance(pending, PendingExpand)
+    assert pending.proposal.new_isr == (1, 2)
 
 
-def test_a_follower_that_has_gone_astray_is_told_where(world: BrokerWorld) -> None:
+def test_a_follower_that_has_diverged_learns_where(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2), leader_epoch=1)
     fill(world, 3)
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2), leader_epoch=4)
@@ -316,7 +318,7 @@ def test_a_follower_is_woken_by_every_append(world: BrokerWorld) -> None:
     assert (offsets(answer.records), answer.high_watermark) == ([0, 1], 0)
 
 
-def test_who_waits_is_told_when_this_broker_leads_no_more(world: BrokerWorld) -> None:
+def test_who_waits_gets_an_error_when_this_broker_leads_no_more(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
 
     def resign() -> None:
@@ -340,7 +342,7 @@ def test_time_runs_out_for_who_waits_and_there_is_what_there_is(world: BrokerWor
 # ---------------------------------------------------------------------- sessions
 
 
-def test_a_session_is_told_only_what_is_news(world: BrokerWorld) -> None:
+def test_a_session_is_answered_only_what_has_changed(world: BrokerWorld) -> None:
     world.lead("orders", 0, topic_id=ORDERS_ID)
     world.lead("orders", 1, topic_id=ORDERS_ID)
 
@@ -364,7 +366,7 @@ def test_a_session_is_told_only_what_is_news(world: BrokerWorld) -> None:
 # ---------------------------------------------------------------------- permission
 
 
-def test_who_may_not_read_is_told_so(world: BrokerWorld) -> None:
+def test_who_may_not_read_is_refused(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID)
     world.context.authorizer = Authorizer(
         AclCache({}), super_users=frozenset(), allow_everyone_if_no_acl_found=False
@@ -391,7 +393,7 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
         monkeypatch.setattr(world.replicas, "get_partition_or_error", noted)
         await world.appends.append_records({changed: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)
         answer = asyncio.create_task(world.ask(asked))
         while not len(world.reads.waiting):
@@ -399,7 +401,7 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
         await append()
         return await answer
 
-    response = asyncio.run(story())
+    response = asyncio.run(scenario())
 
     answers = {each.partition_index: each for each in response.responses[0].partitions}
     assert [p for p, each in answers.items() if each.records] == [7]

@@ -81,7 +81,7 @@ def test_an_older_leader_epoch_is_fenced_when_this_broker_is_elected_again(
 
 
 @pytest.mark.parametrize("version", [4, 10])
-def test_an_old_client_is_told_that_this_broker_follows_now(
+def test_an_old_client_learns_that_this_broker_follows_now(
     world: BrokerWorld, version: int
 ) -> None:
     lead(world)
@@ -236,7 +236,7 @@ def rack_aware(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
 def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
     rack_aware: BrokerWorld,
 ) -> None:
-    async def story() -> Any:
+    async def scenario() -> Any:
         asked = request((0, 0), rack_id="b", max_wait_ms=60_000, min_bytes=10_000)
         answer = asyncio.create_task(rack_aware.ask(asked))
         while not answer.done():
@@ -244,7 +244,7 @@ def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
             await asyncio.sleep(0)
         return answer.result()
 
-    [answer] = asyncio.run(story()).responses[0].partitions
+    [answer] = asyncio.run(scenario()).responses[0].partitions
 
     assert (answer.preferred_read_replica, answer.records) == (2, b"")
 

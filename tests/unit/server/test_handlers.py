@@ -15,20 +15,22 @@ from kio.schema.errors import ErrorCode
 from replica_manager.replication.partition import Role
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import EncodedBody, RequestContext, Unanswered
-from replica_manager.server.dispatch import HANDLERS, OFFERED, READERS
+from replica_manager.server.dispatch import READERS
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID, BrokerWorld, broker, metadata
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from tests.support.frames import parse_response_header, request_header
+from tests.support.kafka_versions import all_versions
+from tests.support.request_shapes import OFFERED
 from tests.unit.network.test_hostile import empty_body
 from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.errors import InvalidFrame, ZooKeeperRefused
 from zkcontroller.model import LeaderAndIsr, TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey, all_versions
+from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.bulk import (
     leader_and_isr_body,
-    leader_and_isr_entry,
     stop_replica_body,
     update_metadata_body,
-    update_metadata_entry,
     update_metadata_live_brokers,
     update_metadata_topics,
 )
@@ -90,7 +92,7 @@ def test_what_is_offered_is_offered_in_kafkas_versions() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_the_features_epoch_is_told(world: BrokerWorld, version: int) -> None:
+def test_the_features_epoch_is_reported(world: BrokerWorld, version: int) -> None:
     request = schema("api_versions", version).ApiVersionsRequest(
         client_software_name="librdkafka", client_software_version="2.0.2"
     )
@@ -448,7 +450,7 @@ def test_the_cluster_wide_default_has_only_what_is_dynamic(world: BrokerWorld) -
     assert (entry.name, entry.value, entry.config_source) == ("max.connections", "9", 3)
 
 
-def test_every_place_of_a_value_is_told_the_one_that_counts_first(world: BrokerWorld) -> None:
+def test_every_place_of_a_value_is_reported_the_one_that_counts_first(world: BrokerWorld) -> None:
     world.config = world.config.with_dynamic(
         default={"message.max.bytes": "2000", "log.retention.ms": "7000"},
         own={"message.max.bytes": "3000"},
@@ -488,7 +490,7 @@ def test_every_place_of_a_value_is_told_the_one_that_counts_first(world: BrokerW
     ]
 
 
-def test_what_nobody_knows_may_be_a_secret(world: BrokerWorld) -> None:
+def test_what_is_unknown_may_be_a_secret(world: BrokerWorld) -> None:
     path = ConfigZnode.topic_path("orders")
     world.session.write(Create(path, ConfigZnode({"a.secret": "x"}).encode()))
     world.config = world.config.with_dynamic(default={}, own={"another.secret": "y"})
@@ -501,7 +503,7 @@ def test_what_nobody_knows_may_be_a_secret(world: BrokerWorld) -> None:
     assert [s.value for s in broker["another.secret"].synonyms] == [None]
 
 
-def test_keys_for_kafkas_own_use_are_not_told_of(world: BrokerWorld) -> None:
+def test_keys_for_kafkas_own_use_are_not_shown(world: BrokerWorld) -> None:
     told = {c.name for c in describe_configs(world, 4, 4, "1").configs}
 
     assert "num.partitions" in told
@@ -510,7 +512,7 @@ def test_keys_for_kafkas_own_use_are_not_told_of(world: BrokerWorld) -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_documentation_is_told_if_it_is_wanted(
+def test_documentation_is_reported_if_it_is_wanted(
     world: BrokerWorld, version: int, is_wanted: bool
 ) -> None:
     request = schema("describe_configs", version)

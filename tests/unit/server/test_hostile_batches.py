@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -53,10 +53,11 @@ def long_records(count: int = 20_000, producer: tuple[int, int, int] = (-1, -1, 
     return packed_batch(*block([0, 0, 1, 1], count), Codec.ZSTD, producer)
 
 
-@pytest.mark.parametrize("hostile", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_a_batch_that_holds_much_work_does_not_hold_the_loop(
-    world: BrokerWorld, hostile: Hostile
+    world: BrokerWorld, make: Callable[[], Hostile]
 ) -> None:
+    hostile = make()
     with LoopWatch(LOOP_BOUND_MS).installed() as watch:
         answer = produce(world, hostile.data, version=hostile.version)
 

@@ -16,11 +16,10 @@ from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
-from typing_extensions import override
 
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.server import slices
 from replica_manager.server.dispatch import respond
 from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
@@ -28,7 +27,6 @@ from tests.support.broker_world import metadata
 from tests.support.frames import request_header
 from tests.support.request_shapes import ORDERS, Shape, all_shapes
 from tests.unit.coordinators.test_group_handlers import GroupWorld
-from zkcontroller.model import TopicPartition
 from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import write
@@ -46,11 +44,6 @@ CORRELATION_ID: Final = 7
 class LargeWorld(GroupWorld):
     """A broker that coordinates groups and transactions and knows thousands of partitions."""
 
-    @override
-    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        super().on_led(partition, leader_epoch)
-        self.transactions.on_led(partition, leader_epoch)
-
     async def fill(self, count: int) -> None:
         """There are ``count`` topics of one partition, and one of ``count`` partitions."""
         self.transactions.start(1)
@@ -63,7 +56,7 @@ class LargeWorld(GroupWorld):
             while (await self.tell("list_groups", 5, states_filter=(), types_filter=())).error_code:
                 await asyncio.sleep(0)
 
-    async def respond(self, data: bytes) -> Answer:
+    async def respond(self, data: bytes) -> ResponseFrame:
         return await respond(data, Peer("PLAINTEXT", "192.0.2.1", self.principal), self.context)
 
 
@@ -73,7 +66,7 @@ def world(tmp_path: Path) -> Iterator[LargeWorld]:
         yield LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
 
 
-def size_of(answer: Answer) -> int:
+def size_of(answer: ResponseFrame) -> int:
     rest = sum(len(part) if isinstance(part, bytes) else part.length for part in answer.rest)
     return len(answer.frame) + rest
 
@@ -100,7 +93,7 @@ def test_a_request_of_many_elements_does_not_hold_the_event_loop(
     head = request_header(shape.api_key, shape.version, CORRELATION_ID, "test")
     data = head + write(shape.request(ELEMENTS))
 
-    async def story() -> tuple[float, int]:
+    async def scenario() -> tuple[float, int]:
         await world.fill(ELEMENTS)
         best, size = await longest_ms(world, data)
         for _ in range(TRIES - 1):
@@ -109,7 +102,7 @@ def test_a_request_of_many_elements_does_not_hold_the_event_loop(
         await world.end()
         return best, size
 
-    best, size = asyncio.run(story())
+    best, size = asyncio.run(scenario())
 
     assert best < LONGEST_MS
     assert size <= MOST_BYTES_FOR_ONE * len(data)
@@ -135,7 +128,7 @@ def test_the_size_of_a_large_fetch_is_counted_for_a_quota_in_slices(
             taken += 1
         return taken
 
-    async def story() -> tuple[int, int]:
+    async def scenario() -> tuple[int, int]:
         await world.fill(1)
         without = await turns()
         world.quotas.is_enabled = True
@@ -143,7 +136,7 @@ def test_the_size_of_a_large_fetch_is_counted_for_a_quota_in_slices(
         await world.end()
         return found
 
-    without, with_quotas = asyncio.run(story())
+    without, with_quotas = asyncio.run(scenario())
 
     assert with_quotas >= without + count
 
@@ -169,7 +162,7 @@ def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_
     one = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=1, **OWN_BROKER)
     many = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=3_000, **OWN_BROKER)
 
-    async def story(world: LargeWorld) -> tuple[Any, Any]:
+    async def scenario(world: LargeWorld) -> tuple[Any, Any]:
         return await world.ask(one), await world.ask(many)
 
     with ThreadPoolExecutor(1) as executor:
@@ -177,7 +170,7 @@ def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_
         world = LargeWorld(
             executor, tmp_path, broker__id="1", socket__request__max__bytes=str(most)
         )
-        described, refused = asyncio.run(story(world))
+        described, refused = asyncio.run(scenario(world))
 
     assert len(described.results[0].configs) > 200
     assert 3_000 * len(write(described)) > most
@@ -221,19 +214,19 @@ def test_a_group_named_a_thousand_times_is_described_once(world: LargeWorld) -> 
     request = request_of(ApiKey.DESCRIBE_GROUPS, 5, "groups", count=1)
     request = replace(request, groups=("orders",) * 1_000)
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         await world.fill(1)
         answer = await world.ask(request)
         await world.end()
         return answer
 
-    assert [group.group_id for group in asyncio.run(story()).groups] == ["orders"]
+    assert [group.group_id for group in asyncio.run(scenario()).groups] == ["orders"]
 
 
 def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -> None:
     count = 2 * PIECE + 1
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         await world.fill(count)
         commit = request_of(
             ApiKey.OFFSET_COMMIT, 9, "topics", "partitions", count=count, committed_offset=5
@@ -248,7 +241,7 @@ def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -
         await world.end()
         return committed, fetched
 
-    committed, fetched = asyncio.run(story())
+    committed, fetched = asyncio.run(scenario())
 
     [topic] = committed.topics
     assert {each.error_code for each in topic.partitions} == {ErrorCode.none}
@@ -268,7 +261,7 @@ def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWor
             request_of(ApiKey.OFFSET_DELETE, 0, "topics", "partitions", count=count)
         )
 
-    async def story() -> tuple[Any, Any, Any]:
+    async def scenario() -> tuple[Any, Any, Any]:
         await world.fill(count)
         answers = await deleted_after(count), await deleted_after(1)
         again = await world.ask(
@@ -277,7 +270,7 @@ def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWor
         await world.end()
         return *answers, again
 
-    whole, first, again = asyncio.run(story())
+    whole, first, again = asyncio.run(scenario())
 
     for answer in (whole, first):
         assert answer.error_code is ErrorCode.none
@@ -290,7 +283,7 @@ def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> None:
     count = GROUPS_AT_ONCE + 1
     asked: list[int] = []
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         await world.fill(1)
         for number in range(count):
             group_id = f"t{number}" if number else ORDERS
@@ -308,7 +301,7 @@ def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> None:
         await world.end()
         return answer
 
-    results = asyncio.run(story()).results
+    results = asyncio.run(scenario()).results
 
     assert [each.error_code for each in results] == [ErrorCode.none] * count
     assert asked == [GROUPS_AT_ONCE, 1]
@@ -322,13 +315,13 @@ def test_a_request_ends_at_its_next_slice_when_its_client_has_gone() -> None:
         async for _ in in_slices(itertools.count()):
             seen += 1
 
-    async def story() -> None:
+    async def scenario() -> None:
         task = asyncio.create_task(endless())
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
     assert seen > 0

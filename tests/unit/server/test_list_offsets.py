@@ -200,7 +200,7 @@ def test_the_leader_epoch_counts_before_the_role(world: BrokerWorld) -> None:
     assert found(world, EARLIEST_TIMESTAMP, replica_id=DEBUGGER)[:3] == (ErrorCode.none, -1, 0)
 
 
-def test_partitions_that_are_not_here_are_told_from_those_that_are_nowhere(
+def test_partitions_that_are_not_here_are_distinguished_from_those_that_are_nowhere(
     world: BrokerWorld,
 ) -> None:
     def error(partition: int, topic: str = "orders") -> ErrorCode:
@@ -239,8 +239,8 @@ def test_a_search_begins_anew_when_its_segment_was_deleted_meanwhile(world: Brok
     stale = log.search_offset_by_timestamp(START_MS)
     assert isinstance(stale, TimestampSearch)
     log.delete_segments(list(log.segments)[:1], "test")
-    for duty in list(world.logs.environment.duties.take_due(2**62)):
-        duty.action()
+    for task in list(world.logs.environment.deferred_tasks.take_due(2**62)):
+        task.action()
     with pytest.raises(FileNotFoundError):
         stale.run()
     log.__class__ = StaleOnce

@@ -15,6 +15,7 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from replica_manager.broker.broker_gauges import register_move_gauges
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_steps import BATCHES_AT_ONCE
 from replica_manager.replication.log_dir_copy import align, append, has_caught_up, read_next
@@ -23,6 +24,7 @@ from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, at, batch, content
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -213,7 +215,9 @@ def test_a_move_takes_its_time_where_its_rate_is_limited(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     log = filled(world, dirs, batches=100, size=1000)
-    moves = LogDirMoves(world.replicas, world.logs, lambda: MoveSettings(50_000, 1000), world.flush)
+    moves = LogDirMoves(
+        world.replicas, world.logs, lambda: MoveSettings(50_000, 1000), world.storage.flush
+    )
     world.context.log_dir_moves = moves
 
     async def run() -> None:
@@ -231,6 +235,17 @@ def test_a_move_takes_its_time_where_its_rate_is_limited(
     assert 0 < size < log.size
     assert 0 < lag < 200
     assert is_future
+    metrics = Metrics()
+    register_move_gauges(metrics, moves)
+    start, tags = (
+        "kafka.server:type=ReplicaAlterLogDirsManager,name=",
+        ",clientId=ReplicaAlterLogDirs",
+    )
+    assert metrics.snapshot() == {
+        f"{start}DeadThreadCount{tags}": {"Value": 0},
+        f"{start}FailedPartitionsCount{tags}": {"Value": 0},
+        f"{start}MaxLag{tags}": {"Value": lag},
+    }
 
 
 def test_the_pace_is_kept_over_all_that_is_copied() -> None:
@@ -241,6 +256,41 @@ def test_the_pace_is_kept_over_all_that_is_copied() -> None:
     assert pace.delay_s(100, 1000, 1000) == 1
     assert pace.delay_s(200, 10**6, 2**63 - 1) < 1e-9
     assert pace.delay_s(300, 1, 0) == 1
+
+
+def test_another_limit_counts_for_what_was_copied_before() -> None:
+    pace = Pace()
+
+    assert pace.delay_s(10, 1_000_000, 100) == 10_000
+    assert pace.delay_s(10, 0, 10_000_000) == 0.1
+    assert pace.delay_s(11, 0, 10_000_000) == 0
+
+
+def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
+    world: BrokerWorld, dirs: list[Path]
+) -> None:
+    filled(world, dirs, batches=20, size=1000)
+    limits = [1] * 3
+    moves = LogDirMoves(
+        world.replicas,
+        world.logs,
+        lambda: MoveSettings(2_000, limits.pop() if limits else 2**63 - 1),
+        world.storage.flush,
+    )
+    world.context.log_dir_moves = moves
+
+    async def run() -> None:
+        moves.start()
+        async with asyncio.timeout(60):
+            assert await alter(world, dirs[1]) is ErrorCode.none
+            while moves.under_way:
+                await asyncio.sleep(0)
+        await moves.stop()
+
+    asyncio.run(run())
+    log = world.logs.log(ORDERS)
+    assert log is not None
+    assert log.log_dir == dirs[1]
 
 
 def test_what_cannot_be_moved_is_refused(world: BrokerWorld, dirs: list[Path]) -> None:
@@ -360,7 +410,7 @@ def test_directories_are_described_with_what_is_in_them(
         assert 0 < first.usable_bytes <= usage.total
 
 
-def test_only_the_partitions_asked_for_are_told(world: BrokerWorld, dirs: list[Path]) -> None:
+def test_only_the_partitions_asked_for_are_reported(world: BrokerWorld, dirs: list[Path]) -> None:
     log = filled(world, dirs)
 
     assert replicas(describe(world, topics={"orders": (1,)})[str(dirs[0])]) == []
@@ -384,7 +434,7 @@ def test_a_log_without_a_role_has_an_unknown_lag_and_a_failed_directory_tells_no
 
 def test_no_more_than_so_many_replicas_are_copied_at_once(world: BrokerWorld) -> None:
     moves = LogDirMoves(
-        world.replicas, world.logs, lambda: MoveSettings(tasks=2**31 - 1), world.flush
+        world.replicas, world.logs, lambda: MoveSettings(tasks=2**31 - 1), world.storage.flush
     )
 
     async def run() -> None:

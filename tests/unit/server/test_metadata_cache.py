@@ -148,7 +148,7 @@ def test_brokers_with_different_listeners_are_complained_about(
     assert "Listeners are not identical across brokers" in caplog.text
 
 
-def test_deleted_partitions_are_told_unless_they_come_back_in_the_same_request(
+def test_deleted_partitions_are_reported_unless_they_come_back_in_the_same_request(
     world: BrokerWorld,
 ) -> None:
 

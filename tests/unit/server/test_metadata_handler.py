@@ -85,7 +85,7 @@ def test_all_topics_are_asked_for_with_null_or_in_version_0_with_none(
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_whoever_asks_for_all_topics_creates_none_and_hears_of_no_unknown_one(
+def test_who_asks_for_all_topics_creates_none_and_learns_of_no_unknown_one(
     world: BrokerWorld, version: int
 ) -> None:
     world.update({OFFSETS_TOPIC: {0: metadata(1)}})
@@ -102,7 +102,7 @@ def test_an_empty_list_means_no_topics_from_version_1_on(world: BrokerWorld) -> 
     assert ask(world, 1, []).topics == ()
 
 
-def test_a_dead_leader_is_not_available_but_its_epoch_is_told(world: BrokerWorld) -> None:
+def test_a_dead_leader_is_not_available_but_its_epoch_is_reported(world: BrokerWorld) -> None:
     world.update({"orders": {0: metadata(9, leader_epoch=4, offline=(9,))}})
 
     [topic] = ask(world, 12, ["orders"]).topics
@@ -118,7 +118,7 @@ def test_a_dead_leader_is_not_available_but_its_epoch_is_told(world: BrokerWorld
     ("version", "error"),
     [(5, ErrorCode.leader_not_available), (6, ErrorCode.listener_not_found)],
 )
-def test_a_leader_without_the_clients_listener_is_told_apart_from_version_6_on(
+def test_a_leader_without_the_clients_listener_is_distinguished_from_version_6_on(
     world: BrokerWorld, version: int, error: ErrorCode
 ) -> None:
     world.update({}, brokers=[broker(1), broker(2, "PLAINTEXT", "CLIENT")])
@@ -247,7 +247,7 @@ def test_internal_topics_are_created_with_their_own_settings_or_not_at_all(
     assert len(TopicZnode.decode("__consumer_offsets", znode.data).partitions) == 50
 
 
-def test_authorized_operations_are_told_only_if_asked_for(world: BrokerWorld) -> None:
+def test_authorized_operations_are_reported_only_if_asked_for(world: BrokerWorld) -> None:
     silent = ask(world, 8, ["orders"])
     asked = ask(
         world,

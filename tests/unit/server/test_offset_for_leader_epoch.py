@@ -110,7 +110,7 @@ def test_an_epoch_ends_where_the_next_one_starts(
     assert ask(world, (LED, LEADER_EPOCH, epoch)) == [(ErrorCode.none, end)]
 
 
-def test_whose_leader_epoch_is_another_is_told_so_before_anything_else(world: BrokerWorld) -> None:
+def test_whose_leader_epoch_is_another_is_refused_before_anything_else(world: BrokerWorld) -> None:
     old, new = LEADER_EPOCH - 1, LEADER_EPOCH + 1
     asked = [(LED, old, 3), (LED, new, 3), (FOLLOWED, old, 3), (FOLLOWED, new, 3)]
     assert (

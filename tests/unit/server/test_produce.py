@@ -134,7 +134,7 @@ def test_what_is_no_batch_for_the_version_is_refused(
     assert log_of(world).log_end_offset == 0
 
 
-def test_partitions_that_are_not_led_here_are_told_who_leads(world: BrokerWorld) -> None:
+def test_partitions_that_are_not_led_here_are_answered_with_the_leader(world: BrokerWorld) -> None:
     world.lead("orders", leader=2, isr=(1, 2), replicas=(1, 2), leader_epoch=4)
 
     assert produce(world, batch(), partition=9).error_code is ErrorCode.unknown_topic_or_partition
@@ -167,17 +167,17 @@ def test_other_acks_are_refused(world: BrokerWorld, acks: int) -> None:
 
 
 def test_only_the_admin_client_writes_to_internal_topics(world: BrokerWorld) -> None:
-    tp = world.lead("__consumer_offsets")
+    tp = TopicPartition("__consumer_offsets", 0)
 
-    answer = produce(world, batch(), topic=tp.topic)
-    outcome = asyncio.run(
-        world.appends.append_records(
+    async def append_as_coordinator() -> ErrorCode:
+        world.lead(tp.topic)
+        outcome = await world.appends.append_records(
             {tp: MemoryRecords(batch())}, acks=1, timeout_ms=1, allows_internal_topics=True
         )
-    )
+        return outcome[tp].error
 
-    assert answer.error_code is ErrorCode.invalid_topic_exception
-    assert outcome[tp].error is ErrorCode.none
+    assert asyncio.run(append_as_coordinator()) is ErrorCode.none
+    assert produce(world, batch(), topic=tp.topic).error_code is ErrorCode.invalid_topic_exception
 
 
 def test_records_at_fault_are_named(world: BrokerWorld) -> None:
@@ -215,7 +215,7 @@ def test_a_repeated_batch_of_an_idempotent_producer_keeps_its_offset(world: Brok
     assert produce(world, third).error_code is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_sequence_out_of_order_is_told_where_the_log_begins(world: BrokerWorld) -> None:
+def test_a_sequence_out_of_order_is_answered_with_the_start_of_the_log(world: BrokerWorld) -> None:
     world.lead("orders")
     produce(world, batch(5, producer_id=7, producer_epoch=0, base_sequence=0))
     log_of(world).delete_records(3)

@@ -253,7 +253,7 @@ def test_every_replica_tells_what_it_knows_of_producers(world: BrokerWorld) -> N
         ] == [(7, 2, 2, START_MS, -1, -1), (8, 0, 1, START_MS + 5, -1, 3)]  # fmt: skip
 
 
-def test_producers_of_what_is_not_here_are_not_told(world: BrokerWorld) -> None:
+def test_producers_of_what_is_not_here_are_not_shown(world: BrokerWorld) -> None:
     def told(topic: str, partition: int) -> tuple[ErrorCode, str | None]:
         (answer,) = describe(world, topic, partition)
         assert answer.active_producers == ()

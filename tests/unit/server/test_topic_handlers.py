@@ -88,7 +88,7 @@ async def lead(world: BrokerWorld, topic: str) -> None:
 def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
     world: BrokerWorld, version: int
 ) -> None:
-    async def story() -> Any:
+    async def scenario() -> Any:
         asking = asyncio.ensure_future(
             world.ask(
                 create_request(
@@ -101,7 +101,7 @@ def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
         await lead(world, "bills")
         return await asking
 
-    [result] = asyncio.run(story()).topics
+    [result] = asyncio.run(scenario()).topics
 
     assert (result.name, result.error_code) == ("bills", ErrorCode.none)
     znode = world.znode(TopicZnode.path("bills"))
@@ -115,7 +115,7 @@ def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
         assert result.topic_id == topic.topic_id is not None
 
 
-def test_the_configuration_is_written_even_if_empty_and_told(world: BrokerWorld) -> None:
+def test_the_configuration_is_written_even_if_empty_and_returned(world: BrokerWorld) -> None:
     created(world, {"name": "plain"}, {"name": "set", "configs": {"retention.ms": "5"}})
 
     plain, given = (world.znode(ConfigZnode.topic_path(name)) for name in ("plain", "set"))
@@ -358,7 +358,7 @@ def deleted(world: BrokerWorld, *topics: str | UUID, **options: Any) -> dict[Any
 def test_a_topic_is_marked_and_answered_when_the_cache_has_forgotten_it(
     world: BrokerWorld, version: int
 ) -> None:
-    async def story() -> Any:
+    async def scenario() -> Any:
         asking = asyncio.ensure_future(
             world.ask(delete_request("orders", version=version, timeout_ms=LONG_MS))
         )
@@ -367,7 +367,7 @@ def test_a_topic_is_marked_and_answered_when_the_cache_has_forgotten_it(
         world.update({"orders": {0: metadata(-2)}})
         return await asking
 
-    [result] = asyncio.run(story()).responses
+    [result] = asyncio.run(scenario()).responses
 
     assert (result.name, result.error_code) == ("orders", ErrorCode.none)
 

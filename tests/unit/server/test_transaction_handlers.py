@@ -49,11 +49,6 @@ class TransactionWorld(GroupWorld):
         )
 
     @override
-    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        super().on_led(partition, leader_epoch)
-        self.transactions.on_led(partition, leader_epoch)
-
-    @override
     async def begin(self) -> None:
         self.transactions.start(1)
         self.groups.start(1)
@@ -210,13 +205,13 @@ Tell = Callable[[Callable[[TransactionWorld], Awaitable[None]]], None]
 def tell(tmp_path: Path) -> Tell:
     """Runs steps."""
 
-    def run(story: Callable[[TransactionWorld], Awaitable[None]]) -> None:
+    def run(scenario: Callable[[TransactionWorld], Awaitable[None]]) -> None:
         async def all_of_it() -> None:
             with ThreadPoolExecutor(1) as executor:
                 world = TransactionWorld(executor, tmp_path)
                 await world.begin()
                 try:
-                    await story(world)
+                    await scenario(world)
                 finally:
                     await world.end()
 
@@ -227,7 +222,7 @@ def tell(tmp_path: Path) -> Tell:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_from_end_to_end(tell: Tell, is_commit: bool) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         error, *rest = await world.init()
         assert error is NONE
         producer = rest[0], rest[1]
@@ -247,11 +242,11 @@ def test_a_transaction_from_end_to_end(tell: Tell, is_commit: bool) -> None:
         [topic] = (await world.offsets("orders")).topics
         assert topic.partitions[0].committed_offset == (7 if is_commit else -1)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         await world.add(producer, "orders")
@@ -264,11 +259,11 @@ def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None
         world.announce("127.0.0.1")
         assert await world.settled() == "CompleteCommit"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         assert await world.produce(producer, "orders", 11) is ErrorCode.transaction_abortable
@@ -284,11 +279,11 @@ def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Te
         # Without a coordinator to ask the client tries again.
         assert await world.produce(producer, "bills") is ErrorCode.not_enough_replicas
 
-    tell(story)
+    tell(scenario)
 
 
 def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         abortable = ErrorCode.transaction_abortable
@@ -296,7 +291,7 @@ def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tell: Tell) 
         old = await world.commit_offsets(producer, "orders", version=3)
         assert old == {"orders": ErrorCode.invalid_txn_state}
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("is_old", [True, False])
@@ -304,7 +299,7 @@ def test_old_clients_do_not_know_that_they_are_fenced(tell: Tell, is_old: bool) 
     fenced = ErrorCode.invalid_producer_epoch if is_old else ErrorCode.producer_fenced
     version = 1 if is_old else 2
 
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         _, producer_id, epoch = await world.init()
         await world.init()
         zombie = producer_id, epoch
@@ -312,11 +307,11 @@ def test_old_clients_do_not_know_that_they_are_fenced(tell: Tell, is_old: bool) 
         assert await world.add_offsets(zombie, version) is fenced
         assert await world.finish(zombie, is_commit=True, version=version) is fenced
 
-    tell(story)
+    tell(scenario)
 
 
 def test_if_one_partition_cannot_join_none_does(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         assert await world.add((rest[0], rest[1]), "orders", "unknown") == {
             "orders": ErrorCode.operation_not_attempted,
@@ -324,11 +319,11 @@ def test_if_one_partition_cannot_join_none_does(tell: Tell) -> None:
         }
         assert await world.state() == "Empty"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_an_empty_id_is_described_as_not_begun(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         await world.init()
         request = DescribeTransactionsRequest(transactional_ids=(ID,))  # type: ignore[arg-type]
         header = request_header(ApiKey.DESCRIBE_TRANSACTIONS, 0, 1, "test")
@@ -342,11 +337,11 @@ def test_an_empty_id_is_described_as_not_begun(tell: Tell) -> None:
         assert listed.unknown_state_filters == ("Unheard",)
         assert [each.transactional_id for each in listed.transaction_states] == [ID]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_markers_say_what_became_of_each_partition(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         module = import_module("kio.schema.write_txn_markers.v1.request")
 
         async def write(coordinator_epoch: int) -> dict[str, ErrorCode]:
@@ -372,11 +367,11 @@ def test_markers_say_what_became_of_each_partition(tell: Tell) -> None:
         assert await write(2) == {"orders": fenced} | unknown
         assert world.committed_end() == 1
 
-    tell(story)
+    tell(scenario)
 
 
 def test_who_may_do_nothing_does_nothing(tell: Tell) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         world.authorize()
@@ -405,12 +400,12 @@ def test_who_may_do_nothing_does_nothing(tell: Tell) -> None:
         [found] = answer.transaction_states
         assert [each.topic for each in found.topics] == ["orders"]
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_ask_about_several_transactions_at_once(tell: Tell, version: int) -> None:
-    async def story(world: TransactionWorld) -> None:
+    async def scenario(world: TransactionWorld) -> None:
         module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
         _, producer_id, epoch = await world.init()
         await world.add((producer_id, epoch), "orders")
@@ -437,4 +432,4 @@ def test_brokers_ask_about_several_transactions_at_once(tell: Tell, version: int
         mapping = ErrorCode.invalid_producer_id_mapping
         assert found == {ID: [NONE, ErrorCode.transaction_abortable], "unknown": [mapping, mapping]}
 
-    tell(story)
+    tell(scenario)

@@ -163,13 +163,13 @@ def test_a_tools_file_that_is_missing_is_named(
 def test_where_a_brokers_file_says_how_to_connect_a_tools_file_is_not_looked_at(
     tmp_path: Path,
 ) -> None:
-    settings = import_module("zkcontroller_cli.options").Settings
-    open_zookeeper = import_module("zkcontroller_cli.zookeeper").open_zookeeper
+    settings = import_module("zkcontroller_cli.console.options").Settings
+    open_zookeeper = import_module("zkcontroller_cli.znodes.session").open_zookeeper
     given = settings("127.0.0.1:1", zk_tls_config_flag=tmp_path / "nowhere", timeout_s=0.1)
 
     with pytest.raises(ConfigInvalid, match="zk-tls-config-file"), open_zookeeper(given):
         pass
-    refused = import_module("zkcontroller_cli.errors").CannotConnect
+    refused = import_module("zkcontroller_cli.console.errors").CannotConnect
     with pytest.raises(refused), open_zookeeper(given, connect="127.0.0.1:1"):
         pass
     with (

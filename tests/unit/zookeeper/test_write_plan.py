@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from tests.simulation.zookeeper_server import RefusedError, SimulatedZooKeeper
 from tests.support.zookeeper_multi_server import MultiServer
 from zkcontroller.errors import ControllerMoved, ZooKeeperRefused
 from zkcontroller.zookeeper.acls import encoded_acls_for
@@ -23,6 +22,7 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
 )
 from zkcontroller.zookeeper.write_plan import Encoder, WritePlan
+from zkcontroller_simulation.zookeeper_server import RefusedError, SimulatedZooKeeper
 
 IN_FLIGHT = 4
 ENCODER = Encoder(str, str, lambda path: encoded_acls_for(path, set_acl=False))

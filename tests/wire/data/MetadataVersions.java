@@ -10,7 +10,7 @@ public class MetadataVersions {
     public static void main(String[] args) {
         System.out.println("level\tname\tdid_metadata_change\tis_production\tis_leader_recovery_supported"
             + "\tis_no_op_record_supported\tis_broker_registration_change_record_supported"
-            + "\tis_in_controlled_shutdown_state_supported\tis_migration_supported\tis_api_forwarding_enabled"
+            + "\tis_in_controlled_shutdown_state_supported\tis_migration_supported"
             + "\tis_scram_supported\tis_leader_epoch_bump_required_on_isr_shrink\tis_metadata_transaction_supported"
             + "\tis_delegation_token_supported\tis_controller_registration_supported"
             + "\tis_directory_assignment_supported\tis_elr_supported\tregister_broker_record_version"
@@ -25,7 +25,7 @@ public class MetadataVersions {
                 version.featureLevel(), version, version.didMetadataChange(), version.isProduction(),
                 version.isLeaderRecoverySupported(), version.isNoOpRecordSupported(),
                 version.isBrokerRegistrationChangeRecordSupported(), version.isInControlledShutdownStateSupported(),
-                version.isMigrationSupported(), version.isApiForwardingEnabled(), version.isScramSupported(),
+                version.isMigrationSupported(), version.isScramSupported(),
                 version.isLeaderEpochBumpRequiredOnIsrShrink(), version.isMetadataTransactionSupported(),
                 version.isDelegationTokenSupported(), version.isControllerRegistrationSupported(),
                 version.isDirectoryAssignmentSupported(), version.isElrSupported(), version.registerBrokerRecordVersion(),

@@ -7,12 +7,19 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from .columns import TOPIC_PARTITION
+from .columns import TOPIC_PARTITION, of_kind
 
 SNAPSHOT_SCHEMA: Final = (
     "topic string, partition int, leader int, leader_epoch int, isr array<int>, zk_version int"
 )
 """What a snapshot must tell of each partition; ``zkctl partition list -o json`` does."""
+
+
+def cluster_ids(events: DataFrame) -> list[str]:
+    """The ids of the clusters that brokers named when they started."""
+    said = F.regexp_extract("text", r"Cluster ID = (\S+)", 1)
+    named = events.where(of_kind("server-start-steps")).select(said.alias("id")).where("id <> ''")
+    return sorted(row["id"] for row in named.distinct().collect())
 
 
 def audit(at_end: DataFrame, snapshot: DataFrame) -> DataFrame:

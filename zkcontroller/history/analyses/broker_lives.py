@@ -31,9 +31,10 @@ def broker_lives(events: DataFrame) -> DataFrame:
     """Finds the lives of all brokers.
 
     One row for each life: ``broker``, ``from_ms``, ``to_ms`` (null: it runs when the logs end),
-    ``ended_by``, ``last_ms`` and ``missed_ms`` (what bounds the end of a life that ended without a
-    word), ``broker_epoch``, ``is_started`` (false: the logs begin in the middle of it), and
-    evidence: ``file``, ``line``, ``end_file``, ``end_line``.
+    ``ended_by``, ``stopping_ms`` (where an ordered stop began), ``last_ms`` and ``missed_ms``
+    (what bounds the end of a life that ended without a word), ``broker_epoch``, ``is_started``
+    (false: the logs begin in the middle of it), and evidence: ``file``, ``line``, ``end_file``,
+    ``end_line``.
     """
     # A plan that is used four times is made once.
     marks = _marks(events).localCheckpoint()
@@ -50,6 +51,9 @@ def broker_lives(events: DataFrame) -> DataFrame:
         *(F.max(F.when(F.col("mark") == mark, evidence)).alias(mark) for mark in kinds),
         F.min_by("epoch", F.when(F.col("mark") == "registered", F.col("at_ms"))).alias(
             "broker_epoch"
+        ),
+        F.min(F.when(F.col("mark").isin("stopping", "announced"), F.col("at_ms"))).alias(
+            "stopping_ms"
         ),
     )
     lives = spans.join(gathered, ["broker", "from_ms"], "left")
@@ -257,6 +261,10 @@ def _spans(marks: DataFrame) -> DataFrame:
             F.col("mark_file").alias("file"),
             F.col("mark_line").alias("line"),
         )
+        # A life is a broker and a start, in however many lines the start stands.
+        .groupBy("broker", "from_ms", "is_started")
+        .agg(F.min(F.struct("file", "line")).alias("e"))
+        .select("broker", "from_ms", "is_started", "e.*")
     )
     first = chosen.groupBy(F.col("broker").alias("about")).agg(F.min("from_ms").alias("first_ms"))
     before = (
@@ -318,6 +326,7 @@ def _ended(lives: DataFrame, marks: DataFrame) -> DataFrame:
         .when(F.col("ended_by") == LOST, F.col("upper_ms"))
         .alias("to_ms"),
         "ended_by",
+        "stopping_ms",
         last_ms.alias("last_ms"),
         F.when(is_missed, missed_ms).alias("missed_ms"),
         "broker_epoch",

@@ -18,7 +18,8 @@ def violations(events: DataFrame, states: DataFrame, held: DataFrame) -> DataFra
     """Finds what must not be in any history.
 
     ``rule``, ``topic``, ``partition`` (null where it is about controllers), ``at_ms``, ``says``
-    (the violation in words), ``file``, ``line``.
+    (the violation in words), ``file``, ``line``. Only what a line itself says breaks a rule, not
+    what was filled in from an earlier one.
 
     C02 one broker for each controller epoch, and epochs that grow; P03 the leader is in sync; P07
     leader epochs grow; P12 one leader for each leader epoch.
@@ -78,7 +79,7 @@ def _about_controllers(rows: DataFrame, says: Column) -> DataFrame:
 
 def _leader_outside_isr(states: DataFrame) -> DataFrame:
     return states.where(
-        "leader >= 0 AND isr IS NOT NULL AND size(isr) > 0 AND NOT array_contains(isr, leader)"
+        "is_isr_sent AND leader >= 0 AND size(isr) > 0 AND NOT array_contains(isr, leader)"
     ).select(
         F.lit("P03").alias("rule"),
         *TOPIC_PARTITION,
@@ -94,7 +95,9 @@ def _leader_outside_isr(states: DataFrame) -> DataFrame:
 
 
 def _leader_epochs(states: DataFrame) -> DataFrame:
-    return states.where("NOT is_deleted AND leader_epoch < previous_epoch").select(
+    return states.where(
+        "NOT is_deleted AND is_epoch_told AND leader_epoch < previous_epoch"
+    ).select(
         F.lit("P07").alias("rule"),
         *TOPIC_PARTITION,
         F.col("time_ms").alias("at_ms"),
@@ -109,7 +112,7 @@ def _two_leaders(events: DataFrame, states: DataFrame) -> DataFrame:
     started = events.where(of_kind("leader-starts") & F.col("leader_epoch").isNotNull()).select(
         *TOPIC_PARTITION, "topic_id", "leader_epoch", "broker_id", "time_ms", "file", "line"
     )
-    told = states.where("leader >= 0 AND leader_epoch IS NOT NULL").select(
+    told = states.where("leader >= 0 AND is_epoch_told").select(
         *KEY, "leader_epoch", F.col("leader").alias("broker_id"), "time_ms", "file", "line"
     )
     by_topic_id = started.where("topic_id IS NOT NULL").groupBy(

@@ -27,9 +27,8 @@ def isr_changes(states: DataFrame) -> DataFrame:
     """
     met = states.where("NOT is_deleted AND previous_isr IS NOT NULL AND isr IS NOT NULL")
     # The same write raises the leader epoch only if the controller decided it.
-    by_controller = F.col("kind").isin(*BY_CONTROLLER) | ~F.col("leader_epoch").eqNullSafe(
-        F.col("previous_epoch")
-    )
+    is_new_epoch = F.col("is_epoch_told") & (F.col("leader_epoch") != F.col("previous_epoch"))
+    by_controller = F.col("kind").isin(*BY_CONTROLLER) | F.coalesce(is_new_epoch, F.lit(False))
     both = F.array(
         F.struct(F.lit("shrink").alias("change"), F.array_except("previous_isr", "isr").alias("b")),
         F.struct(F.lit("expand").alias("change"), F.array_except("isr", "previous_isr").alias("b")),

@@ -16,7 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ANSWERS_VERSION: Final = 2
+from zkcontroller.history.readers.soundness import is_as_written
+
+ANSWERS: Final = "answers"
+"""Folder below a history that holds what was answered."""
+ANSWERS_VERSION: Final = 3
 """Grows when an analysis changes, so that no old answer is taken for a new one."""
 BYTES_MAX: Final = 128 << 20
 """Of a larger Parquet table Spark answers."""
@@ -29,8 +33,12 @@ def answers_folder(out: Path, ingests: Sequence[str], cluster: str | None) -> Pa
 
     Another ingest, another cluster or another version of the analyses: other answers.
     """
-    name = f"v{ANSWERS_VERSION}-{ingests[-1]}-{len(ingests)}-{cluster}"
-    return out / "answers" / re.sub(r"[^\w.-]", "_", name)
+    return out / ANSWERS / (answers_of(ingests) + re.sub(r"[^\w.-]", "_", str(cluster)))
+
+
+def answers_of(ingests: Sequence[str]) -> str:
+    """How the folders begin that hold answers to the rows of these ingests, of any cluster."""
+    return f"v{ANSWERS_VERSION}-{ingests[-1]}-{len(ingests)}-"
 
 
 def biography(folder: Path, topic: str, partition: int) -> list[Row] | None:
@@ -96,6 +104,8 @@ def _is_within(row: Row, at_ms: int) -> bool:
 def _kept(folder: Path, name: str, where: pc.Expression | None = None) -> pa.Table | None:
     files = sorted((folder / name).glob("*.parquet"))
     if not files or sum(file.stat().st_size for file in files) > BYTES_MAX:
+        return None
+    if not is_as_written(folder / name):
         return None
     return pq.read_table([str(file) for file in files], filters=where, partitioning=None)
 

@@ -45,12 +45,13 @@ def partition_states(events: DataFrame, held: DataFrame) -> DataFrame:
     ``topic``, ``partition``, ``incarnation``, ``number``, ``time_ms``, ``leader`` (-1: none),
     ``leader_epoch``, ``isr``, ``zk_version``, ``recovering``, ``replicas``, ``controller_epoch``,
     ``lost_replica`` (the one a controller took out), ``kind``, ``broker_id`` (who tells it),
-    ``is_deleted`` (the partition went away), evidence, and what stood before:
+    ``is_deleted`` (the partition went away), ``is_epoch_told`` and ``is_isr_sent`` (false: it is
+    that of an earlier line; old versions do not print all), evidence, and what stood before:
     ``previous_leader``, ``previous_epoch``, ``previous_isr``, ``previous_version``.
 
     ``held``: the controllers' tenures; what a deposed controller says is left out.
     """
-    told = _told(_without_deposed(events.where(of_kind(*STATE_KINDS)), held))
+    told = _reported(_without_deposed(events.where(of_kind(*STATE_KINDS)), held))
     alive = told.where("rank < 3")
     states = _one_of_each(alive).unionByName(_deaths(told), allowMissingColumns=True)
     # While a topic is deleted its replicas are still taken out of ISRs: the death is the last word.
@@ -66,10 +67,21 @@ def partition_states(events: DataFrame, held: DataFrame) -> DataFrame:
         F.when(F.col("is_deleted"), F.lit(2**31 - 1)).otherwise(F.coalesce(so_far, F.lit(-1))),
     )
     order = Window.partitionBy(*KEY).orderBy("place", "time_ms", "file", "line")
-    filled = placed
-    for column in ("leader", "leader_epoch", "isr", "controller_epoch", "replicas"):
+    filled = placed.withColumn("is_epoch_told", F.col("leader_epoch").isNotNull()).withColumn(
+        "is_isr_sent", F.col("isr").isNotNull() & F.col("leader").isNotNull()
+    )
+    for column in ("leader", "isr", "controller_epoch", "replicas"):
         known = F.last(column, ignorenulls=True).over(order)
         filled = filled.withColumn(column, F.when(F.col("is_deleted"), None).otherwise(known))
+    # An epoch belongs to a leader: what was said of another one says nothing of this one.
+    last_told = F.last(
+        F.when(F.col("is_epoch_told"), F.struct("leader", "leader_epoch")), ignorenulls=True
+    ).over(order)
+    is_same = last_told["leader"].eqNullSafe(F.col("leader"))
+    filled = filled.withColumn(
+        "leader_epoch",
+        F.when(~F.col("is_deleted") & is_same, last_told["leader_epoch"]),
+    )
     is_news = (
         F.col("is_deleted")
         | F.lag("time_ms").over(order).isNull()
@@ -93,6 +105,8 @@ def partition_states(events: DataFrame, held: DataFrame) -> DataFrame:
         "kind",
         "broker_id",
         "is_deleted",
+        "is_epoch_told",
+        "is_isr_sent",
         "file",
         "line",
         F.lag("leader").over(order).alias("previous_leader"),
@@ -118,7 +132,7 @@ def _without_deposed(rows: DataFrame, held: DataFrame) -> DataFrame:
     return rows.join(F.broadcast(ends), is_after, "left_anti")
 
 
-def _told(rows: DataFrame) -> DataFrame:
+def _reported(rows: DataFrame) -> DataFrame:
     """Every row about a partition's state, with the incarnation of the topic."""
     of_topic = rows.where(of_kind("delete-completed")).select(
         value("topic").alias("gone_topic"), "topic", "time_ms"
@@ -191,12 +205,15 @@ def _with_topic_ends(told: DataFrame, gone: DataFrame) -> DataFrame:
 
 def _one_of_each(told: DataFrame) -> DataFrame:
     """One row for each write: the best source's, completed by the others."""
+    # concat_ws would drop what is null, and take rows for one write that are none.
+    isr = F.array_join(F.col("isr").cast("array<string>"), ",")
     epoch = F.concat_ws(
         ":",
         F.lit("e"),
-        "leader_epoch",
-        "leader",
-        F.array_join(F.col("isr").cast("array<string>"), ","),
+        *(
+            F.coalesce(told.cast("string"), F.lit("?"))
+            for told in (F.col("leader_epoch"), F.col("leader"), isr)
+        ),
     )
     write = F.coalesce(F.concat(F.lit("v"), F.col("zk_version").cast("string")), epoch)
     kept = told.where("rank >= 0").withColumn("write", write)

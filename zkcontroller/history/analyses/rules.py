@@ -2,7 +2,8 @@
 
 An id never changes its meaning: scripts, reports and ``zkctl doctor`` name the same thing by it.
 The letter tells the subject: C controllers, B brokers, P partitions, I in-sync replicas,
-R reassignments, D deletions, Q requests, S settings, L log directories, K the logs themselves.
+R reassignments, D deletions, Q requests, S settings, L log directories, Z ZooKeeper, K the logs
+themselves.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RULES: Final = (
         "C03",
         Severity.WARNING,
         "The controller changed more than once within ten minutes",
-        "Every change is a failover: all states are read again, every broker is told everything.",
+        "Every change is a failover: all states are read and sent to every broker again.",
         "Find why the tenures ended (zkctl history tenures).",
     ),
     Rule(
@@ -107,11 +108,22 @@ RULES: Final = (
         "Stop brokers one after the other, and wait for full in-sync replicas between them.",
     ),
     Rule(
+        "B09",
+        Severity.ERROR,
+        "A broker's process was paused",
+        "It stood still for longer than its ZooKeeper session lasts and then went on: a garbage "
+        "collection, a frozen virtual machine, a suspended container. Its session was lost with "
+        "it, and what it led had no leader from the beginning of the pause.",
+        "Look at the JVM's gc log and at the host around that time; the beginning is known to some "
+        "seconds only.",
+    ),
+    Rule(
         "P01",
         Severity.ERROR,
         "Partitions had no leader",
         "Nobody could write to them or read from them in that time.",
-        "See zkctl history outages: the cause is named for each window.",
+        "See zkctl history outages: each window names its cause, its beginning and when the "
+        "controller noticed it.",
     ),
     Rule(
         "P03",
@@ -158,11 +170,18 @@ RULES: Final = (
         "If one follower is common to them, look at its disk, its network and its pauses.",
     ),
     Rule(
+        "I02",
+        Severity.ERROR,
+        "Partitions had fewer in-sync replicas than min.insync.replicas",
+        "They had a leader, and writes with acks=all were refused.",
+        "See which brokers were gone in that time (zkctl history isr --changes).",
+    ),
+    Rule(
         "R01",
         Severity.WARNING,
         "A reassignment did not end",
         "Replicas were still to be copied when the logs ended.",
-        "See whether the target brokers live (zkctl partition reassignments).",
+        "See whether the target brokers live (zkctl reassign status).",
     ),
     Rule(
         "D01",
@@ -189,8 +208,24 @@ RULES: Final = (
         "L02",
         Severity.ERROR,
         "A log directory failed",
-        "All replicas in it went offline.",
-        "Look at the disk.",
+        "A disk was full or broken. All replicas in it went offline; the broker serves the rest.",
+        "Look at the disk; a broker reads a directory again when it is restarted.",
+    ),
+    Rule(
+        "Z11",
+        Severity.WARNING,
+        "ZooKeeper was away",
+        "Several brokers lost their connections to it at the same time: it was restarted, or could "
+        "not be reached. Without it nothing is elected, created or noticed, and a broker that "
+        "finds it again too late has lost its session.",
+        "Look at ZooKeeper's own logs for that time.",
+    ),
+    Rule(
+        "Z12",
+        Severity.WARNING,
+        "A broker lost its connection to ZooKeeper",
+        "Only this one: its network, or the server of the ensemble that it was connected to.",
+        "Compare with B06: a session that was lost with it is what hurts.",
     ),
     Rule(
         "K01",
@@ -213,6 +248,21 @@ RULES: Final = (
         "Brokers named different cluster ids, yet their lines were read as one history: tenures, "
         "states and brokers of the same number are mixed up.",
         "Put the logs of each cluster into a folder of its own, or read them apart with --cluster.",
+    ),
+    Rule(
+        "K04",
+        Severity.INFO,
+        "Files repeat what other files say",
+        "A broker prints the lines of server.log on its console as well, and both were read. Each "
+        "line was counted once.",
+        "Nothing.",
+    ),
+    Rule(
+        "K05",
+        Severity.WARNING,
+        "Files that were not read, not whole, or not understood",
+        "What stands in them is missing in everything that is said here.",
+        "Read the problem that is named for each of them; zkctl history ingest lists all files.",
     ),
 )
 

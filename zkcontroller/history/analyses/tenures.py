@@ -22,7 +22,9 @@ WITNESS_KINDS: Final = ("um-applied", "lisr-received", "um-cached", "stop-receiv
 """Lines of brokers that name the controller and its epoch."""
 CLEAN, KILLED, EXPIRED = "clean_shutdown", "killed", "session_expired"
 MOVED, FAILED, OPEN = "controller_moved", "election_failed", "open"
-"""The values of ``ended_by``; ``controller_moved``: /controller was deleted or taken over."""
+UNKNOWN: Final = "unknown"
+"""The values of ``ended_by``; ``controller_moved``: /controller was deleted or taken over;
+``unknown``: the holder's own logs are not there."""
 
 PHASES: Final = (
     ("ctl-phase-handlers", "", "registered watches"),
@@ -250,6 +252,7 @@ def _ended(gathered: DataFrame, last_words: DataFrame) -> DataFrame:
         .when(F.coalesce(F.col("has_controller_log"), F.lit(False)) & went_silent, KILLED)
         .when(following.isNull() & F.col("started_ms").isNotNull(), KILLED)
         .when(following.isNull(), OPEN)
+        .when(~F.coalesce(F.col("has_controller_log"), F.lit(False)), UNKNOWN)
         .otherwise(MOVED)
     )
     killed_last = following.isNull() & resigned.isNull() & F.col("started_ms").isNotNull()

@@ -1,9 +1,10 @@
 """Unclean elections: a leader that was not in sync, and the records that went with it.
 
 From 1.1 on no line says it outright.  Three proofs are accepted: the state says ``RECOVERING`` (3.2
-and newer); an old line says it (0.11 to 1.0); or a leader was written that the state before it, one
-version older, did not have among its in-sync replicas, and that stands alone in its own.  A gap
-between the versions proves nothing, so it counts for nothing.
+and newer); an old line says it (0.11 to 1.0); or a leader was written that the state before it did
+not have among its in-sync replicas, and that stands alone in its own.  Between the two no replica
+may have joined: leaders take replicas in without a new epoch, and what a controller writes raises
+it, so the epoch must have risen as often as the version.  Any other gap proves nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ def unclean_elections(events: DataFrame, states: DataFrame) -> DataFrame:
     """
     elected = F.col("leader") >= 0
     is_outsider = ~F.array_contains("previous_isr", F.col("leader"))
-    next_write = F.col("zk_version") == F.col("previous_version") + 1
+    writes = F.col("zk_version") - F.col("previous_version")
+    elections = F.col("leader_epoch") - F.col("previous_epoch")
+    no_one_joined = (writes == 1) | ((writes > 1) & (writes == elections))
     alone = (F.size("isr") == 1) & (F.element_at("isr", 1) == F.col("leader"))
     by_state = (
         states.where(elected & ~F.col("is_deleted"))
         .where(
             (F.col("recovering") & F.coalesce(is_outsider, F.lit(True)))
-            | (is_outsider & next_write & alone & (F.size("previous_isr") > 0))
+            | (is_outsider & no_one_joined & alone & (F.size("previous_isr") > 0))
         )
         .select(
             *KEY,

@@ -31,7 +31,7 @@ def happenings(
     )
     parts = (
         counted(held, "controller elections", "from_ms"),
-        counted(gone, "brokers gone", "at_ms"),
+        counted(gone.where("how <> 'log_dir_failed'"), "brokers gone", "at_ms"),
         counted(living.where("leader <> previous_leader"), "leader changes", "time_ms"),
         counted(living, "ISR shrinks", "time_ms", "size(array_except(previous_isr, isr))"),
         counted(living, "ISR expansions", "time_ms", "size(array_except(isr, previous_isr))"),

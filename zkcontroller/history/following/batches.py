@@ -19,16 +19,14 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from zkcontroller.history.event_schema import SOURCE_COLUMNS, ddl
-from zkcontroller.history.following.spool import Segment
-from zkcontroller.history.readers.ingest import IngestOptions, write_sources
+from zkcontroller.history.following.spool import FileSegment
+from zkcontroller.history.readers.found_tables import UNTYPED_SHARE
+from zkcontroller.history.readers.ingest import write_sources
+from zkcontroller.history.readers.ingest_plan import IngestOptions
+from zkcontroller.history.readers.manifest import Manifest, read_manifest, write_manifest
+from zkcontroller.history.readers.pieces import uri_of
 from zkcontroller.history.readers.sources import Source
-from zkcontroller.history.readers.store import (
-    PIECES_SCHEMA,
-    Manifest,
-    read_manifest,
-    uri_of,
-    write_manifest,
-)
+from zkcontroller.history.readers.store import PIECES_SCHEMA
 
 BATCH: Final = "batch.json"
 MERGED_AT: Final = 16
@@ -40,7 +38,7 @@ class Batch(NamedTuple):
     """The content of one batch's notes."""
 
     last_look: int
-    segments: tuple[Segment, ...]
+    segments: tuple[FileSegment, ...]
     files: tuple[Row, ...]
     """What became of each file that changed, newest last."""
 
@@ -50,7 +48,7 @@ def batch_of(notes: DataFrame) -> Batch:
     lines = notes.where("look IS NOT NULL").orderBy("look").collect()
     return Batch(
         max((line["look"] for line in lines), default=0),
-        tuple(Segment(*line["segment"]) for line in lines if line["segment"]),
+        tuple(FileSegment(*line["segment"]) for line in lines if line["segment"]),
         tuple(line["file"] for line in lines if line["file"]),
     )
 
@@ -73,7 +71,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces(
-    counted: Iterable[Row], segments: Iterable[Segment], files: Mapping[str, Row]
+    counted: Iterable[Row], segments: Iterable[FileSegment], files: Mapping[str, Row]
 ) -> list[_Piece]:
     """What was read of the segments, at its place in the files; and the names of the files."""
     pieces = [
@@ -133,7 +131,9 @@ class BatchWriter:
         self._note({**self._known(), "is_done": True})
         self._merge()
 
-    def _read(self, segments: Sequence[Segment], files: dict[str, Row], ingest: str) -> list[Row]:
+    def _read(
+        self, segments: Sequence[FileSegment], files: dict[str, Row], ingest: str
+    ) -> list[Row]:
         """Reads the segments into ``events``, as any ingest does; the pieces that it counted."""
         if not segments:
             (self._out / "events" / f"ingest={ingest}").mkdir(parents=True, exist_ok=True)
@@ -168,6 +168,8 @@ class BatchWriter:
             status = "skipped" if file["kind"] is None else "read"
             if file["problem"] and file["kind"] is not None:
                 status = "damaged"
+            elif records and typed * UNTYPED_SHARE < records:
+                status = "untyped"
             rows.append(
                 (
                     file["path"], file["cluster"], file["broker_id"], file["kind"],

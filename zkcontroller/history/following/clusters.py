@@ -18,27 +18,31 @@ class Clusters:
             if position.kind is not None:
                 self._remember(Path(position.path).parent, position.cluster)
 
-    def of(self, path: str, told: str) -> str:
-        """The cluster of a new file, of which its own lines say ``told``."""
+    def of(self, path: str, named: str) -> str:
+        """The cluster of a new file, of which its own lines say ``named``."""
         folder = Path(path).parent
         known = self._of_folder.get(folder)
-        if known is not None and known != told and all(_is_told(folder, k) for k in (known, told)):
-            return told  # logs of two clusters in one folder
+        if (
+            known is not None
+            and known != named
+            and all(_is_named_by(folder, k) for k in (known, named))
+        ):
+            return named  # logs of two clusters in one folder
         if known is None:
             beside = self._beside.get(folder.parent, set())
             only = next(iter(beside)) if len(beside) == 1 else None
             # A name from the path was a guess: what comes later must not split the cluster in two.
-            is_guess = only is not None and not _is_told(folder, only)
-            use_it = only is not None and (is_guess or not _is_told(folder, told))
-            self._remember(folder, only if use_it and only is not None else told)
+            is_guess = only is not None and not _is_named_by(folder, only)
+            use_it = only is not None and (is_guess or not _is_named_by(folder, named))
+            self._remember(folder, only if use_it and only is not None else named)
         return self._of_folder[folder]
 
-    def is_known(self, path: str, told: str) -> bool:
+    def is_known(self, path: str, named: str) -> bool:
         """Whether nothing better can be learnt by waiting."""
         folder = Path(path).parent
         return (
             folder in self._of_folder
-            or _is_told(folder, told)
+            or _is_named_by(folder, named)
             or len(self._beside.get(folder.parent, ())) == 1
         )
 
@@ -47,6 +51,6 @@ class Clusters:
         self._beside.setdefault(folder.parent, set()).add(cluster)
 
 
-def _is_told(folder: Path, cluster: str) -> bool:
+def _is_named_by(folder: Path, cluster: str) -> bool:
     """Whether the lines contained it; else it is a folder's name."""
     return cluster not in (folder.name, folder.parent.name, "default")

@@ -18,7 +18,7 @@ _HEAD_SOMEWHERE: Final = re.compile(
 def whole_bytes(content: bytes, kind: str, *, is_quiet: bool, is_over: bool, is_full: bool) -> int:
     """How many bytes of ``content``, which begins with a record, are whole records.
 
-    ``kind``: ``log4j``, ``prefixed`` or ``jsonl``.  ``is_quiet``: the file did not grow since it
+    ``kind``: as :mod:`.readers.formats` names it.  ``is_quiet``: the file did not grow since it
     was looked at before; ``is_over``: it will not be written any more.  ``is_full``: more of the
     file follows than was read, so that something must be taken even of one endless record.
     """

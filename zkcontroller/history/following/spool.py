@@ -27,7 +27,7 @@ NOTE_SCHEMA: Final = (
 """What Spark reads of a note's lines; the line of all positions is empty for it."""
 
 
-class Segment(NamedTuple):
+class FileSegment(NamedTuple):
     """A piece of a file that Spark is to read, as a file of its own."""
 
     path: str
@@ -84,7 +84,7 @@ class Spool:
         look: int,
         positions: Sequence[Position],
         changed: Sequence[Position],
-        segments: Sequence[Segment],
+        segments: Sequence[FileSegment],
     ) -> None:
         """What a look brought, at once or not at all."""
         lines: list[dict[str, object]] = [

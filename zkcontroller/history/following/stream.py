@@ -19,18 +19,19 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from zkcontroller.history.analyses.history import History
+from zkcontroller.history.following.announcements import announce
 from zkcontroller.history.following.batches import BatchWriter, batch_of
-from zkcontroller.history.following.news import news
 from zkcontroller.history.following.spool import NOTE_SCHEMA, Spool
 from zkcontroller.history.following.tailer import Problem, Tailer
-from zkcontroller.history.readers.ingest import IngestOptions
+from zkcontroller.history.readers.ingest_plan import IngestOptions
+from zkcontroller.history.readers.manifest import FOLLOWING, read_manifest
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.session import SparkFailed, first_line
 from zkcontroller.history.readers.sources import look_at
-from zkcontroller.history.readers.store import FOLLOWING, read_events, read_manifest
+from zkcontroller.history.readers.store import read_events
 from zkcontroller.history.report.assemble import watched
 
-TOLD: Final = "told.json"
+ANNOUNCED_FILE: Final = "told.json"
 NOTES_PER_BATCH: Final = 4
 LOOKS_OF_ONCE: Final = 2
 """Two looks see that a file has stopped growing."""
@@ -72,7 +73,7 @@ def follow(
 ) -> None:  # fmt: skip
     """Follows the logs below the paths until ``timeout_s`` is over, or for ever.
 
-    ``show`` gets rows of :data:`.news.KEYS`, ``complain`` what is wrong with a file.
+    ``show`` gets rows of :data:`.announcements.KEYS`, ``complain`` what is wrong with a file.
 
     Raises:
         HistoryInvalid: a path or the directory is not usable, or another process follows into it
@@ -190,7 +191,11 @@ class _Following:
         """The new findings of every cluster."""
         out = Path(self._options.read.out)
         ingests = read_manifest(out).ingests
-        if not self._options.is_telling or not ingests or self._told()["ingest"] == ingests[-1]:
+        if (
+            not self._options.is_telling
+            or not ingests
+            or self._announced()["ingest"] == ingests[-1]
+        ):
             return
         events = read_events(self._spark, out)
         ends = events.groupBy("cluster").agg(F.max("time_ms").alias("end_ms")).collect()
@@ -207,7 +212,7 @@ class _Following:
                 self._found[cluster] = found
         self._telling = ingests[-1]
         if not self._found:
-            self._remember({**self._told(), "ingest": self._telling})
+            self._remember({**self._announced(), "ingest": self._telling})
 
     def _settle(self) -> None:
         """Reports findings that were kept back: no more rows have come."""
@@ -216,29 +221,29 @@ class _Following:
         for cluster, found in self._found.items():
             self._say(cluster, found, is_settled=True)
         self._found = {}
-        self._remember({**self._told(), "ingest": self._telling})
+        self._remember({**self._announced(), "ingest": self._telling})
 
     def _say(self, cluster: str | None, found: dict[str, Any], *, is_settled: bool) -> bool:
         """Shows the new findings of a cluster; returns whether some are kept back."""
-        told = self._told()
-        new = news(cluster, found, told["told"], is_settled=is_settled)
+        kept = self._announced()
+        new = announce(cluster, found, kept["told"], is_settled=is_settled)
         self._show(new.rows)
         # After the rows: a kill in between tells them twice, not never.
-        self._remember({**told, "told": new.told})
+        self._remember({**kept, "told": new.announced})
         return new.is_held
 
-    def _told(self) -> dict[str, Any]:
+    def _announced(self) -> dict[str, Any]:
         """The last ingest whose findings were reported, and the reported findings."""
         try:
-            told: dict[str, Any] = json.loads((self._folder / TOLD).read_text())
+            kept: dict[str, Any] = json.loads((self._folder / ANNOUNCED_FILE).read_text())
         except FileNotFoundError:
             return {"ingest": None, "told": {}}
-        return told
+        return kept
 
-    def _remember(self, told: dict[str, Any]) -> None:
-        fresh = self._folder / f"{TOLD}.new"
-        fresh.write_text(json.dumps(told))
-        fresh.replace(self._folder / TOLD)
+    def _remember(self, kept: dict[str, Any]) -> None:
+        fresh = self._folder / f"{ANNOUNCED_FILE}.new"
+        fresh.write_text(json.dumps(kept))
+        fresh.replace(self._folder / ANNOUNCED_FILE)
 
 
 @contextmanager

@@ -23,8 +23,9 @@ from zkcontroller.history.following.positions import (
     head_of,
     recognise,
 )
-from zkcontroller.history.following.spool import Segment, Spool
+from zkcontroller.history.following.spool import FileSegment, Spool
 from zkcontroller.history.readers.content import BLOCK_BYTES, Content, beginning_of, size_of
+from zkcontroller.history.readers.formats import envelope_name
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.sources import Source
 
@@ -203,7 +204,7 @@ class Tailer:
 
     def _shall_wait(self, entry: Entry, source: Source, clusters: Clusters) -> bool:
         is_known = (
-            source.format == "prefixed" or source.broker_id is not None
+            bool(source.format and envelope_name(source.format)) or source.broker_id is not None
         ) and clusters.is_known(entry.path, source.cluster)
         age_ms = time.time() * 1000 - entry.modified_ms
         if (source.format and is_known) or entry.is_packed or age_ms > QUIET_MS:
@@ -233,7 +234,7 @@ class Tailer:
     def _whole(self, position: Position, taken: _Taken) -> Position:
         """A packed file that was not read yet: a worker unpacks it in place."""
         size_bytes = size_of(Path(position.path))
-        taken.add(Segment(position.path, position.id, 0, 0, size_bytes))
+        taken.add(FileSegment(position.path, position.id, 0, 0, size_bytes))
         return position._replace(offset=max(size_bytes, 1))
 
     def _grown(self, look: int, position: Position, entry: Entry, taken: _Taken) -> Position:
@@ -278,7 +279,9 @@ class Tailer:
     def _written(self, look: int, position: Position, content: bytes, taken: _Taken) -> Position:
         path = self._spool.path_of_segment(look, len(taken.all) + 1)
         self._spool.write(path, content)
-        taken.add(Segment(str(path), position.id, position.offset, position.lines, len(content)))
+        taken.add(
+            FileSegment(str(path), position.id, position.offset, position.lines, len(content))
+        )
         return position._replace(
             offset=position.offset + len(content), lines=position.lines + content.count(b"\n")
         )
@@ -288,11 +291,11 @@ class _Taken:
     """The segments of one look."""
 
     def __init__(self) -> None:
-        self.all: list[Segment] = []
+        self.all: list[FileSegment] = []
         self.ids: set[str] = set()
         self.bytes = 0
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: FileSegment) -> None:
         self.all.append(segment)
         self.ids.add(segment.id)
         self.bytes += segment.size_bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -40,6 +41,8 @@ EVENTS: Final = pa.schema(
 )
 """A row, without the file it stands in."""
 
+CONSTANTS_MAX: Final = 4_096
+"""Texts that stand in whole columns, such as names of shapes, remembered at once."""
 _BROKER_STATE: Final = re.compile(rb"BrokerState\(brokerId=(\d+), brokerEpoch=-?\d+\)")
 _BITS: Final = {"int": 32, "bigint": 64}
 
@@ -80,7 +83,12 @@ def column(name: str, texts: Texts) -> pa.Array:
 
 def constant(name: str, text: str, count: int) -> pa.Array:
     """The same text in all rows."""
-    return pa.repeat(column(name, [text.encode()])[0], count)
+    return pa.repeat(_value(name, text), count)
+
+
+@lru_cache(CONSTANTS_MAX)
+def _value(name: str, text: str) -> pa.Scalar:
+    return column(name, [text.encode()])[0]
 
 
 def mapped(texts: Texts, values: Mapping[bytes, bytes]) -> pa.Array:

@@ -5,7 +5,8 @@ whole, however many lines its exception has, and a large file can be read in pie
 begins at the first such place behind its start and ends at the first one behind its end.  Our own
 export has a record on each line, so it is cut at any newline.  Where every line carries a prefix
 (``kubectl logs``, journald), lines are put together by that prefix, and where the layout is another
-one (:mod:`.patterns`) its own regex tells where a record begins; such a file is one piece.
+one (:mod:`.patterns`) its own regex tells where a record begins; such a file is one piece.  Both
+may be so at once: what comes out of an envelope (:mod:`.envelopes`) has a layout of its own.
 
 A record of more than :data:`RECORD_CAPACITY` is not kept whole: its beginning and its end are, with
 a note between them of how much was left out.
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zkcontroller.history.readers.content import BLOCK_BYTES, Content
+from zkcontroller.history.readers.envelopes import Unwrap, without_colours
 from zkcontroller.history.readers.patterns import Pattern
 
 Longs: TypeAlias = NDArray[np.int64]
@@ -37,11 +39,6 @@ _SPLIT: Final = b"\n[20"
 _TORN: Final = re.compile(
     rb"\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 )
-_PREFIX: Final = re.compile(
-    rb"(?:\[(pod/[^\]]+)\] )?(?:(\S+) +\| ?)?(?:\d{4}-\d\d-\d\dT\S+ (?:std(?:out|err) [FP] )?)?"
-    rb"(?:[A-Z][a-z]{2} +\d+ [\d:.]+ (\S+) [^\s:]+: ?)?(?:(\S+) [\w.@-]+\[\d+\]: ?)?"
-)
-"""kubectl --prefix, docker compose, --timestamps of both, the CRI, journald short and short-iso."""
 _HEAD: Final = re.compile(rb"\[20\d\d-\d\d-\d\d \d\d:")
 
 
@@ -60,6 +57,8 @@ class Block(NamedTuple):
     """Who speaks, by the prefix; None where lines have none."""
     end_id: int
     """The number of the line behind the last one."""
+    bare: Sequence[int] = ()
+    """Places of records that did not begin with ``[20``: of the others it was cut off."""
 
 
 def merged(blocks: Sequence[Block]) -> Block:
@@ -69,6 +68,11 @@ def merged(blocks: Sequence[Block]) -> Block:
     streams: list[str | None] | None = None
     if any(block.streams is not None for block in blocks):
         streams = [s for b in blocks for s in (b.streams or repeat(None, len(b.records)))]
+    bare: list[int] = []
+    before = 0
+    for block in blocks:
+        bare += [before + place for place in block.bare]
+        before += len(block.records)
     return Block(
         [record for block in blocks for record in block.records],
         np.concatenate([block.line_ids for block in blocks]),
@@ -76,6 +80,7 @@ def merged(blocks: Sequence[Block]) -> Block:
         np.concatenate([block.sizes for block in blocks]),
         streams,
         blocks[-1].end_id,
+        bare,
     )
 
 
@@ -104,19 +109,19 @@ def line_blocks(content: Content, start: int, end: int | None) -> Iterator[Block
         yield Block(records, line_ids, np.ones(len(records), np.int64), sizes, None, line_id)
 
 
-def prefixed_blocks(content: Content) -> Iterator[Block]:
-    """All records of a file whose every line carries a prefix."""
+def enveloped_blocks(
+    content: Content, unwrap: Unwrap, pattern: Pattern | None = None
+) -> Iterator[Block]:
+    """All records of a file whose every line is in an envelope; ``pattern``: their layout."""
+    begins = is_head if pattern is None else pattern.begins
     waiting: dict[bytes, _Waiting] = {}
     done: list[tuple[bytes, _Waiting]] = []
     held = 0
     line_id = 0
     for line in _lines(content):
-        match = _PREFIX.match(line)
-        assert match is not None, "every part of it may be missing"
-        stream = b"".join(group or b"" for group in match.groups())
-        text = line[match.end() :]
+        stream, text, goes_on = unwrap(without_colours(line))
         record = waiting.get(stream)
-        if record is None or _HEAD.match(text):
+        if record is None or begins(text):
             if record is not None:
                 done.append((stream, record))
             elif len(waiting) >= STREAMS_MAX:
@@ -124,15 +129,21 @@ def prefixed_blocks(content: Content) -> Iterator[Block]:
                 done.append((oldest, waiting.pop(oldest)))
             record = waiting[stream] = _Waiting(line_id)
         record.add(text, len(line) + 1)
+        record.goes_on = goes_on
         held += len(line)
         line_id += 1
         if held > BLOCK_BYTES and done:
-            yield _folded(done, line_id)
+            yield _in_layout(done, line_id, pattern)
             done = []
             held = 0
     done += waiting.items()
     if done:
-        yield _folded(sorted(done, key=lambda entry: entry[1].line_id), line_id)
+        yield _in_layout(sorted(done, key=lambda entry: entry[1].line_id), line_id, pattern)
+
+
+def is_head(line: bytes) -> bool:
+    """Whether a record in the default layout begins with this line."""
+    return _HEAD.match(line) is not None
 
 
 def patterned_blocks(content: Content, pattern: Pattern) -> Iterator[Block]:
@@ -143,7 +154,7 @@ def patterned_blocks(content: Content, pattern: Pattern) -> Iterator[Block]:
     for line in _lines(content):
         if not done or pattern.begins(line):
             if held > BLOCK_BYTES:
-                yield _rewritten(done, line_id, pattern)
+                yield _without_streams(done, line_id, pattern)
                 done = []
                 held = 0
             done.append(_Waiting(line_id))
@@ -151,12 +162,33 @@ def patterned_blocks(content: Content, pattern: Pattern) -> Iterator[Block]:
         held += len(line)
         line_id += 1
     if done:
-        yield _rewritten(done, line_id, pattern)
+        yield _without_streams(done, line_id, pattern)
 
 
-def _rewritten(done: list[_Waiting], end_id: int, pattern: Pattern) -> Block:
-    block = _folded([(b"", record) for record in done], end_id, is_default=False)
-    return block._replace(records=list(map(pattern.rewritten, block.records)), streams=None)
+def _without_streams(done: list[_Waiting], end_id: int, pattern: Pattern) -> Block:
+    return _in_layout([(b"", record) for record in done], end_id, pattern)._replace(streams=None)
+
+
+def _in_layout(done: list[tuple[bytes, _Waiting]], end_id: int, pattern: Pattern | None) -> Block:
+    """The records in the default layout, without the ``[20`` that each of them begins with."""
+    texts = [b"\n".join(record.texts).rstrip(b"\r\n") for _, record in done]
+    if pattern is None:
+        bare = [place for place, text in enumerate(texts) if not text.startswith(b"[20")]
+        records = [text.removeprefix(b"[20") for text in texts]
+    else:
+        records = list(map(pattern.rewritten, texts))
+        # What does not fit the pattern is left as it is.
+        bare = [p for p, (r, t) in enumerate(zip(records, texts, strict=True)) if r is t]
+    inner = [record.count(b"\n") + 1 for record in records]
+    return Block(
+        records,
+        np.array([record.line_id for _, record in done], np.int64),
+        np.maximum([record.lines for _, record in done], inner).astype(np.int64),
+        np.array([record.size_bytes for _, record in done], np.int64),
+        [stream.decode(errors="replace") for stream, _ in done],
+        end_id,
+        bare,
+    )
 
 
 class _Waiting:
@@ -167,24 +199,17 @@ class _Waiting:
         self.texts: list[bytes] = []
         self.lines = 0
         self.size_bytes = 0
+        self.goes_on = False
+        """Its last line was cut, and what comes next is its rest."""
 
     def add(self, text: bytes, size_bytes: int) -> None:
         if self.size_bytes < RECORD_CAPACITY:
-            self.texts.append(text)
+            if self.goes_on:
+                self.texts[-1] += text
+            else:
+                self.texts.append(text)
         self.lines += 1
         self.size_bytes += size_bytes
-
-
-def _folded(done: list[tuple[bytes, _Waiting]], end_id: int, *, is_default: bool = True) -> Block:
-    records = [b"\n".join(record.texts).rstrip(b"\r\n") for _, record in done]
-    return Block(
-        [record.removeprefix(b"[20") for record in records] if is_default else records,
-        np.array([record.line_id for _, record in done], np.int64),
-        np.array([record.lines for _, record in done], np.int64),
-        np.array([record.size_bytes for _, record in done], np.int64),
-        [stream.decode(errors="replace") for stream, _ in done],
-        end_id,
-    )
 
 
 class _LeftOut(NamedTuple):
@@ -254,10 +279,12 @@ def _block(text: bytes, line_id: int, left_out: _LeftOut) -> Block:
     sizes = np.fromiter(map(len, records), np.int64, len(records)) + len(_SPLIT)
     lines = _lines_of(text, records)
     brackets = len(records)
+    bare: list[int] = []
     if text.startswith(b"[20"):
         records[0] = records[0][3:]
     else:
         brackets -= 1
+        bare = [0]
     sizes[0] += left_out.size_bytes - (len(_SPLIT) - len(b"\n"))
     lines[0] += left_out.lines
     if left_out.size_bytes:
@@ -265,7 +292,7 @@ def _block(text: bytes, line_id: int, left_out: _LeftOut) -> Block:
         middle = RECORD_CAPACITY // 2
         records[0] = records[0][:middle] + note + records[0][middle:]
     ends = line_id + np.cumsum(lines)
-    block = Block(records, ends - lines, lines, sizes, None, int(ends[-1]))
+    block = Block(records, ends - lines, lines, sizes, None, int(ends[-1]), bare)
     last_bytes = b"".join([record[-1:] for record in records])
     if b"\n" in last_bytes or b"\r" in last_bytes:
         block = _trimmed(block)
@@ -294,10 +321,13 @@ def _trimmed(block: Block) -> Block:
 def _split_where_torn(block: Block) -> Block:
     """A kill tears a record, and the next start writes directly behind what there is of it."""
     records: list[bytes] = []
+    bare: list[int] = []
     numbers: list[tuple[int, int, int]] = []
     for place, record in enumerate(block.records):
         line_id, count, size = (int(column[place]) for column in block[1:4])
         begins = [match.start() for match in _TORN.finditer(record)]
+        if place in block.bare:
+            bare.append(len(records))
         if not begins:
             records.append(record)
             numbers.append((line_id, count, size))
@@ -311,7 +341,7 @@ def _split_where_torn(block: Block) -> Block:
             records.append(part.removeprefix(b"[20"))
             numbers.append((line_id + before, part.count(b"\n") + 1, len(part)))
     line_ids, lines_of, sizes = np.array(numbers, np.int64).T
-    return Block(records, line_ids, lines_of, sizes, None, block.end_id)
+    return Block(records, line_ids, lines_of, sizes, None, block.end_id, bare)
 
 
 def _lines(content: Content) -> Iterator[bytes]:

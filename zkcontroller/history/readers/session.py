@@ -13,13 +13,15 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.history.readers.manifest import complete_ingests
 from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.soundness import stored_rows
 from zkcontroller.zookeeper.embedded import find_java
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -45,16 +47,22 @@ _BRIEF_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that only keeps the books: 18 s of processor time instead of 30 for an ingest, where
 workers need the cores."""
 
-_SETTINGS: Final = {
-    "spark.app.name": "zkctl history",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+_NEEDED: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Not one log line may end the job: what cannot be cast is null.
     "spark.sql.ansi.enabled": "false",
-    # A damaged file of the tables costs its own rows, not the answer.
-    "spark.sql.files.ignoreCorruptFiles": "true",
-    "spark.sql.files.ignoreMissingFiles": "true",
+    # An answer from half of the rows would look like any other.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+"""Without these answers would be others: they are set whatever the user's configuration says."""
+
+_DEFAULTS: Final = {
+    "spark.app.name": "zkctl history",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Else each call of a function asks the JVM three times more, to name its line in errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Small files are packed: 10,000 of them are some dozens of tasks, not 10,000.
     "spark.sql.files.openCostInBytes": "131072",
     "spark.sql.files.maxPartitionBytes": "67108864",
@@ -62,9 +70,30 @@ _SETTINGS: Final = {
     "spark.sql.debug.maxToStringFields": "20",
     # One writer per cluster and day at once; without it each task sorts all its rows first.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    "spark.sql.shuffle.partitions": "8",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+"""What counts where neither spark-submit nor spark-defaults.conf says otherwise."""
+
+_HERE: Final = {"spark.sql.shuffle.partitions": "8"}
+"""On one machine; on a cluster Spark's own number counts, and it joins small partitions."""
+
+_SHELL: Final = {"spark.app.name": "pyspark-shell", "spark.ui.showConsoleProgress": "true"}
+"""What a JVM that was started from Python says by itself."""
+
+_SMALL: Final = {
+    # One task and one job for each question: neither cutting nor compiling a query pays.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # All tables are in one task already: sending one of them to it would be a job more.
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+"""For few rows, on one machine."""
+
+SMALL_ROWS: Final = 100_000
+"""So many rows are few."""
 
 
 class SparkFailed(ZkControllerError):
@@ -77,26 +106,35 @@ def start_spark(
     memory: str = DEFAULT_MEMORY,
     settings: dict[str, str] | None = None,
     is_brief: bool = False,
+    is_small: bool = False,
 ) -> SparkSession:
     """A session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
 
     ``is_brief``: the JVM has little to do; it starts sooner, and would be slow at much work.
+    ``is_small``: the same, and the rows are few (:func:`is_little`).
 
-    Under ``spark-submit`` the JVM is there already, and what was said to it counts instead.
+    What the user configures for Spark, in ``spark-defaults.conf`` or for ``spark-submit``, counts
+    before what is set here, but for what answers need.  Under ``spark-submit`` the JVM is there
+    already, and what was said to it counts instead.
 
     Raises:
-        HistoryInvalid: no Java of version 17 or newer, or ``memory`` is no size.
+        HistoryInvalid: ``memory`` is no size.
+        NotInstalled: no Java of version 17 or newer.
         SparkFailed: the JVM or the master did not come up.
     """
     if not re.fullmatch(r"\d+[kmgKMG]", memory):
         raise HistoryInvalid(f"memory {memory!r} is no size such as 2g or 900m")
-    builder = SparkSession.builder
-    for key, value in {**_SETTINGS, **(settings or {})}.items():
-        builder = builder.config(key, value)
     is_submitted = _GATEWAY in os.environ
+    is_local = master.startswith("local") and not is_submitted
     if SparkContext._active_spark_context is None and not is_submitted:
-        flags = f"{_JVM_FLAGS} {_BRIEF_FLAGS}" if is_brief else _JVM_FLAGS
-        _launch(memory, flags, is_local=master.startswith("local"))
+        flags = f"{_JVM_FLAGS} {_BRIEF_FLAGS}" if is_brief or is_small else _JVM_FLAGS
+        _launch(memory, flags, is_local=is_local)
+    wished = {**_DEFAULTS, **(_HERE if is_local else {})}
+    if is_small and is_local:
+        wished |= _SMALL
+    builder = SparkSession.builder
+    for key, value in {**_unsaid({**wished, **(settings or {})}), **_NEEDED}.items():
+        builder = builder.config(key, value)
     try:
         session = (builder if is_submitted else builder.master(master)).getOrCreate()
     except Exception as error:  # noqa: BLE001  (py4j and pyspark have no common base)
@@ -106,13 +144,29 @@ def start_spark(
     return session
 
 
+def is_little(directory: Path) -> bool:
+    """Whether a history has so few rows that settings for few rows pay.
+
+    Raises:
+        HistoryInvalid: a file of it is damaged.
+    """
+    return stored_rows(directory, complete_ingests(directory)) <= SMALL_ROWS
+
+
+def _unsaid(settings: dict[str, str]) -> dict[str, str]:
+    """The settings without those that the user's configuration has."""
+    SparkContext._ensure_initialized()
+    said = SparkConf()
+    return {
+        key: value
+        for key, value in settings.items()
+        if said.get(key, _SHELL.get(key)) == _SHELL.get(key)
+    }
+
+
 def _launch(memory: str, flags: str, *, is_local: bool) -> None:
     """Starts the JVM with its noise in a file."""
-    try:
-        java = Path(find_java())
-    except ConfigInvalid as error:
-        allowed = error.allowed.replace("the embedded ZooKeeper", "Spark")
-        raise HistoryInvalid(f"{error.value}: {allowed}") from None
+    java = Path(find_java(wanted_by="Spark"))
     if java.is_absolute():
         os.environ["JAVA_HOME"] = str(java.parent.parent)
     folder = Path(tempfile.mkdtemp(prefix="zkctl-spark-"))

@@ -19,23 +19,17 @@ from zkcontroller.history.readers.content import (
     beginning_of,
     digest_of,
 )
+from zkcontroller.history.readers.formats import envelope_name, format_of
 from zkcontroller.history.readers.patterns import Pattern
 from zkcontroller.history.readers.problems import HistoryInvalid
 
 SNIFFED_BYTES: Final = 256 * 1024
 """How much of a file is looked at."""
+DUPLICATE: Final = "a duplicate of "
+"""So begins the problem of a file that holds what another one holds."""
 _SUFFIXES: Final = (".log", ".jsonl", ".txt", ".out")
 _ROTATED: Final = re.compile(r"\.(?:log|jsonl|out)(?:[.-][\w.-]*)?$")
 
-_HEAD: Final = re.compile(
-    rb"^\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ", re.M
-)
-_PREFIXED: Final = re.compile(
-    rb"^(?=\S)[^\n]{1,200}?\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] "
-    rb"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ",
-    re.M,
-)
-_OWN: Final = re.compile(rb'^\{"schema_version":\d+,"time_ms":', re.M)
 _SPEAKER: Final = re.compile(
     rb"\[(?:Broker id=|KafkaServer id=|Partition [^\]]* broker=|ReplicaManager broker="
     rb"|Controller id=|ReplicaFetcher replicaId=|KafkaApi-)(\d+)"
@@ -54,7 +48,7 @@ class Source(NamedTuple):
     content_bytes: int
     """Its size, as far as it is known without unpacking all of it; else 0."""
     format: str | None
-    """``log4j``, ``prefixed``, ``patterned`` or ``jsonl``; None if it cannot be read."""
+    """As :mod:`.formats` names it; None if it cannot be read."""
     broker_id: int | None
     cluster: str
     problem: str | None = None
@@ -113,13 +107,13 @@ def _look(path: Path, pattern: Pattern | None) -> _Look:
         beginning = beginning_of(path, SNIFFED_BYTES)
     except OSError as error:
         raise HistoryInvalid(f"cannot read {path}: {error.strerror}") from None
-    kind, problem = _kind(beginning, pattern)
+    kind, problem = format_of(beginning, pattern)
     speakers = Counter((_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning))
     in_path = _BROKER_IN_PATH.findall(str(path))
     broker = int(in_path[-1]) if in_path else None
     if speakers:
         broker = int(speakers.most_common(1)[0][0])
-    if kind == "prefixed" and len(speakers) > 1:
+    if kind is not None and envelope_name(kind) and len(speakers) > 1:
         broker = None  # the pods of several brokers in one file
     cluster = _CLUSTER_ID.search(beginning)
     return _Look(
@@ -131,28 +125,6 @@ def _look(path: Path, pattern: Pattern | None) -> _Look:
         cluster[1].decode() if cluster else None,
         hashlib.sha256(beginning).hexdigest(),
     )  # fmt: skip
-
-
-def _kind(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, str | None]:
-    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
-    # The first is what takes long to search for.
-    if b'{"schema_version":' in beginning and _OWN.search(beginning):
-        return "jsonl", None
-    # What was asked for comes first: [%d] %p [%t] %m begins like the default layout.
-    if pattern is not None and pattern.is_of(beginning):
-        return "patterned", None
-    if _HEAD.search(beginning) or not beginning:
-        return "log4j", None
-    if _PREFIXED.search(beginning):
-        return "prefixed", None
-    if b"\0" in beginning:
-        return None, "it is binary, not a log"
-    # Without a head to split at, all of it would be one record, and take a worker's memory.
-    return None, (
-        "no line of it begins like log4j's [date] LEVEL: is the pattern another one? "
-        "ingest takes --pattern"
-    )
 
 
 def _with_clusters(
@@ -203,7 +175,7 @@ def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
             else source.file
         )
         if original != source.file and _equal(original, source.file):
-            source = source._replace(format=None, problem=f"a duplicate of {original}")
+            source = source._replace(format=None, problem=f"{DUPLICATE}{original}")
         sources.append(source)
     return sources
 

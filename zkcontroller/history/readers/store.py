@@ -7,28 +7,24 @@ is known once all pieces are written, is a small table, and is added when rows a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from zkcontroller.history.event_schema import (
     EVENT_COLUMNS,
-    SCHEMA_VERSION,
     SOURCE_COLUMNS,
     ddl,
 )
-from zkcontroller.history.readers.pieces import uri_of as uri_of
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.sources import Source
+from zkcontroller.history.readers.found_tables import UNTYPED_SHARE
+from zkcontroller.history.readers.manifest import complete_ingests
+from zkcontroller.history.readers.pieces import uri_of
+from zkcontroller.history.readers.soundness import check_ingests
+from zkcontroller.history.readers.sources import DUPLICATE, Source
 
-MANIFEST: Final = "history.json"
-FOLLOWING: Final = "following"
-"""Folder below a directory that ``zkctl history follow`` writes to; no other code adds to it."""
 PIECES_SCHEMA: Final = (
     "uri string, block bigint, first_id bigint, end_id bigint, records bigint, typed bigint, "
     "read_bytes bigint, first_ms bigint, last_ms bigint, lines_before bigint, "
@@ -36,57 +32,7 @@ PIECES_SCHEMA: Final = (
 )
 """The table of pieces.  Of a file that is followed a piece was read from a copy, its ``uri``;
 ``followed`` stands for the file for ever, and the newest row with a ``file`` has its name."""
-_NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 _COUNTED: Final = "uri string, block bigint, line_id bigint, stream string"
-
-
-class Manifest(NamedTuple):
-    """What ``history.json`` says: the ingests that are complete."""
-
-    ingests: tuple[str, ...]
-    files: dict[str, tuple[int, int]]
-    """Files already read, with their size and modification time."""
-
-
-def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a directory; empty if it has none yet.
-
-    Raises:
-        HistoryInvalid: the directory holds another version's tables, or the file is damaged.
-    """
-    path = directory / MANIFEST
-    if not path.exists():
-        return Manifest((), {})
-    try:
-        content = json.loads(path.read_text())
-        version = content["schema_version"]
-        manifest = Manifest(
-            tuple(content["ingests"]),
-            {name: (size, modified) for name, (size, modified) in content["files"].items()},
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HistoryInvalid(f"{path} is damaged: {error}") from None
-    if version != SCHEMA_VERSION:
-        raise HistoryInvalid(
-            f"{directory} holds schema version {version}, this is {SCHEMA_VERSION}: ingest again"
-        )
-    return manifest
-
-
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Replaces ``history.json`` at once: a reader sees the ingest whole or not at all."""
-    new = directory / f"{MANIFEST}.new"
-    new.write_text(
-        json.dumps(
-            {
-                "schema_version": SCHEMA_VERSION,
-                "ingests": manifest.ingests,
-                "files": manifest.files,
-            },
-            indent=1,
-        )
-    )
-    new.replace(directory / MANIFEST)
 
 
 def write_found(found: DataFrame, sources: Sequence[Source], directory: Path, ingest: str) -> None:
@@ -114,10 +60,11 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     followed was read once, in parts.
 
     Raises:
-        HistoryInvalid: there is no complete ingest in the directory.
+        HistoryInvalid: there is no complete ingest in the directory, or it is damaged.
     """
     folder = Path(directory)
-    ingests = _complete(folder)
+    ingests = complete_ingests(folder)
+    check_ingests(folder, ingests)
     stored = (
         spark.read.schema(_stored_schema())
         .option("basePath", str(folder / "events"))
@@ -145,30 +92,21 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     )
 
 
-def clusters_in(directory: str | Path) -> list[str | None]:
-    """The clusters that a history has rows of, as the names of its folders tell; None: no name.
-
-    Raises:
-        HistoryInvalid: there is no complete ingest in the directory.
-    """
-    folder = Path(directory)
-    names = {
-        unquote(path.name.removeprefix("cluster="))
-        for ingest in _complete(folder)
-        for path in (folder / "events" / f"ingest={ingest}").glob("cluster=*")
-    }
-    return [None if name == _NO_NAME else name for name in sorted(names)]
-
-
 def read_sources(spark: SparkSession, directory: str | Path) -> DataFrame:
     """Every file that was looked at, in the columns of ``SOURCE_COLUMNS``."""
     folder = Path(directory)
     sources = (
         spark.read.schema(ddl(SOURCE_COLUMNS))
         .option("basePath", str(folder / "sources"))
-        .parquet(*(str(folder / "sources" / f"ingest={n}") for n in _complete(folder)))
+        .parquet(*(str(folder / "sources" / f"ingest={n}") for n in complete_ingests(folder)))
     )
     return _newest(sources, "file").drop("ingest")
+
+
+def with_problems(sources: DataFrame) -> DataFrame:
+    """The files that were not read, or not whole, or not understood; duplicates are no problem."""
+    is_duplicate = F.coalesce(F.col("problem").startswith(DUPLICATE), F.lit(False))
+    return sources.where((F.col("status") != "read") & ~is_duplicate)
 
 
 def _newest_pieces(pieces: DataFrame) -> DataFrame:
@@ -184,13 +122,6 @@ def _newest(table: DataFrame, name: str) -> DataFrame:
     """The rows of the last ingest of each file: one that grew was read again from its beginning."""
     last = F.max("ingest").over(Window.partitionBy(name))
     return table.withColumn("last", last).where("ingest = last").drop("last")
-
-
-def _complete(folder: Path) -> tuple[str, ...]:
-    ingests = read_manifest(folder).ingests
-    if not ingests:
-        raise HistoryInvalid(f"{folder} holds no history: zkctl history ingest LOG… --out {folder}")
-    return ingests
 
 
 def _stored_schema() -> str:
@@ -215,6 +146,8 @@ def _write_sources(
         F.max("last_ms").alias("last_ms"),
         F.min("problem").alias("found_problem"),
     )
+    # Such a file was taken for a log, and hardly a word of it was understood.
+    untyped = f"format IS NOT NULL AND records > 0 AND typed * {UNTYPED_SHARE} < records"
     early = "format IS NOT NULL AND coalesce(read_bytes, 0) < content_bytes - 4"
     joined = looked_at.join(F.broadcast(found), "uri", "left").withColumn(
         "problem", F.coalesce("problem", "found_problem")
@@ -222,11 +155,13 @@ def _write_sources(
     columns: dict[str, Any] = {
         "status": (
             "CASE WHEN format IS NULL THEN 'skipped' WHEN problem IS NOT NULL OR "
-            f"({early}) THEN 'damaged' ELSE 'read' END"
+            f"({early}) THEN 'damaged' WHEN {untyped} THEN 'untyped' ELSE 'read' END"
         ),
         "problem": (
             f"CASE WHEN problem IS NOT NULL THEN problem WHEN {early} THEN concat('only ', "
-            "coalesce(read_bytes, 0), ' of ', content_bytes, ' bytes could be read') END"
+            "coalesce(read_bytes, 0), ' of ', content_bytes, ' bytes could be read') "
+            f"WHEN {untyped} THEN concat('only ', typed, ' of its ', records, ' records have a "
+            "known shape: is the pattern another one, or is it no log of a broker?') END"
         ),
     }
     joined.select(

@@ -106,10 +106,12 @@ class Typer:
         self._groups: dict[tuple[bytes, bytes | None, int], _Group] = {}
         self._traces: dict[int, Exceptional] = {}
         self._unknown: dict[int, bytes] = {}
+        self._bare: frozenset[int] = frozenset()
 
     def typed(self, block: Block) -> Typed:
         """The records as rows; those of one shape stand together."""
         moments, is_head = times_ms(block.records, self._time_zone)
+        self._bare = frozenset(block.bare)
         self._sort(block, is_head)
         alike = list(self._alike(block))
         order = np.concatenate([np.asarray(rows.places, np.int64) for rows in alike])
@@ -222,7 +224,8 @@ class Typer:
                 yield from self._taken_apart(block, group, group.blocks, group.block_places, True)
                 group.blocks, group.block_places = [], []
         if self._unknown:
-            texts = shortened(list(self._unknown.values()), UNKNOWN_CAPACITY)
+            whole = [self._whole(place, record) for place, record in self._unknown.items()]
+            texts = shortened(whole, UNKNOWN_CAPACITY)
             yield _Rows(list(self._unknown), {"text": texts})
         self._unknown.clear()
         self._traces.clear()
@@ -248,8 +251,13 @@ class Typer:
             messages = [messages[place] for place in left]
             places = [places[place] for place in left]
         if messages:
-            texts = shortened([block.records[place] for place in places], UNKNOWN_CAPACITY)
+            whole = [self._whole(place, block.records[place]) for place in places]
+            texts = shortened(whole, UNKNOWN_CAPACITY)
             yield self._rows(group, places, {"text": texts})
+
+    def _whole(self, place: int, record: bytes) -> bytes:
+        """A record as it stands in the file."""
+        return record if place in self._bare else b"[20" + record
 
     def _rows(self, group: _Group, places: list[int], columns: Columns) -> _Rows:
         columns["level"] = group.level

@@ -17,6 +17,7 @@ from zkcontroller.history.analyses.columns import TOPIC_PARTITION, of_kind
 from zkcontroller.history.analyses.history import History
 from zkcontroller.history.analyses.isr_changes import isr_heat, isr_storms, isr_sums
 from zkcontroller.history.analyses.leaderless import outage_sums
+from zkcontroller.history.readers.store import with_problems
 
 from .rules_hit import CLUSTER_SIGN, rules_hit
 from .verdict import verdict
@@ -55,6 +56,7 @@ def assemble(history: History, said: Progress = lambda _: None) -> dict[str, Any
     found["leaderless_over_time"] = _over_time(history.leaderless, found["to_ms"] or 0)
     found["isr_changes"] |= _isr(history, found["from_ms"], found["to_ms"])
     said("causes")
+    found["acts"] = gather.rows("acts", history.acts, "at_ms", "act", "topic")
     found["blast_radius"] = gather.rows("blast_radius", history.blast_radius, "at_ms", "broker")
     found |= _top_partitions(history, found["to_ms"])
     found["left_out"] = gather.left_out
@@ -74,13 +76,24 @@ def _findings(history: History, gather: _Gatherer, said: Progress) -> dict[str, 
     """What the rules are asked of."""
     said("counting records")
     found = _totals(history.events)
+    found["copies"] = gather.rows("copies", history.copies, "file")
+    found["files"] = []
+    if history.sources is not None:
+        wanting = with_problems(history.sources).select("file", "status", "records", "problem")
+        found["files"] = gather.rows("files", wanting, "file")
     said("controllers")
+    history.prepare()
     found["tenures"] = gather.rows("tenures", history.tenures, "from_ms")
     found["zombies"] = gather.rows("zombies", history.zombies, "from_ms")
     found["refusals"] = gather.rows("refusals", history.refusals, "first_ms")
     said("brokers")
     found["broker_lives"] = gather.rows("broker_lives", history.broker_lives, "from_ms")
     found["session_expiries"] = gather.rows("session_expiries", history.session_expiries, "at_ms")
+    found["pauses"] = gather.rows("pauses", history.pauses, "from_ms")
+    found["zookeeper_gaps"] = gather.rows("zookeeper_gaps", history.zookeeper_gaps, "from_ms")
+    found["log_dir_failures"] = gather.rows(
+        "log_dir_failures", history.log_dir_failures, "at_ms", "broker"
+    )
     found["clock_skew"] = gather.rows("clock_skew", history.clock_skew, "broker", "controller")
     said("partitions")
     found |= _outages(history, gather, found["to_ms"])
@@ -89,6 +102,9 @@ def _findings(history: History, gather: _Gatherer, said: Progress) -> dict[str, 
     )
     storms = isr_storms(history.isr_changes).orderBy("at_ms").take(ROWS_MAX)
     found["isr_changes"] = {"storms": [row.asDict() for row in storms]}
+    found["under_min_isr"] = gather.rows(
+        "under_min_isr", history.under_min_isr, "from_ms", "topic", "partition"
+    )
     found["failed_transitions"] = gather.rows(
         "failed_transitions", history.failed_transitions, F.desc("count"), "first_ms"
     )
@@ -297,7 +313,6 @@ def _signs(events: DataFrame) -> DataFrame:
             & F.col("exception_message").contains("OfflinePartitionLeaderElectionStrategy(true)"),
             "unclean-enabled",
         )
-        .when(of_kind("logdir-stopping", "logdir-halt", "logdir-failure-cause"), "logdir")
         .when(
             _after("server-start-steps", "Cluster ID =").isNotNull(),
             F.concat(F.lit(CLUSTER_SIGN), _after("server-start-steps", "Cluster ID =")),

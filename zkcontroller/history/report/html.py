@@ -265,7 +265,8 @@ def _partitions(found: Finding) -> _Html:
             _table(
                 found["leaderless"],
                 ("partition", _partition),
-                ("from (UTC)", lambda row: moment(row["from_ms"])),
+                ("since (UTC)", lambda row: moment(row["from_ms"])),
+                ("noticed", lambda row: clock(row["noticed_ms"])),
                 ("to", lambda row: clock(row["to_ms"])),
                 ("for", lambda row: _span(row, found)),
                 ("cause", lambda row: row["cause"]),
@@ -292,6 +293,17 @@ def _lost(row: Finding) -> str:
 
 def _topics(found: Finding) -> _Html:
     parts: list[_Html] = []
+    if found["acts"]:
+        parts += (
+            _html('<h2 id="acts">What was ordered</h2>'),
+            _table(
+                found["acts"],
+                ("when (UTC)", lambda row: moment(row["at_ms"])),
+                ("what", lambda row: row["says"]),
+                ("ended", lambda row: clock(row["to_ms"])),
+                ("evidence", _evidence),
+            ),
+        )
     if found["deletions"]:
         parts += (
             _html("<h2>Deletions of topics</h2>"),

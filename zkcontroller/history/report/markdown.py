@@ -34,6 +34,14 @@ def markdown(found: Finding, title: str = "What happened?") -> str:
         ("evidence", lambda row: " ".join(_evidence(proof) for proof in row["evidence"][:3])),
     )
     lines += _table(
+        "What was ordered",
+        found["acts"],
+        ("when (UTC)", lambda row: moment(row["at_ms"])),
+        ("what", lambda row: row["says"]),
+        ("ended", lambda row: clock(row["to_ms"])),
+        ("evidence", _evidence),
+    )
+    lines += _table(
         "Controllers",
         found["tenures"],
         ("epoch", lambda row: str(row["controller_epoch"])),
@@ -66,7 +74,8 @@ def markdown(found: Finding, title: str = "What happened?") -> str:
         "Partitions without a leader",
         found["leaderless"],
         ("partition", _partition),
-        ("from (UTC)", lambda row: moment(row["from_ms"])),
+        ("without a leader since (UTC)", lambda row: moment(row["from_ms"])),
+        ("noticed", lambda row: clock(row["noticed_ms"])),
         (
             "for",
             lambda row: "open" if row["to_ms"] is None else duration(row["to_ms"] - row["from_ms"]),

@@ -106,7 +106,7 @@ def _no_controller(found: Finding) -> Hit:
 
 
 def _last_sign(found: Finding, tenure: Finding) -> int:
-    """When a controller really ceased: a dead one long before its successor came."""
+    """When a controller really ceased: a dead or paused one long before its successor came."""
     end_ms: int = tenure["to_ms"] or tenure["from_ms"]
     deaths = [
         life["to_ms"]
@@ -115,7 +115,12 @@ def _last_sign(found: Finding, tenure: Finding) -> int:
         and life["to_ms"] is not None
         and tenure["from_ms"] <= life["to_ms"] <= end_ms
     ]
-    return max(deaths, default=end_ms)
+    pauses = [
+        pause["from_ms"]
+        for pause in found["pauses"]
+        if pause["broker"] == tenure["broker"] and tenure["from_ms"] <= pause["from_ms"] <= end_ms
+    ]
+    return max(deaths + pauses[-1:], default=end_ms)
 
 
 def _deaths(found: Finding) -> Hit:
@@ -140,8 +145,18 @@ def _end_of(row: Finding) -> Finding:
     return {"file": row["end_file"] or row["file"], "line": row["end_line"] or row["line"]}
 
 
+def _pauses(found: Finding) -> Hit:
+    rows = found["pauses"]
+    said = ", ".join(
+        f"broker {row['broker']} for about {duration(row['to_ms'] - row['from_ms'])} from "
+        f"{moment(row['from_ms'])} on"
+        for row in rows[:5]
+    )
+    return _all(rows, said)
+
+
 def _expiries(found: Finding) -> Hit:
-    rows = found["session_expiries"]
+    rows = [row for row in found["session_expiries"] if row["paused_ms"] is None]
     said = ", ".join(f"broker {row['broker']} at {moment(row['at_ms'])}" for row in rows[:5])
     return _all(rows, said)
 
@@ -150,7 +165,8 @@ def _leaderless(found: Finding) -> Hit:
     sums = found["leaderless_summary"]
     said = (
         f"{counted(sums['partitions'], 'partition')}, {sums['partition_seconds'] or 0:.1f} "
-        f"partition-seconds, longest {duration(sums['max_ms'])}, {sums['open']} still open"
+        f"partition-seconds, longest {duration(sums['max_ms'])}, noticed up to "
+        f"{duration(sums['noticed_after_ms'])} after it began, {sums['open']} still open"
     )
     return sums["windows"], said, found["leaderless"]
 
@@ -208,7 +224,10 @@ def _sign(name: str) -> Callable[[Finding], Hit]:
 
 def _unknown(found: Finding) -> Hit:
     rows = found["unknown_lines"]
-    said = f"of {counted(found['records'], 'record')}; first: {rows[0]['text']}" if rows else ""
+    said = ""
+    if rows:
+        share = f"{found['unknown']:,} of {counted(found['records'], 'record')}"
+        said = f"{share}; first: {rows[0]['text']}"
     return found["unknown"], said, rows
 
 
@@ -227,6 +246,65 @@ def _clusters(found: Finding) -> Hit:
     return len(ids) if len(ids) > 1 else 0, ", ".join(ids[:5]), rows
 
 
+def _directories(found: Finding) -> Hit:
+    rows = found["log_dir_failures"]
+    said = "; ".join(
+        f"{row['dir']} of broker {row['broker']} at {moment(row['at_ms'])}"
+        f"{reason_of(row)}: {counted(len(row['partitions']), 'partition')} offline there"
+        for row in rows[:3]
+    )
+    return _all(rows, said)
+
+
+def reason_of(failure: Finding) -> str:
+    """Why a log directory failed, in parentheses; nothing where the logs do not say it."""
+    return f" ({failure['reason']})" if failure["reason"] else ""
+
+
+def _gaps(is_all: bool) -> Callable[[Finding], Hit]:
+    def check(found: Finding) -> Hit:
+        rows = [row for row in found["zookeeper_gaps"] if row["is_all"] == is_all]
+        said = "; ".join(
+            f"from {moment(row['from_ms'])} on for {_lasted(row, found)}, brokers "
+            f"{', '.join(map(str, row['brokers']))}, "
+            f"{counted(row['sessions_lost'], 'session')} lost"
+            for row in rows[:3]
+        )
+        return _all(rows, said)
+
+    return check
+
+
+def _lasted(row: Finding, found: Finding) -> str:
+    if row["to_ms"] is None:
+        return f"{duration(found['to_ms'] - row['from_ms'])}, until the logs end"
+    return duration(row["to_ms"] - row["from_ms"])
+
+
+def _under_min_isr(found: Finding) -> Hit:
+    rows = found["under_min_isr"]
+    refused = sum(row["refused"] for row in rows)
+    said = "; ".join(
+        f"{row['topic']}-{row['partition']} from {moment(row['from_ms'])} on for "
+        f"{_lasted(row, found)}"
+        for row in rows[:3]
+    )
+    return _all(rows, f"{said}; {counted(refused, 'write')} known to be refused")
+
+
+def _files(found: Finding) -> Hit:
+    rows = [{**row, "line": 1} for row in found["files"]]
+    return len(rows), "; ".join(f"{row['file']}: {row['problem']}" for row in rows[:3]), rows
+
+
+def _copies(found: Finding) -> Hit:
+    rows = found["copies"]
+    said = ", ".join(
+        f"{counted(row['records'], 'record')} of {row['file']} in {row['of']}" for row in rows[:3]
+    )
+    return len(rows), said, rows
+
+
 _CHECKS: Final[Mapping[str, Callable[[Finding], Hit]]] = {
     "C02": _invariant("C02"),
     "C03": _many_changes,
@@ -237,6 +315,7 @@ _CHECKS: Final[Mapping[str, Callable[[Finding], Hit]]] = {
     "B06": _expiries,
     "B07": _stops,
     "B08": _sign("shutdown-unclean"),
+    "B09": _pauses,
     "P01": _leaderless,
     "P03": _invariant("P03"),
     "P07": _invariant("P07"),
@@ -244,12 +323,17 @@ _CHECKS: Final[Mapping[str, Callable[[Finding], Hit]]] = {
     "P12": _invariant("P12"),
     "P13": _failed,
     "I01": _storms,
+    "I02": _under_min_isr,
     "R01": _reassignments,
     "D01": _deletions,
     "Q01": _slow,
     "S01": _sign("unclean-enabled"),
-    "L02": _sign("logdir"),
+    "L02": _directories,
+    "Z11": _gaps(True),
+    "Z12": _gaps(False),
     "K01": _unknown,
     "K02": _skew,
     "K03": _clusters,
+    "K04": _copies,
+    "K05": _files,
 }

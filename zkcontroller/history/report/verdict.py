@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .moments import clock, counted, duration, moment
+from .rules_hit import reason_of
 
 Finding = Mapping[str, Any]
 
 CAUSES_MAX: Final = 12
 NAMES_MAX: Final = 8
+GAPS_MAX: Final = 4
+"""Losses of ZooKeeper, and failures of directories, that get a sentence of their own."""
 _HOW: Final = {
     "killed": "died without an ordered stop",
     "lost": "went away",
     "clean_shutdown": "was stopped in order",
+    "paused": "was paused, and lost its ZooKeeper session",
+    "log_dir_failed": "lost a log directory",
     "session_expired": "lost its ZooKeeper session while it was running",
 }
 
@@ -71,7 +76,7 @@ def _sentences(found: Finding) -> list[str]:
         said.append(
             f"{counted(sums['partitions'], 'partition')} had no leader, "
             f"{sums['partition_seconds']:,.1f} partition-seconds in all, "
-            f"{duration(sums['max_ms'])} at the longest{open_}."
+            f"{duration(sums['max_ms'])} at the longest{_noticed(sums)}{open_}."
         )
     deaths = [life for life in found["broker_lives"] if life["ended_by"] in {"killed", "lost"}]
     if deaths:
@@ -81,11 +86,45 @@ def _sentences(found: Finding) -> list[str]:
             + _names([f"broker {life['broker']} at {clock(life['to_ms'])}" for life in deaths])
             + "."
         )
-    if rows := found["session_expiries"]:
+    if rows := found["pauses"]:
+        pauses = [
+            f"broker {row['broker']} for about {duration(row['to_ms'] - row['from_ms'])} from "
+            f"{clock(row['from_ms'])} on"
+            for row in rows
+        ]
+        said.append(
+            f"{counted(len(rows), 'process was', 'processes were')} paused: {_names(pauses)}."
+        )
+    if rows := [row for row in found["session_expiries"] if row["paused_ms"] is None]:
         said.append(
             "ZooKeeper sessions were lost by "
             + _names([f"broker {row['broker']} at {clock(row['at_ms'])}" for row in rows])
             + "."
+        )
+    for row in found["zookeeper_gaps"][:GAPS_MAX]:
+        who = f"brokers {_names(list(map(str, row['brokers'])))}"
+        end = (
+            "until the logs end"
+            if row["to_ms"] is None
+            else f"for {duration(row['to_ms'] - row['from_ms'])}"
+        )
+        what = "ZooKeeper was away" if row["is_all"] else "The connection to ZooKeeper was lost"
+        lost = row["sessions_lost"] or "none"
+        said.append(f"{what} {end} from {clock(row['from_ms'])} on ({who}); sessions lost: {lost}.")
+    for row in found["log_dir_failures"][:GAPS_MAX]:
+        offline = counted(len(row["partitions"]), "partition")
+        said.append(
+            f"Log directory {row['dir']} of broker {row['broker']} failed at "
+            f"{clock(row['at_ms'])}{reason_of(row)}; {offline} went offline there: "
+            f"{_names(row['partitions']) or 'none known'}."
+        )
+    if rows := found["under_min_isr"]:
+        names = _names([f"{row['topic']}-{row['partition']}" for row in rows])
+        refused = sum(row["refused"] for row in rows)
+        tail = f"; {counted(refused, 'write')} known to be refused" if refused else ""
+        said.append(
+            f"{names} had fewer in-sync replicas than min.insync.replicas, the first at "
+            f"{clock(rows[0]['from_ms'])}{tail}."
         )
     changes = len(found["tenures"]) - 1
     if changes > 0:
@@ -95,6 +134,11 @@ def _sentences(found: Finding) -> list[str]:
         tail = f"; broker {_names(list(map(str, common)))} is in most of it" if common else ""
         said.append(f"In-sync replicas shrank in {counted(len(rows), 'storm')}{tail}.")
     return said
+
+
+def _noticed(sums: Finding) -> str:
+    late_ms = sums["noticed_after_ms"]
+    return f", noticed by the controller up to {duration(late_ms)} later" if late_ms else ""
 
 
 def _causes(found: Finding) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from zkcontroller.kraft.controller import directory_ids
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_view import RegisteredBroker, RegisteredBrokers
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
-from zkcontroller.kraft.controller.partition_registration import TopicIdPartition
+from zkcontroller.kraft.controller.partition_registration import PartitionId
 from zkcontroller.kraft.controller.replication_state import ReplicationState
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.metadata.records import (
@@ -151,7 +151,7 @@ class BrokerChanges:
         self._cluster.check_broker_epoch(broker_id, broker_epoch)
         online = self._registration(broker_id).directories
         records: list[VersionedRecord] = []
-        unreachable: dict[TopicIdPartition, None] = {}
+        unreachable: dict[PartitionId, None] = {}
         answers = []
         for directory, topics in directories:
             is_online = directory_ids.is_online(directory, online)
@@ -159,7 +159,7 @@ class BrokerChanges:
             for topic_id, partition_ids in topics:
                 verdicts = []
                 for partition_id in partition_ids:
-                    key = TopicIdPartition(topic_id, partition_id)
+                    key = PartitionId(topic_id, partition_id)
                     error = self._assign(broker_id, directory, key, records)
                     if error is ErrorCode.none and not is_online:
                         unreachable[key] = None
@@ -173,7 +173,7 @@ class BrokerChanges:
         self,
         broker_id: int,
         directory: UUID,
-        key: TopicIdPartition,
+        key: PartitionId,
         records: list[VersionedRecord],
     ) -> ErrorCode:
         topic = self._state.topics.get(key.topic_id)

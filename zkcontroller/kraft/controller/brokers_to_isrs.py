@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.partition_registration import (
+    PartitionId,
     PartitionRegistration,
-    TopicIdPartition,
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet
@@ -26,13 +26,9 @@ class BrokersToPartitions:
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
-        self._partitions_of: TimelineDict[int, TimelineSet[TopicIdPartition]] = TimelineDict(
-            registry
-        )
+        self._partitions_of: TimelineDict[int, TimelineSet[PartitionId]] = TimelineDict(registry)
 
-    def move(
-        self, partition: TopicIdPartition, before: Sequence[int], after: Sequence[int]
-    ) -> None:
+    def move(self, partition: PartitionId, before: Sequence[int], after: Sequence[int]) -> None:
         """Moves the partition from the entries of some brokers to those of others."""
         if before == after:
             return
@@ -43,7 +39,7 @@ class BrokersToPartitions:
             if broker_id not in before:
                 self._add(broker_id, partition)
 
-    def partitions(self, broker_id: int) -> Iterator[TopicIdPartition]:
+    def partitions(self, broker_id: int) -> Iterator[PartitionId]:
         """The partitions of that broker, oldest first."""
         return iter(self._partitions_of.get(broker_id) or ())
 
@@ -55,13 +51,13 @@ class BrokersToPartitions:
         """Whether the broker has any partition."""
         return broker_id in self._partitions_of
 
-    def _add(self, broker_id: int, partition: TopicIdPartition) -> None:
+    def _add(self, broker_id: int, partition: PartitionId) -> None:
         partitions = self._partitions_of.get(broker_id)
         if partitions is None:
             partitions = self._partitions_of[broker_id] = TimelineSet(self._registry)
         partitions.add(partition)
 
-    def _remove(self, broker_id: int, partition: TopicIdPartition) -> None:
+    def _remove(self, broker_id: int, partition: PartitionId) -> None:
         partitions = self._partitions_of.get(broker_id)
         if partitions is None or not partitions.discard(partition):
             raise IllegalState(f"broker {broker_id} has no entry for {partition}")
@@ -79,7 +75,7 @@ class BrokersToIsrs:
 
     def update(
         self,
-        partition: TopicIdPartition,
+        partition: PartitionId,
         before: PartitionRegistration | None,
         after: PartitionRegistration | None,
     ) -> None:
@@ -88,7 +84,7 @@ class BrokersToIsrs:
         self._isr_members.move(partition, before.isr if before else (), after.isr if after else ())
         self._elr_members.move(partition, before.elr if before else (), after.elr if after else ())
 
-    def partitions_with_no_leader(self) -> Iterator[TopicIdPartition]:
+    def partitions_with_no_leader(self) -> Iterator[PartitionId]:
         """The partitions without a leader."""
         return self._leaders.partitions(NO_LEADER)
 
@@ -97,15 +93,11 @@ class BrokersToIsrs:
         """The number of partitions without a leader."""
         return self._leaders.count(NO_LEADER)
 
-    def partitions_led_by_broker(self, broker_id: int) -> Iterator[TopicIdPartition]:
-        """The partitions that the broker leads."""
-        return self._leaders.partitions(broker_id)
-
-    def partitions_with_broker_in_isr(self, broker_id: int) -> Iterator[TopicIdPartition]:
+    def partitions_with_broker_in_isr(self, broker_id: int) -> Iterator[PartitionId]:
         """The partitions that have the broker in their ISR, led by it or not."""
         return self._isr_members.partitions(broker_id)
 
-    def partitions_with_broker_in_elr(self, broker_id: int) -> Iterator[TopicIdPartition]:
+    def partitions_with_broker_in_elr(self, broker_id: int) -> Iterator[PartitionId]:
         """The partitions that have the broker in their ELR."""
         return self._elr_members.partitions(broker_id)
 

@@ -7,7 +7,6 @@ Source: Kafka ``ReplicationControlManager.electLeaders``, ``maybeBalancePartitio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -21,16 +20,9 @@ from zkcontroller.kraft.controller.result import (
     ControllerResult,
     VersionedRecord,
 )
+from zkcontroller.model import ElectionType
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
-
-
-class ElectionType(IntEnum):
-    """``election_type`` of ElectLeaders."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
-
 
 _ELECTIONS: Final = {
     ElectionType.PREFERRED: PartitionElection.PREFERRED,

@@ -8,12 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
-from zkcontroller.kraft.metadata.records import (
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    ZkMigrationStateRecord,
-)
+from zkcontroller.kraft.metadata.records import ZkMigrationStateRecord
 
 
 class ZkMigrationState(IntEnum):
@@ -35,18 +30,3 @@ class ZkMigrationState(IntEnum):
     def to_record(self) -> VersionedRecord:
         """The record that sets this state."""
         return VersionedRecord(ZkMigrationStateRecord(int(self)), 0)
-
-
-def records_before_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:
-    """The records before the migrated ones; none where transactions are unsupported."""
-    if not version.is_metadata_transaction_supported:
-        return ()
-    return (VersionedRecord(BeginTransactionRecord("ZK Migration"), 0),)
-
-
-def records_after_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:
-    """The records after the migrated ones: the migration is complete."""
-    migrated = ZkMigrationState.MIGRATION.to_record()
-    if not version.is_metadata_transaction_supported:
-        return (migrated,)
-    return (migrated, VersionedRecord(EndTransactionRecord(), 0))

@@ -33,8 +33,6 @@ from zkcontroller.kraft.metadata.records import (
 )
 from zkcontroller.model import RECOVERING
 
-NO_CHANGE = PartitionChangeRecord()
-
 
 @dataclass(slots=True)
 class PartitionChangeBuilder:

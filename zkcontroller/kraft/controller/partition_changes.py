@@ -17,8 +17,8 @@ from zkcontroller.kraft.controller.directory_ids import MIGRATING
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
 from zkcontroller.kraft.controller.partition_election import PartitionElection
 from zkcontroller.kraft.controller.partition_registration import (
+    PartitionId,
     PartitionRegistration,
-    TopicIdPartition,
 )
 from zkcontroller.kraft.controller.replication_state import ReplicationState, TopicControlInfo
 from zkcontroller.kraft.controller.result import VersionedRecord
@@ -115,7 +115,7 @@ class PartitionChanges:
 
     def leader_and_isr_updates(
         self,
-        partitions: Iterable[TopicIdPartition],
+        partitions: Iterable[PartitionId],
         *,
         broker_to_remove: int = NO_LEADER,
         broker_to_add: int = NO_LEADER,

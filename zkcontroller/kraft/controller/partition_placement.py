@@ -79,11 +79,11 @@ class PartitionPlacement:
             )
 
     def _partition(
-        self, replicas: Sequence[int], nobody_active: ApiException
+        self, replicas: Sequence[int], none_active: ApiException
     ) -> PartitionRegistration:
         isr = tuple(broker for broker in replicas if self._cluster.is_active(broker))
         if not isr:
-            raise nobody_active
+            raise none_active
         directories = [self._changes.default_dir(broker) for broker in replicas]
         return PartitionRegistration.new(replicas, directories, isr)
 

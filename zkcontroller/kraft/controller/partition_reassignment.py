@@ -39,11 +39,6 @@ class PartitionReassignmentReplicas(NamedTuple):
     def is_in_progress(self) -> bool:
         return bool(self.removing or self.adding)
 
-    @property
-    def original_replicas(self) -> tuple[int, ...]:
-        """The replicas to which a cancellation returns."""
-        return _without(self.replicas, self.adding)
-
     def completed(self, isr: Sequence[int]) -> CompletedReassignment | None:
         """The result if these brokers are in sync; None if it cannot complete yet.
 

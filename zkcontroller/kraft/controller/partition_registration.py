@@ -23,7 +23,7 @@ from zkcontroller.model import RECOVERED, RECOVERING
 NO_RECOVERY_STATE_CHANGE: Final = -1
 
 
-class TopicIdPartition(NamedTuple):
+class PartitionId(NamedTuple):
     """A partition by its topic's id."""
 
     topic_id: UUID

@@ -19,7 +19,7 @@ from zkcontroller.kraft.controller.timeline import TimelineValue
 from zkcontroller.kraft.metadata.records import ProducerIdsRecord
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
-NOBODY: Final = -1
+NO_BROKER: Final = -1
 """The broker id and epoch in a record that gives no broker a block."""
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
@@ -71,7 +71,7 @@ class ProducerIdControlManager:
         """A record of the first free id at an epoch; none before the first allocation."""
         first_free = self._next_producer_id.get(epoch=epoch)
         if first_free is not None:
-            yield VersionedRecord(ProducerIdsRecord(NOBODY, NOBODY, first_free), 0)
+            yield VersionedRecord(ProducerIdsRecord(NO_BROKER, NO_BROKER, first_free), 0)
 
     @property
     def next_producer_id(self) -> int:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import (
-    AllocateProducerIds,
+    AllocateProducerIdBlock,
     AlterClientQuotas,
     AlterPartitionReassignments,
     AlterPartitions,
@@ -39,7 +39,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
-    ListPartitionReassignments,
+    ListReassignments,
     ProcessBrokerHeartbeat,
     ReadRequest,
     RegisterBroker,
@@ -49,7 +49,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     SettingsWrite,
     TopicWrite,
     UnregisterBroker,
-    UpdateFeatures,
+    UpdateFeatureLevels,
     WriteMigrationRecords,
     WriteRequest,
 )
@@ -87,7 +87,7 @@ def is_empty(request: ControllerRequest) -> bool:
             return not request.names
         case CreatePartitions() | AlterPartitionReassignments():
             return not request.topics
-        case ListPartitionReassignments():
+        case ListReassignments():
             return request.topics == ()
         case ElectLeaders():
             return request.partitions == ()
@@ -135,7 +135,7 @@ def read(state: QuorumControllerState, request: ReadRequest) -> object:
             return FinalizedControllerFeatures(levels, state.features.changed_at(epoch))
         case DescribeControllers():
             return _controllers(state, epoch)
-        case ListPartitionReassignments():
+        case ListReassignments():
             reassignments = state.replication.reassignments
             return reassignments.list_partition_reassignments(request.topics, epoch)
         case _:
@@ -258,11 +258,11 @@ class WriteOperations:
             case AlterClientQuotas():
                 quotas = state.quotas.alter_client_quotas(request.alterations)
                 return _unless_validating(quotas, request.validate_only)
-            case AllocateProducerIds():
+            case AllocateProducerIdBlock():
                 return state.producer_ids.generate_next_producer_id(
                     request.broker_id, request.broker_epoch
                 )
-            case UpdateFeatures():
+            case UpdateFeatureLevels():
                 return state.features.update_features(
                     request.updates, state.cluster, validate_only=request.validate_only
                 )

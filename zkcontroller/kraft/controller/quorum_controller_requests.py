@@ -25,7 +25,6 @@ from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperations
 from zkcontroller.kraft.controller.features import FeatureLevelUpdate
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.reassignment_control import ReassignableTopic
 from zkcontroller.kraft.controller.result import VersionedRecord
 from zkcontroller.kraft.controller.scram_control import (
@@ -36,6 +35,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
+from zkcontroller.model import ElectionType
 
 # ---------------------------------------------------------------------- writes
 
@@ -119,7 +119,7 @@ class AlterClientQuotas:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
+class AllocateProducerIdBlock:
     """Allocate a block of producer ids for a broker."""
 
     broker_id: int
@@ -177,7 +177,7 @@ class ExpireDelegationToken:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateFeatures:
+class UpdateFeatureLevels:
     """Change finalized feature levels."""
 
     updates: Mapping[str, FeatureLevelUpdate]
@@ -235,8 +235,8 @@ SettingsWrite: TypeAlias = (
     IncrementalAlterConfigs
     | LegacyAlterConfigs
     | AlterClientQuotas
-    | AllocateProducerIds
-    | UpdateFeatures
+    | AllocateProducerIdBlock
+    | UpdateFeatureLevels
 )
 SecurityWrite: TypeAlias = (
     CreateAcls
@@ -296,7 +296,7 @@ class DescribeControllers:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPartitionReassignments:
+class ListReassignments:
     """List reassignments under way: of these partitions, or of all (None)."""
 
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -309,7 +309,7 @@ ReadRequest: TypeAlias = (
     | DescribeConfigs
     | GetFinalizedFeatures
     | DescribeControllers
-    | ListPartitionReassignments
+    | ListReassignments
 )
 
 ControllerRequest: TypeAlias = WriteRequest | ReadRequest

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.kraft.controller.registrations import ControllerRegistration, VersionRange
+from zkcontroller.kraft.controller.registrations import VersionRange
 from zkcontroller.kraft.metadata import metadata_version
-from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -70,19 +69,3 @@ class QuorumFeatures:
         """Why this controller does not support that level; None if it does."""
         supported = self.local_supported_feature(name)
         return reason_not_supported(level, f"local controller {self.node_id}", supported)
-
-    def reason_zk_migration_not_ready(
-        self, version: MetadataVersion, controllers: Mapping[int, ControllerRegistration]
-    ) -> str | None:
-        """Why the quorum cannot begin a migration from ZooKeeper; None if it can."""
-        if not version.is_migration_supported:
-            return f"metadata.version is only {version}"
-        if not version.is_controller_registration_supported:
-            return None
-        for node_id in self.quorum_node_ids:
-            controller = controllers.get(node_id)
-            if controller is None:
-                return f"controller {node_id} has not registered"
-            if not controller.zk_migration_ready:
-                return f"controller {node_id} has zookeeper.metadata.migration.enable off"
-        return None

@@ -21,8 +21,8 @@ from zkcontroller.kraft.controller import directory_ids
 from zkcontroller.kraft.controller.api_error import ApiError
 from zkcontroller.kraft.controller.brokers_to_isrs import BrokersToIsrs
 from zkcontroller.kraft.controller.partition_registration import (
+    PartitionId,
     PartitionRegistration,
-    TopicIdPartition,
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet, TimelineValue
@@ -61,15 +61,15 @@ class ReplicationState:
         self.topics: TimelineDict[UUID, TopicControlInfo] = TimelineDict(registry)
         self.topics_by_name: TimelineDict[str, UUID] = TimelineDict(registry)
         self.brokers_to_isrs = BrokersToIsrs(registry)
-        self.reassigning_partitions: TimelineSet[TopicIdPartition] = TimelineSet(registry)
-        self.imbalanced_partitions: TimelineSet[TopicIdPartition] = TimelineSet(registry)
+        self.reassigning_partitions: TimelineSet[PartitionId] = TimelineSet(registry)
+        self.imbalanced_partitions: TimelineSet[PartitionId] = TimelineSet(registry)
         self.partition_count: TimelineValue[int] = TimelineValue(registry, 0)
         self.unclean_elections: TimelineValue[int] = TimelineValue(registry, 0)
         """How many leaders came from outside the ISR since the log, or a snapshot, began."""
         # Names that would collide in metrics; more than one only from before KAFKA-13743.
         self._names_by_unified: TimelineDict[str, TimelineSet[str]] = TimelineDict(registry)
-        self._partitions_by_directory: TimelineDict[UUID, TimelineSet[TopicIdPartition]] = (
-            TimelineDict(registry)
+        self._partitions_by_directory: TimelineDict[UUID, TimelineSet[PartitionId]] = TimelineDict(
+            registry
         )
 
     # ------------------------------------------------------------------ replay
@@ -120,7 +120,7 @@ class ReplicationState:
             if not names:
                 del self._names_by_unified[topic_names.unified(topic.name)]
         for partition_id, partition in topic.partitions.items():
-            self._index(TopicIdPartition(topic.topic_id, partition_id), partition, None)
+            self._index(PartitionId(topic.topic_id, partition_id), partition, None)
         self.partition_count.set(self.partition_count.get() - len(topic.partitions))
         return topic.name
 
@@ -142,11 +142,11 @@ class ReplicationState:
             self.partition_count.set(self.partition_count.get() + 1)
         elif after.leader not in (NO_LEADER, *before.isr):
             self.unclean_elections.set(self.unclean_elections.get() + 1)
-        self._index(TopicIdPartition(topic.topic_id, partition_id), before, after)
+        self._index(PartitionId(topic.topic_id, partition_id), before, after)
 
     def _index(
         self,
-        key: TopicIdPartition,
+        key: PartitionId,
         before: PartitionRegistration | None,
         after: PartitionRegistration | None,
     ) -> None:
@@ -159,7 +159,7 @@ class ReplicationState:
             self._move_directories(key, old, new)
 
     def _move_directories(
-        self, key: TopicIdPartition, before: Iterable[UUID], after: Iterable[UUID]
+        self, key: PartitionId, before: Iterable[UUID], after: Iterable[UUID]
     ) -> None:
         for directory in before:
             partitions = self._partitions_by_directory.get(directory)
@@ -194,12 +194,12 @@ class ReplicationState:
         topic_id = self.topics_by_name.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
 
-    def partition(self, key: TopicIdPartition) -> PartitionRegistration | None:
+    def partition(self, key: PartitionId) -> PartitionRegistration | None:
         """The partition; None if it or its topic does not exist."""
         topic = self.topics.get(key.topic_id)
         return None if topic is None else topic.partitions.get(key.partition_id)
 
-    def located(self, key: TopicIdPartition) -> tuple[TopicControlInfo, PartitionRegistration]:
+    def located(self, key: PartitionId) -> tuple[TopicControlInfo, PartitionRegistration]:
         """The partition that an index names; IllegalState if it does not exist."""
         topic = self.topics.get(key.topic_id)
         partition = None if topic is None else topic.partitions.get(key.partition_id)
@@ -213,7 +213,7 @@ class ReplicationState:
             return None
         return next(iter(self._names_by_unified.get(topic_names.unified(name)) or ()), None)
 
-    def partitions_in_directory(self, directory: UUID) -> list[TopicIdPartition]:
+    def partitions_in_directory(self, directory: UUID) -> list[PartitionId]:
         """The partitions with a replica in that log directory."""
         return list(self._partitions_by_directory.get(directory) or ())
 
@@ -251,7 +251,7 @@ class ReplicationState:
         return names
 
 
-def _keep(partitions: TimelineSet[TopicIdPartition], key: TopicIdPartition, belongs: bool) -> None:
+def _keep(partitions: TimelineSet[PartitionId], key: PartitionId, belongs: bool) -> None:
     if belongs:
         partitions.add(key)
     else:

@@ -125,16 +125,6 @@ class SnapshotRegistry:
         for structure, delta in deltas.items():
             structure.undo(delta)
 
-    def delete_snapshot(self, epoch: int) -> None:
-        """Deletes one snapshot; all others stay readable."""
-        snapshot = self.get_snapshot(epoch)
-        earlier = [epoch_ for epoch_ in self._snapshots if epoch_ < epoch]
-        if earlier:
-            self._snapshots[earlier[-1]].merge_from(snapshot)
-        del self._snapshots[epoch]
-        if snapshot is self.newest:
-            self.newest = self._snapshots[earlier[-1]] if earlier else None
-
     def delete_snapshots_up_to(self, epoch: int) -> None:
         """Deletes the snapshots below that epoch, except held ones."""
         kept = None

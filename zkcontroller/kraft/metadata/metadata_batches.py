@@ -19,7 +19,7 @@ from zkcontroller.kraft.control_records import (
     decode_control_record,
     encode_control_record,
 )
-from zkcontroller.kraft.metadata.codec import decode_record, encode_record, type_of_record
+from zkcontroller.kraft.metadata.codec import decode_record, type_of_record
 from zkcontroller.kraft.metadata.records import MetadataRecord, VersionedRecord
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import (
@@ -165,17 +165,6 @@ def _data_record(record: Record) -> VersionedRecord:
 
 def _control_record(record: Record) -> ControlRecord:
     return decode_control_record(record.key, record.value)
-
-
-def encode_data_batch(
-    records: Sequence[VersionedRecord], *, base_offset: int, epoch: int, timestamp: int
-) -> bytes:
-    """A batch of these records, at least one.
-
-    Raises as :func:`~zkcontroller.kraft.metadata.codec.encode_record`.
-    """
-    values = [encode_record(record, version) for record, version in records]
-    return encode_value_batch(values, base_offset=base_offset, epoch=epoch, timestamp=timestamp)
 
 
 def encode_value_batch(

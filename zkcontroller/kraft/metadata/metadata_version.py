@@ -87,11 +87,6 @@ class MetadataVersion:
         return self.is_at_least("3.4-IV0")
 
     @property
-    def is_api_forwarding_enabled(self) -> bool:
-        """Whether a broker in migration forwards requests to the controller."""
-        return self.is_at_least("3.4-IV0")
-
-    @property
     def is_scram_supported(self) -> bool:
         """Whether the log holds SCRAM credentials (KIP-900)."""
         return self.is_at_least("3.5-IV2")

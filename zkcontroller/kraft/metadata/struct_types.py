@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from zkcontroller.errors import InvalidFrame, UnsupportedVersion
+from zkcontroller.json_values import JsonObject
 from zkcontroller.kraft.metadata.wire_types import WireType
 from zkcontroller.protocol.primitives import unsigned_varint
 from zkcontroller.protocol.wire_guard import read_unsigned_varint
@@ -92,7 +93,7 @@ class StructLayout:
             at += 1
         return self._constructor(*values), at
 
-    def to_json(self, value: Any) -> dict[str, Any]:
+    def to_json(self, value: Any) -> JsonObject:
         """The value as Kafka's JSON converters print it; default tagged fields are left out.
 
         UnsupportedVersion as from :meth:`encode`.

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.json_values import JsonValue
 from zkcontroller.protocol.primitives import MAX_STRING_BYTES, compact_length
 from zkcontroller.protocol.uuid_text import uuid_text
 from zkcontroller.protocol.wire_guard import read_unsigned_varint
@@ -34,7 +35,7 @@ class WireType(NamedTuple):
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, int], tuple[Any, int]]
     """(data, position) to the value and the position behind it."""
-    to_json: Callable[[Any], Any]
+    to_json: Callable[[Any], JsonValue]
     least_bytes: int = 1
     """No value is shorter."""
 
@@ -130,7 +131,7 @@ def nullable(inner: WireType) -> WireType:
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         return (None, at + 1) if data[at] == 0 else inner.decode(data, at)
 
-    def to_json(value: Any) -> Any:
+    def to_json(value: Any) -> JsonValue:
         return None if value is None else inner.to_json(value)
 
     return WireType(encode, decode, to_json)
@@ -151,7 +152,7 @@ def array(item: WireType) -> WireType:
             values.append(value)
         return tuple(values), at
 
-    def to_json(values: tuple[Any, ...]) -> list[Any]:
+    def to_json(values: tuple[Any, ...]) -> list[JsonValue]:
         return [item.to_json(value) for value in values]
 
     return WireType(encode, decode, to_json)

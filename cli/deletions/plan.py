@@ -1,0 +1,133 @@
+"""What ``deletion unblock`` may do, decided from one reading: pure.
+
+It never deletes the znodes of a topic.  The controller has the topic in memory and would write some
+of them again; brokers keep the logs, and bring them back as strays of the next topic of that name
+(KIP-688 calls it risky).  Everything here is done by the controller, which is only made to go on.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from zkcontroller_cli.console.errors import BadUsage, Refused
+from zkcontroller_cli.deletions.blockers import (
+    PATIENCE_MS,
+    Blocker,
+    BlockerKind,
+    Deletion,
+    blockers_of,
+)
+
+
+class UnblockAction(StrEnum):
+    """What is done."""
+
+    ELECT = "elect_controller"
+    CANCEL = "cancel_reassignment"
+    KEEP = "keep_topic"
+
+
+class UnblockPlan(NamedTuple):
+    """The action, and its steps in words."""
+
+    action: UnblockAction
+    steps: tuple[str, ...]
+
+
+_AT_A_BROKER: Final = frozenset(
+    (BlockerKind.DEAD_BROKER, BlockerKind.SILENT_BROKER, BlockerKind.OFFLINE_LOG_DIR)
+)
+_BEYOND_ZKCTL: Final = frozenset((BlockerKind.NO_CONTROLLER, BlockerKind.DELETION_DISABLED))
+_NEXT_CONTROLLER: Final = "have another controller elected: delete /controller"
+_UNMARK: Final = (
+    "in one transaction, if the controller is still the same: delete the deletion mark {mark} and "
+    "/controller, so that the next controller does not know of the deletion"
+)
+
+
+def plan_unblock(deletion: Deletion, *, kept: str | None) -> UnblockPlan:
+    """What is safe; Refused, with the next step, where nothing is.
+
+    ``kept`` is the topic's name, typed once more: its mark is taken away and the topic stays.
+    BadUsage if it is another name.
+    """
+    if kept is not None:
+        return _plan_to_keep(deletion, kept)
+    blockers = blockers_of(deletion)
+    if not blockers:
+        raise Refused(
+            f"nothing holds the deletion of {deletion.topic} up: it was ordered "
+            f"{deletion.age_ms / 1000:.0f} s ago; zkctl wait --for=deleted={deletion.topic}"
+        )
+    kinds = {blocker.kind for blocker in blockers}
+    is_moving = BlockerKind.REASSIGNMENT in kinds
+    # What a cancel takes out of the assignment need not answer.
+    needed = [
+        blocker
+        for blocker in blockers
+        if blocker.kind in _BEYOND_ZKCTL
+        or (
+            blocker.kind in _AT_A_BROKER
+            and not (is_moving and blocker.broker_id in deletion.only_added)
+        )
+    ]
+    if needed:
+        raise Refused(_refusal(deletion, needed))
+    if is_moving:
+        return UnblockPlan(UnblockAction.CANCEL, _steps_to_cancel(deletion))
+    again = "it carries the deletion on, and asks the brokers again"
+    return UnblockPlan(UnblockAction.ELECT, (f"{_NEXT_CONTROLLER}; {again}",))
+
+
+def _refusal(deletion: Deletion, needed: list[Blocker]) -> str:
+    first = needed[0]
+    more = f" ({len(needed) - 1} more: zkctl deletion status {deletion.topic})"
+    return (
+        f"{deletion.topic}: {first.what}{more if len(needed) > 1 else ''}; nothing that is safe "
+        f"can be done from here: {first.next_step}"
+    )
+
+
+def _steps_to_cancel(deletion: Deletion) -> tuple[str, ...]:
+    names = ", ".join(f"{deletion.topic}-{view.partition}" for view in deletion.moving)
+    return (
+        _UNMARK.format(mark=_mark_text(deletion)) + ": the topic is back for a moment",
+        f"cancel the moves of {names}, and wait for their end",
+        f"delete topic {deletion.topic} again",
+    )
+
+
+def _plan_to_keep(deletion: Deletion, kept: str) -> UnblockPlan:
+    topic = deletion.topic
+    if kept != topic:
+        raise BadUsage(f"--keep-topic {kept} is not the topic {topic}: type its name again")
+    if not deletion.has_znode:
+        raise Refused(f"topic {topic} cannot be kept: its znode is gone, or cannot be read")
+    if deletion.age_ms < PATIENCE_MS:
+        raise Refused(
+            f"the deletion of {topic} was ordered {deletion.age_ms / 1000:.0f} s ago: its replicas "
+            "may be deleted at this moment; look again in some seconds"
+        )
+    for broker in deletion.brokers:
+        found = deletion.held.get(broker)
+        if broker not in deletion.live_brokers:
+            continue  # what it holds is not deleted while it is away
+        count = len(deletion.replicas_of(broker))
+        if found is None or found.left is None:
+            why = "is not asked" if found is None else f"does not tell: {found.error}"
+            raise Refused(f"whether broker {broker} has its replicas still is not known: it {why}")
+        if len(found.left) < count:
+            raise Refused(
+                f"broker {broker} has deleted {count - len(found.left)} of its {count} replicas of "
+                f"{topic}: the topic would be back without their records, and brokers that return "
+                "would delete theirs; let the deletion end"
+            )
+    steps = [_UNMARK.format(mark=_mark_text(deletion))]
+    if deletion.controller_id is None:
+        steps = [f"delete the deletion mark {_mark_text(deletion)}, while there is no controller"]
+    return UnblockPlan(UnblockAction.KEEP, (*steps, f"topic {topic} stays, with its records"))
+
+
+def _mark_text(deletion: Deletion) -> str:
+    return f"/admin/delete_topics/{deletion.topic} at version {deletion.mark.zk_version}"

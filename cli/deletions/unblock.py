@@ -1,0 +1,221 @@
+"""Carries the plan of ``deletion unblock`` out, and proves what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkTransaction
+from zkcontroller.zookeeper.znodes import (
+    ControllerEpochZnode,
+    ControllerZnode,
+    DeleteTopicZnode,
+    TopicZnode,
+)
+from zkcontroller_cli.console.errors import CommandFailed, Refused, TimedOut
+from zkcontroller_cli.console.options import Bootstrap, Settings, say
+from zkcontroller_cli.deletions.blockers import Deletion
+from zkcontroller_cli.deletions.plan import UnblockAction, UnblockPlan
+from zkcontroller_cli.topics.presence import topics_in_znodes
+from zkcontroller_cli.values.moves import NamedPartition
+from zkcontroller_cli.wire.admin import ongoing_reassignments, reassign
+from zkcontroller_cli.wire.requests import Deadline, delete_topics_named, raise_for_code, run
+from zkcontroller_cli.znodes.cluster_view import ControllerView, read_controller
+from zkcontroller_cli.znodes.partitions import partitions_of, read_topics
+from zkcontroller_cli.znodes.session import ZooKeeper
+
+_POLL_S: Final = 0.1
+
+
+class Unblocking:
+    """One deletion that is made to go on, or is called off."""
+
+    def __init__(
+        self,
+        given: Settings,
+        zookeeper: ZooKeeper,
+        deletion: Deletion,
+        controller: ControllerView,
+        plan: UnblockPlan,
+    ) -> None:
+        self._given = given
+        self._zookeeper = zookeeper
+        self._deletion = deletion
+        self._before = controller
+        self._plan = plan
+        self._deadline = Deadline(given.deadline_s)
+
+    def dry_run(self) -> dict[str, Any]:
+        """The record of what would be done."""
+        return self._record(is_dry_run=True, is_deleted=False, is_marked=True)
+
+    def run(self) -> dict[str, Any]:
+        """Carries the plan out; the record of what was read afterwards.
+
+        Refused if the controller has moved since the plan was made, or refuses a step; TimedOut if
+        what it causes does not come.
+        """
+        match self._plan.action:
+            case UnblockAction.ELECT:
+                self._elect()
+                return self._await_end()
+            case UnblockAction.KEEP:
+                self._unmark()
+                if self._before.controller_id is not None:
+                    self._await_controller()
+                return self._await_leaders()
+            case UnblockAction.CANCEL:
+                self._unmark()
+                self._cancel_and_delete()
+                return self._await_end()
+
+    def _cancel_and_delete(self) -> None:
+        """Cancels the moves and orders the deletion again; an error says where it stands."""
+        topic = self._deletion.topic
+        try:
+            self._await_controller()
+            say(f"topic {topic} is back; its moves are cancelled now")
+            bootstrap = self._given.bootstrap()
+            self._cancel(bootstrap)
+            self._await_end_of_moves(bootstrap)
+            [result] = run(delete_topics_named(bootstrap, self._deadline, [topic]))
+            if result.error_code is not ErrorCode.request_timed_out:
+                raise_for_code(f"topic {topic}", result.error_code, result.error_message)
+        except CommandFailed as error:
+            raise type(error)(
+                f"{error}; topic {topic} is not marked any more, and was to be deleted again: "
+                f"zkctl reassign status, zkctl reassign cancel {topic}-0 and so on, then "
+                f"zkctl topic delete {topic}"
+            ) from error
+
+    def _elect(self) -> None:
+        """Has the next controller elected."""
+        self._write([Delete(ControllerZnode.PATH)])
+        self._await_controller()
+
+    def _unmark(self) -> None:
+        """Deletes the mark and ``/controller``: the next controller knows of no deletion."""
+        path = DeleteTopicZnode.path(self._deletion.topic)
+        operations = [Delete(path, self._deletion.mark.zk_version)]
+        if self._before.controller_id is not None:
+            operations.append(Delete(ControllerZnode.PATH))
+        self._write(operations)
+
+    def _write(self, deletes: Sequence[Delete]) -> None:
+        """All of it, if the controller is the one of the plan; else Refused."""
+        version = self._before.controller_epoch_zk_version
+        check = [] if version is None else [Check(ControllerEpochZnode.PATH, version)]
+        answer = self._zookeeper.transaction(ZkTransaction([*check, *deletes]))
+        if isinstance(answer, RolledBack):
+            raise Refused(
+                "nothing was done: the controller or the deletion has changed meanwhile "
+                f"({answer.code.name}); look again with zkctl deletion status"
+            )
+
+    def _await_controller(self) -> None:
+        epoch = self._before.controller_epoch or 0
+        while True:
+            view = read_controller(self._zookeeper)
+            if view.controller_id is not None and (view.controller_epoch or 0) > epoch:
+                say(f"controller: broker {view.controller_id}, epoch {view.controller_epoch}")
+                return
+            if self._deadline.is_over:
+                raise TimedOut(
+                    "/controller was deleted, and no broker took over in time: zkctl broker list "
+                    "shows which are there"
+                )
+            time.sleep(min(_POLL_S, self._deadline.left_s))
+
+    def _cancel(self, bootstrap: Bootstrap) -> None:
+        topic = self._deletion.topic
+        moving = [NamedPartition(topic, view.partition) for view in self._deletion.moving]
+        while True:
+            verdicts = run(reassign(bootstrap, self._deadline, [(each, None) for each in moving]))
+            refused = [
+                verdict
+                for verdict in verdicts
+                # It may have ended by itself.
+                if verdict.error_code not in (ErrorCode.none, ErrorCode.no_reassignment_in_progress)
+            ]
+            if not refused:
+                break
+            # The next controller may not have read the topic yet.
+            is_early = all(
+                verdict.error_code is ErrorCode.unknown_topic_or_partition for verdict in refused
+            )
+            if not is_early or self._deadline.is_over:
+                raise Refused(
+                    f"the move of {topic}-{refused[0].partition} was not cancelled: "
+                    f"{refused[0].reason} ({refused[0].error})"
+                )
+            time.sleep(min(_POLL_S, self._deadline.left_s))
+
+    def _await_end_of_moves(self, bootstrap: Bootstrap) -> None:
+        topic = self._deletion.topic
+        while True:
+            ongoing = run(ongoing_reassignments(bootstrap, self._deadline))
+            if all(each.topic != topic for each in ongoing):
+                return
+            if self._deadline.is_over:
+                raise TimedOut(f"the moves of {topic} are cancelled and have not ended in time")
+            time.sleep(min(_POLL_S, self._deadline.left_s))
+
+    def _await_end(self) -> dict[str, Any]:
+        topic = self._deletion.topic
+        while True:
+            if not topics_in_znodes(self._zookeeper, [topic])[topic]:
+                return self._record(is_dry_run=False, is_deleted=True, is_marked=False)
+            if self._deadline.is_over:
+                raise TimedOut(
+                    f"topic {topic} is still there: zkctl deletion status {topic} names what holds "
+                    "its deletion up now"
+                )
+            time.sleep(min(_POLL_S, self._deadline.left_s))
+
+    def _await_leaders(self) -> dict[str, Any]:
+        """The topic is there, unmarked, and every partition with a live replica in sync is led."""
+        topic = self._deletion.topic
+        path, mark = TopicZnode.path(topic), DeleteTopicZnode.path(topic)
+        while True:
+            there, marked = map(optional, (path, mark), self._zookeeper.stats([path, mark]))
+            if there is None or marked is not None:
+                raise Refused(
+                    f"topic {topic} is {'gone' if there is None else 'marked again'}: its deletion "
+                    "went on meanwhile"
+                )
+            views = partitions_of(self._zookeeper, read_topics(self._zookeeper, [topic]))
+            live = self._deletion.live_brokers
+            waiting = [
+                view
+                for view in views
+                if view.is_offline
+                and view.state is not None
+                and any(broker in live for broker in view.state.in_sync_replicas)
+            ]
+            if not waiting or self._before.controller_id is None:
+                return self._record(is_dry_run=False, is_deleted=False, is_marked=False)
+            if self._deadline.is_over:
+                raise TimedOut(
+                    f"topic {topic} is kept, and {len(waiting)} of its partitions have no leader "
+                    f"yet: zkctl wait --for=leader={topic}-{waiting[0].partition}"
+                )
+            time.sleep(min(_POLL_S, self._deadline.left_s))
+
+    def _record(self, *, is_dry_run: bool, is_deleted: bool, is_marked: bool) -> dict[str, Any]:
+        after = self._before if is_dry_run else read_controller(self._zookeeper)
+        return {
+            "topic": self._deletion.topic,
+            "action": str(self._plan.action),
+            "steps": list(self._plan.steps),
+            "is_dry_run": is_dry_run,
+            "is_deleted": is_deleted,
+            "is_marked_for_deletion": is_marked,
+            "controller_id_before": self._before.controller_id,
+            "controller_epoch_before": self._before.controller_epoch,
+            "controller_id": after.controller_id,
+            "controller_epoch": after.controller_epoch,
+        }

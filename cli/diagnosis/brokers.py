@@ -1,0 +1,454 @@
+"""What every broker says of the cluster, asked at once; and whether the controller works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v2.response import DescribeLogDirsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v6 import request as list_offsets
+from kio.schema.list_offsets.v6.response import ListOffsetsResponse
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
+
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller_cli.console.errors import ApiNotKnown, CommandFailed, NotLetIn, TimedOut
+from zkcontroller_cli.diagnosis.findings import Evidence, Place
+from zkcontroller_cli.diagnosis.looks import Silence
+from zkcontroller_cli.diagnosis.reading import BrokerReading, ClusterReading, LogDir
+from zkcontroller_cli.wire.admin import BROKER
+from zkcontroller_cli.wire.controller import probe_controller
+from zkcontroller_cli.wire.metadata import answer_of, lacking_topics
+from zkcontroller_cli.wire.metadata_answers import CachedState, expected_state
+from zkcontroller_cli.wire.requests import (
+    BrokerAddress,
+    Deadline,
+    ask_metadata,
+    connected,
+    parse_bootstrap,
+)
+from zkcontroller_cli.wire.versions import BrokerConnection
+from zkcontroller_cli.znodes.partitions import PartitionView
+from zkcontroller_cli.znodes.registrations import LiveBroker
+from zkcontroller_cli.znodes.session import now_ms
+
+BROKER_S: Final = 5.0
+"""So long each broker may take to answer."""
+MOST_COMPARED: Final = 10_000
+"""So many partitions out of sync have the ends of their logs compared; so many topics that a broker
+does not name are asked for by name."""
+
+_RULES_AFTER: Final = {
+    "Metadata": ("B02", "B03", "B04", "M01", "M02", "M03", "L01", "L02", "S02"),
+    "DescribeLogDirs": ("L01", "L02", "S02"),
+    "DescribeConfigs": ("S02",),
+}
+"""What a broker is asked, one request after the other, and the rules that lack it from there on."""
+
+_SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
+_LATEST: Final = -1
+_DEBUGGING_REPLICA: Final = -2
+"""Asks a follower as well, and for the end of its log (``ListOffsetsRequest``)."""
+
+
+async def read_brokers(
+    reading: ClusterReading, security: ClientSecurity, named: str | None = None
+) -> None:
+    """Fill in what every registered broker says, and whether the controller answers.
+
+    ``named`` are addresses, ``host:port,host:port``, at which brokers may be that are not
+    registered; so are those that brokers' metadata or earlier looks have.
+    """
+    reading.security_protocol = security.protocol
+    probe = asyncio.create_task(_probe(reading, security))
+    brokers = await asyncio.gather(
+        *(_ask(reading, each, security) for _, each in sorted(reading.registrations.items()))
+    )
+    for broker in brokers:
+        broker.differing = _differing(reading, broker)
+    reading.brokers = brokers
+    reading.probe = await probe
+    await asyncio.gather(
+        _read_strangers(reading, security, named), _read_caught_up(reading, security)
+    )
+
+
+async def _ask(
+    cluster: ClusterReading, registration: LiveBroker, security: ClientSecurity
+) -> BrokerReading:
+    broker_id = registration.broker.broker_id
+    reading = BrokerReading(broker_id)
+    address = registration.address_by(security.protocol)
+    if address is None:
+        _cannot_be_asked(cluster, reading, f"it has no {security.protocol} listener")
+        return reading
+    began_ms = now_ms()
+    request = "Metadata"
+    try:
+        deadline = Deadline(BROKER_S)
+        async with connected([BrokerAddress(*address)], deadline, security) as connection:
+            answer = await ask_metadata(connection)
+            cluster.silences.pop(broker_id, None)
+            _has_taken(cluster, broker_id, now_ms() - began_ms)
+            _take(reading, answer)
+            _note_topic_ids(cluster, reading)
+            await _read_unknown_topics(cluster, reading, connection)
+            request = "DescribeLogDirs"
+            await _read_log_dirs(cluster, reading, connection)
+            request = "DescribeConfigs"
+            await _read_session_timeout(cluster, reading, connection)
+    except NotLetIn as error:
+        _cannot_be_asked(cluster, reading, str(error))
+    except CommandFailed as error:
+        if request == "Metadata":
+            _is_silent(cluster, reading, error, began_ms)
+        else:
+            where = f"{request} of broker {broker_id}"
+            cluster.leave_unchecked(_RULES_AFTER[request], where, str(error))
+    return reading
+
+
+def _cannot_be_asked(cluster: ClusterReading, reading: BrokerReading, why: str) -> None:
+    reading.error, reading.is_asked = why, False
+    cluster.leave_unchecked(
+        _RULES_AFTER["Metadata"], f"Metadata of broker {reading.broker_id}", why
+    )
+
+
+def _is_silent(
+    cluster: ClusterReading, reading: BrokerReading, error: CommandFailed, began_ms: int
+) -> None:
+    """B02 tells it; how long the broker pauses is not known before it answers again."""
+    reading.error = str(error)
+    broker_id = reading.broker_id
+    if isinstance(error, TimedOut):
+        silence = Silence(began_ms, now_ms()).joined(cluster.silences.get(broker_id))
+        cluster.silences[broker_id] = silence
+        _has_taken(cluster, broker_id, silence.until_ms - silence.since_ms)
+    where = f"Metadata of broker {broker_id}"
+    cluster.leave_unchecked(["S02"], where, str(error))
+    for rule in _RULES_AFTER["Metadata"]:
+        if rule not in ("B02", "S02"):
+            cluster.notes[rule] = "a broker does not answer: see B02"
+
+
+def _has_taken(cluster: ClusterReading, broker_id: int, took_ms: int) -> None:
+    """Remember how long the broker took to answer, or was waited for."""
+    longest_ms = cluster.longest_answers_ms.get(broker_id, 0)
+    cluster.longest_answers_ms[broker_id] = max(took_ms, longest_ms)
+
+
+def _take(reading: BrokerReading, response: MetadataResponse) -> None:
+    answer = answer_of(response)
+    reading.cluster_id = answer.cluster_id
+    reading.live_brokers = frozenset(answer.brokers)
+    reading.addresses = {
+        broker_id: (broker.host, broker.port) for broker_id, broker in answer.brokers.items()
+    }
+    reading.topic_ids = answer.topic_ids
+    reading.partitions = answer.partitions
+
+
+def _note_topic_ids(cluster: ClusterReading, reading: BrokerReading) -> None:
+    """A broker before Kafka 2.8 knows no topic ids, and so none that speaks an older protocol."""
+    if reading.partitions and not reading.topic_ids:
+        cluster.notes["M02"] = (
+            f"broker {reading.broker_id} names no topic ids: "
+            "that needs inter.broker.protocol.version 2.8 or later"
+        )
+
+
+async def _read_unknown_topics(
+    cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
+) -> None:
+    """Ask by name for the topics that the answer lacks: the broker lacks them, or hides them."""
+    if not reading.live_brokers:
+        return  # B04 says it
+    known = {topic for topic, _ in reading.partitions}
+    led = {view.topic for view in cluster.partitions if view.state is not None}
+    lacking = sorted(led - known - set(cluster.deletions))
+    if not lacking:
+        return
+    if len(lacking) > MOST_COMPARED:
+        cluster.notes["M01"] = f"{MOST_COMPARED:,} of {len(lacking):,} missing topics are asked for"
+    unknown, refused = await lacking_topics(connection, lacking[:MOST_COMPARED])
+    reading.unknown_topics.extend(unknown)
+    if refused:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        where = f"Metadata of broker {reading.broker_id}"
+        cluster.leave_unchecked(("M01", "M02"), where, f"{refused[0]}{more}")
+
+
+async def _read_log_dirs(
+    cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
+) -> None:
+    try:
+        described = await connection.request(DescribeLogDirsRequest(topics=None))
+    except ApiNotKnown as error:  # before Kafka 1.0
+        cluster.notes["L01"] = cluster.notes["L02"] = str(error)
+        return
+    assert isinstance(described, DescribeLogDirsResponse), "request() answers in kind"
+    reading.log_dirs = _log_dirs(described)
+    if not reading.log_dirs:
+        # Every broker has a directory.  Version 2 has no error code for the whole answer: a broker
+        # that does not let the client ask names none.
+        where = f"DescribeLogDirs of broker {reading.broker_id}"
+        cluster.leave_unchecked(("L01", "L02"), where, "no directory is named: not allowed")
+
+
+def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
+    return [
+        LogDir(
+            each.log_dir,
+            None if each.error_code is ErrorCode.none else each.error_code.name.upper(),
+            frozenset(
+                (str(topic.name), int(partition.partition_index))
+                for topic in each.topics
+                for partition in topic.partitions
+                if not partition.is_future_key
+            ),
+        )
+        for each in answer.results
+    ]
+
+
+async def _read_session_timeout(
+    cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
+) -> None:
+    try:
+        answer = await _own_configs(connection, [reading.broker_id], [_SESSION_TIMEOUT])
+    except ApiNotKnown as error:
+        cluster.notes["S02"] = str(error)
+        return
+    [result] = answer.results
+    value = next((each.value for each in result.configs if each.name == _SESSION_TIMEOUT), None)
+    if value is not None and value.isdecimal():
+        reading.session_timeout_ms = int(value)
+    else:
+        where = f"DescribeConfigs of broker {reading.broker_id}"
+        code = result.error_code
+        what = f"no {_SESSION_TIMEOUT}" if code is ErrorCode.none else code.name.upper()
+        cluster.leave_unchecked(["S02"], where, what)
+
+
+async def _own_configs(
+    connection: BrokerConnection, broker_ids: Iterable[int], keys: Sequence[str] | None
+) -> DescribeConfigsResponse:
+    """The configurations of brokers, which each broker shows of itself alone."""
+    answer = await connection.request(
+        describe_configs.DescribeConfigsRequest(
+            resources=tuple(
+                describe_configs.DescribeConfigsResource(
+                    resource_type=i8(BROKER),
+                    resource_name=str(broker_id),
+                    configuration_keys=None if keys is None else tuple(keys),
+                )
+                for broker_id in broker_ids
+            ),
+            include_synonyms=False,
+            include_documentation=False,
+        )
+    )
+    assert isinstance(answer, DescribeConfigsResponse), "request() answers in kind"
+    return answer
+
+
+def _differing(
+    reading: ClusterReading, broker: BrokerReading
+) -> list[tuple[PartitionView, CachedState]]:
+    """Partitions that the broker's cache has otherwise than ZooKeeper."""
+    return [
+        (view, cached)
+        for view in reading.partitions
+        if view.topic not in reading.deletions
+        and (cached := broker.partitions.get((view.topic, view.partition))) is not None
+        and expected_state(view, cached) is not None
+    ]
+
+
+async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence | None:
+    """Ask the controller what only its event thread answers: which partitions are being moved.
+
+    Kafka has this request since 2.4; before it nothing is asked.
+    """
+    if reading.controller is None or reading.controller.broker_id not in reading.registrations:
+        reading.notes["C01"] = "there is no registered controller to ask"
+        return None
+    broker_id = reading.controller.broker_id
+    address = reading.registrations[broker_id].address_by(security.protocol)
+    where = f"ListPartitionReassignments of broker {broker_id}"
+    if address is None:
+        reading.leave_unchecked(["C01"], where, f"it has no {security.protocol} listener")
+        return None
+    try:
+        code = await probe_controller(address, security)
+    except ApiNotKnown as error:
+        reading.notes["C01"] = str(error)
+        return None
+    except NotLetIn as error:
+        reading.leave_unchecked(["C01"], where, str(error))
+        return None
+    except CommandFailed as error:
+        return Evidence(where, str(error))
+    if code in (ErrorCode.not_controller, ErrorCode.request_timed_out):
+        return Evidence(where, code.name.upper())
+    if code is not ErrorCode.none:
+        reading.leave_unchecked(["C01"], where, code.name.upper())
+    return None
+
+
+# Brokers that are not registered.
+
+
+async def _read_strangers(
+    reading: ClusterReading, security: ClientSecurity, named: str | None
+) -> None:
+    registered = {each.address_by(security.protocol) for each in reading.registrations.values()}
+    suspects: dict[tuple[str, int], str] = {}
+    if reading.earlier is not None:
+        for broker_id, seen in reading.earlier.brokers.items():
+            if broker_id not in reading.registrations:
+                suspects[seen.host, seen.port] = f"as broker {broker_id} in an earlier look"
+    for broker in reading.brokers:
+        for broker_id, address in broker.addresses.items():
+            if broker_id not in reading.registrations:
+                suspects[address] = f"as broker {broker_id} in the metadata of {broker.broker_id}"
+    for address in parse_bootstrap(named or "") if named else ():
+        suspects.setdefault((address.host, address.port), "by -b or the cluster's file")
+    found = await asyncio.gather(
+        *(
+            _stranger(reading, BrokerAddress(*address), source, security)
+            for address, source in suspects.items()
+            if address not in registered
+        )
+    )
+    reading.strangers = [place for place in found if place is not None]
+
+
+async def _stranger(
+    reading: ClusterReading, address: BrokerAddress, source: str, security: ClientSecurity
+) -> Place | None:
+    """The broker at an address, if it answers and none of the registered ones is meant."""
+    where = f"DescribeConfigs of {address}, known {source}"
+    try:
+        async with connected([address], Deadline(BROKER_S), security) as connection:
+            cluster_id = (await ask_metadata(connection, ())).cluster_id
+            if cluster_id != reading.cluster_id:
+                return None  # of another cluster, and not registered in this one
+            own = await _own_configs(connection, reading.registrations, ["broker.id"])
+    except ApiNotKnown as error:
+        reading.leave_unchecked(["B01"], where, str(error))
+        return None
+    except NotLetIn as error:
+        reading.leave_unchecked(["B01"], where, str(error))
+        return None
+    except CommandFailed:
+        return None  # nothing answers there
+    codes = [result.error_code for result in own.results]
+    if ErrorCode.none in codes:
+        return None  # a registered broker under another address
+    refused = [code for code in codes if code is not ErrorCode.invalid_request]
+    if refused:
+        reading.leave_unchecked(["B01"], where, refused[0].name.upper())
+        return None
+    return Place(Evidence(where, "it answers, and is none of the registered brokers"))
+
+
+# Replicas that have the whole log, and are not in sync.
+
+
+async def _read_caught_up(reading: ClusterReading, security: ClientSecurity) -> None:
+    answering = {broker.broker_id for broker in reading.brokers if broker.error is None}
+    short = [
+        (view, missing)
+        for view in reading.partitions
+        if view.state is not None
+        and view.topic not in reading.deletions
+        and view.state.leader in answering
+        and (
+            missing := [
+                broker
+                for broker in view.assignment.replicas
+                if broker not in view.state.in_sync_replicas and broker in answering
+            ]
+        )
+    ]
+    if len(short) > MOST_COMPARED:
+        reading.notes["P10"] = f"{MOST_COMPARED:,} of {len(short):,} partitions are compared"
+        short = short[:MOST_COMPARED]
+    led: defaultdict[int, list[PartitionView]] = defaultdict(list)
+    followed: defaultdict[int, list[PartitionView]] = defaultdict(list)
+    for view, missing in short:
+        assert view.state is not None
+        led[view.state.leader].append(view)
+        for broker in missing:
+            followed[broker].append(view)
+    # First the leaders: a follower that is there later has what the leader had.
+    leaders = await _log_ends(reading, led, security)
+    followers = await _log_ends(reading, followed, security)
+    for broker, views in sorted(followed.items()):
+        for view in views:
+            assert view.state is not None
+            end = leaders.get((view.state.leader, view.topic, view.partition))
+            has = followers.get((broker, view.topic, view.partition))
+            if end is not None and has is not None and has >= end:
+                reading.caught_up.append((view, broker, has))
+
+
+async def _log_ends(
+    reading: ClusterReading, asked: Mapping[int, Sequence[PartitionView]], security: ClientSecurity
+) -> dict[tuple[int, str, int], int]:
+    """The ends of logs, by broker and partition, where the broker tells."""
+
+    async def ask(broker_id: int, views: Sequence[PartitionView]) -> ListOffsetsResponse | None:
+        address = reading.registrations[broker_id].address_by(security.protocol)
+        assert address is not None, "it answered there"
+        topics: defaultdict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
+        for view in views:
+            topics[view.topic].append(
+                list_offsets.ListOffsetsPartition(
+                    partition_index=i32(view.partition), timestamp=i64(_LATEST)
+                )
+            )
+        request = list_offsets.ListOffsetsRequest(
+            replica_id=BrokerId(_DEBUGGING_REPLICA),
+            isolation_level=i8(0),
+            topics=tuple(
+                list_offsets.ListOffsetsTopic(name=TopicName(name), partitions=tuple(those))
+                for name, those in topics.items()
+            ),
+        )
+        try:
+            async with connected(
+                [BrokerAddress(*address)], Deadline(BROKER_S), security
+            ) as connection:
+                answer = await connection.request(request)
+        except CommandFailed as error:
+            reading.leave_unchecked(["P10"], f"ListOffsets of broker {broker_id}", str(error))
+            return None
+        assert isinstance(answer, ListOffsetsResponse), "request() answers in kind"
+        return answer
+
+    answers = await asyncio.gather(*(ask(broker_id, views) for broker_id, views in asked.items()))
+    log_ends = {}
+    for broker_id, answer in zip(asked, answers, strict=True):
+        refused: defaultdict[ErrorCode, list[str]] = defaultdict(list)
+        for topic in () if answer is None else answer.topics:
+            for each in topic.partitions:
+                if each.error_code is ErrorCode.none:
+                    key = (broker_id, str(topic.name), int(each.partition_index))
+                    log_ends[key] = int(each.offset)
+                else:
+                    refused[each.error_code].append(f"{topic.name}-{each.partition_index}")
+        for code, names in refused.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            what = f"{code.name.upper()} for {names[0]}{more}"
+            reading.leave_unchecked(["P10"], f"ListOffsets of broker {broker_id}", what)
+    return log_ends

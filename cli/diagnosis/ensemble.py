@@ -1,0 +1,222 @@
+"""Every ZooKeeper server of the connect string, asked by four-letter words, and what they show.
+
+``srvr`` is allowed by every ZooKeeper's default; ``mntr``, ``isro``, ``cons`` and ``conf`` say more
+where ``4lw.commands.whitelist`` has them.  Source: ZooKeeper's ``FourLetterCommands``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ssl import SSLContext
+from typing import TYPE_CHECKING, Final
+
+from zkcontroller_cli.diagnosis.findings import Evidence, Place
+
+if TYPE_CHECKING:
+    from zkcontroller_cli.diagnosis.reading import ClusterReading
+
+WORDS: Final = ("srvr", "isro", "mntr", "cons", "conf")
+ANSWER_S: Final = 5.0
+"""So long a server may take to answer one word."""
+MOST_BYTES: Final = 16 * 1024 * 1024
+SLOW_MS: Final = 100.0
+"""An average request that takes longer keeps brokers waiting."""
+MOST_OUTSTANDING: Final = 1000
+"""From here on ZooKeeper stops reading requests (``globalOutstandingLimit``)."""
+FULL: Final = 0.9
+"""This share of ``maxClientCnxns`` is nearly all."""
+
+_REFUSED: Final = "not executed because it is not in the whitelist"
+_NOT_SERVING: Final = "not currently serving requests"
+_LATENCY: Final = re.compile(r"^Latency min/avg/max: *\S+?/([\d.]+)/", re.MULTILINE)
+_OUTSTANDING: Final = re.compile(r"^Outstanding: *(\d+)", re.MULTILINE)
+_MODE: Final = re.compile(r"^Mode: *(\S+)", re.MULTILINE)
+_ZXID: Final = re.compile(r"^Zxid: *0x([0-9a-f]+)", re.MULTILINE)
+_LIMIT: Final = re.compile(r"^maxClientCnxns=(-?\d+)", re.MULTILINE)
+_MEMBER: Final = re.compile(r"^server\.\d+=", re.MULTILINE)
+_CLIENT: Final = re.compile(r"^ */?(.+):\d+\[\d+\]\((.*)\)", re.MULTILINE)
+_SESSION: Final = re.compile(r"\bsid=(0x[0-9a-f]+)")
+
+
+@dataclass
+class ServerReading:
+    """What one ZooKeeper server answered; ``error`` says why it did not."""
+
+    address: str
+    error: str | None = None
+    words: dict[str, str] = field(default_factory=dict)
+    """The answers to the words that it executes."""
+
+    @property
+    def mode(self) -> str | None:
+        """``leader``, ``follower``, ``observer``, ``standalone``, ``read-only``."""
+        found = _MODE.search(self.words.get("srvr", ""))
+        return None if found is None else found[1]
+
+    @property
+    def has_no_quorum(self) -> bool:
+        """It answers, and serves no requests."""
+        return _NOT_SERVING in self.words.get("srvr", "")
+
+    @property
+    def epoch(self) -> int | None:
+        """The leader's epoch in its newest transaction."""
+        found = _ZXID.search(self.words.get("srvr", ""))
+        return None if found is None else int(found[1], 16) >> 32
+
+    def evidence(self, word: str, what: str) -> Evidence:
+        """What this server's answer shows."""
+        return Evidence(f"{word} of {self.address}", what)
+
+
+async def read_ensemble(
+    servers: Sequence[tuple[str, int]], tls: SSLContext | None
+) -> list[ServerReading]:
+    """Ask every server, all at once; a server that does not answer has its ``error``."""
+    return list(await asyncio.gather(*(_ask(host, port, tls) for host, port in servers)))
+
+
+async def _ask(host: str, port: int, tls: SSLContext | None) -> ServerReading:
+    reading = ServerReading(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    try:
+        for word in WORDS:
+            text = await asyncio.wait_for(_word(host, port, tls, word), ANSWER_S)
+            if text and _REFUSED not in text:
+                reading.words[word] = text
+            if reading.has_no_quorum:
+                break
+    except TimeoutError:
+        reading.error = f"no answer within {ANSWER_S:g} s"
+    except OSError as error:
+        reading.error = error.strerror or str(error)
+    return reading
+
+
+async def _word(host: str, port: int, tls: SSLContext | None, word: str) -> str:
+    """The answer to one word; empty if the server hangs up, as older ones do to a refused word."""
+    name = host if tls is not None else None
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
+    try:
+        writer.write(word.encode())
+        await writer.drain()
+        answer = bytearray()
+        while (chunk := await reader.read(65536)) and len(answer) < MOST_BYTES:
+            answer += chunk
+        return answer.decode(errors="replace")
+    finally:
+        writer.close()
+
+
+def unchecked_servers(servers: Sequence[ServerReading]) -> list[Evidence]:
+    """The servers whose health is not known, because they do not execute ``srvr``."""
+    return [
+        server.evidence("srvr", "it is not in 4lw.commands.whitelist")
+        for server in servers
+        if server.error is None and "srvr" not in server.words
+    ]
+
+
+def sick_servers(reading: ClusterReading) -> Iterator[Place]:
+    """Z02: servers that do not answer, have no quorum, are read-only, alone or behind."""
+    servers = reading.servers
+    leaders = [server for server in servers if server.mode == "leader"]
+    for server in servers:
+        if server.error is not None:
+            yield Place(server.evidence("srvr", server.error))
+        elif server.has_no_quorum:
+            yield Place(server.evidence("srvr", "serves no requests: it has no quorum"))
+        elif server.mode == "read-only" or server.words.get("isro") == "ro":
+            yield Place(server.evidence("isro", "is read-only: it has lost the quorum"))
+        elif server.mode == "standalone" and len(servers) > 1:
+            what = f"stands alone; the connect string names {len(servers)} servers"
+            yield Place(server.evidence("srvr", what))
+        elif server.mode == "leader" and len(leaders) > 1:
+            yield Place(server.evidence("srvr", "leads, and so does another server"))
+        elif server.mode == "leader" and (behind := _followers_behind(server)):
+            yield Place(server.evidence("mntr", behind))
+        elif (
+            server.mode in ("follower", "observer")
+            and len(leaders) == 1
+            and server.epoch != leaders[0].epoch
+        ):
+            what = f"is in epoch {server.epoch}, the leader in {leaders[0].epoch}"
+            yield Place(server.evidence("srvr", what))
+
+
+def _followers_behind(leader: ServerReading) -> str | None:
+    numbers = _numbers(leader.words.get("mntr", ""))
+    learners = numbers.get("zk_learners", numbers.get("zk_followers"))
+    if learners is None or "zk_synced_followers" not in numbers:
+        return None
+    synced = numbers["zk_synced_followers"] + numbers.get("zk_synced_observers", 0)
+    if synced >= learners:
+        return None
+    return f"{learners:.0f} servers follow it, {synced:.0f} of them are in sync"
+
+
+def _numbers(answer: str) -> Mapping[str, float]:
+    numbers = {}
+    for line in answer.splitlines():
+        name, _, value = line.partition("\t")
+        try:
+            numbers[name] = float(value)
+        except ValueError:
+            continue  # a version or a state
+    return numbers
+
+
+def strained_servers(reading: ClusterReading) -> Iterator[Place]:
+    """Z03: slow answers, a queue, hardly a connection left; sessions without a connection."""
+    for server in reading.servers:
+        answer = server.words.get("srvr", "")
+        latency = _LATENCY.search(answer)
+        if latency is not None and float(latency[1]) > SLOW_MS:
+            what = f"a request takes {float(latency[1]):,.0f} ms on average since the start"
+            yield Place(server.evidence("srvr", what))
+        outstanding = _OUTSTANDING.search(answer)
+        if outstanding is not None and int(outstanding[1]) >= MOST_OUTSTANDING:
+            yield Place(server.evidence("srvr", f"{int(outstanding[1]):,} requests are waiting"))
+        yield from _nearly_full(server)
+    yield from _cut_off(reading)
+
+
+def _nearly_full(server: ServerReading) -> Iterator[Place]:
+    limit = _LIMIT.search(server.words.get("conf", ""))
+    if limit is None or int(limit[1]) <= 0 or "cons" not in server.words:
+        return
+    hosts = Counter(host for host, _ in _CLIENT.findall(server.words["cons"]))
+    for host, count in sorted(hosts.items()):
+        if count >= FULL * int(limit[1]):
+            what = f"{count} connections from {host}, maxClientCnxns={limit[1]}"
+            yield Place(server.evidence("cons", what))
+
+
+def _cut_off(reading: ClusterReading) -> Iterator[Place]:
+    """Brokers whose session has no connection: dead or cut off, and not yet expired."""
+    if not reading.servers or sessions_note(reading.servers) is not None:
+        return
+    connected = {
+        session for server in reading.servers for session in _SESSION.findall(server.words["cons"])
+    }
+    for broker_id, registration in sorted(reading.registrations.items()):
+        if registration.session_id is not None and registration.session_id not in connected:
+            what = f"session {registration.session_id} is registered and has no connection"
+            where = f"cons of all servers, for broker {broker_id}"
+            yield Place(Evidence(where, what), broker=broker_id)
+
+
+def sessions_note(servers: Sequence[ServerReading]) -> str | None:
+    """Why the brokers' sessions cannot be compared with the connections; None if they can."""
+    for server in servers:
+        if server.error is not None or server.has_no_quorum:
+            return f"{server.address} does not show its connections"
+        if not {"cons", "conf"} <= set(server.words):
+            return f"4lw.commands.whitelist of {server.address} lacks cons or conf"
+    members = max((len(_MEMBER.findall(server.words["conf"])) for server in servers), default=0)
+    if members > len(servers):
+        return f"the ensemble has {members} servers, the connect string names {len(servers)}"
+    return None

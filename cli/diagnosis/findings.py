@@ -1,0 +1,97 @@
+"""What ``zkctl doctor`` finds: evidence, the place where it stands, and a rule's finding."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from zkcontroller.history.analyses.rules import Severity
+
+UNCHECKED: Final = "unchecked"
+"""The ``severity`` of a rule that could not be checked, because a question was refused."""
+
+
+class Evidence(NamedTuple):
+    """Where it stands, and what stands there."""
+
+    where: str
+    what: str
+
+
+class Place(NamedTuple):
+    """One place where a rule is broken; ``topic`` and ``partition`` where it concerns one.
+
+    ``path`` is the znode without the chroot, ``broker`` the broker to look at, ``file`` its
+    server.properties if it is a dead one of the local cluster, ``reordered`` the
+    partition's replicas in another order, ``1,3,2``: what the command of the next step names.
+    """
+
+    evidence: Evidence
+    topic: str | None = None
+    partition: int | None = None
+    path: str | None = None
+    broker: int | None = None
+    file: str | None = None
+    reordered: str | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The same place in another reading, whatever stands there then."""
+        if self.topic is None:
+            return (self.evidence.where.partition(" at version ")[0],)
+        return self.topic, str(self.partition)
+
+
+class Finding(NamedTuple):
+    """One rule that the cluster breaks, with all places where it does."""
+
+    rule: str
+    severity: Severity
+    title: str
+    places: tuple[Place, ...]
+    partitions: int
+    topics: int
+    next_step: str
+    command: str
+    """``next_step`` as a command line; it changes nothing, or asks first."""
+
+    def row(self) -> dict[str, Any]:
+        """As ``doctor`` shows it in every format."""
+        return row_of(
+            self.rule,
+            str(self.severity),
+            self.title,
+            [place.evidence for place in self.places],
+            self.next_step,
+            self.command,
+            self.partitions,
+            self.topics,
+        )
+
+
+def row_of(
+    rule: str,
+    severity: str,
+    title: str,
+    evidence: list[Evidence],
+    next_step: str,
+    command: str,
+    partitions: int = 0,
+    topics: int = 0,
+) -> dict[str, Any]:
+    """One row of the result: a finding, or a rule that could not be checked."""
+    return {
+        "rule": rule,
+        "severity": severity,
+        "title": title,
+        "partition_count": partitions,
+        "topic_count": topics,
+        "evidence": [each._asdict() for each in evidence],
+        "next_step": next_step,
+        "command": command,
+        "page": page_of(rule),
+    }
+
+
+def page_of(rule: str) -> str:
+    """Where a rule is explained."""
+    return f"docs/doctor.md#{rule.lower()}"

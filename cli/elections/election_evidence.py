@@ -1,0 +1,117 @@
+"""When the first broker learned of a new controller, from the brokers' responses and logs.
+
+The first UpdateMetadata of a controller is what makes it real to brokers and clients.  Two
+witnesses:
+
+* a broker's Metadata response names the new controller, which it can only know from UpdateMetadata;
+* if the same broker was elected again its name proves nothing, but the brokers' own
+  ``state-changes.jsonl`` does, where the cluster is local: a ``metadata_cached`` record of the new
+  epoch.  Brokers write none for an UpdateMetadata without partitions (neither do Kafka's), so in a
+  cluster without partitions it is the controller's ``update_metadata_sending`` that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from zkcontroller.state_changes.export import FILE_NAME
+from zkcontroller.state_changes.record import Kind
+from zkcontroller_cli.machine.cluster_file import ClusterFile
+
+_READ_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FirstUpdate:
+    """The first broker that took the new controller's UpdateMetadata, ms after the deletion."""
+
+    first_update_metadata_ms: float | None
+    first_update_metadata_broker_id: int | None
+    """None also where only the sending is known."""
+    first_update_metadata_source: str | None
+    """``metadata``, ``state_changes`` or ``state_changes_sent``."""
+    first_update_metadata_reason: str | None
+    """Why nothing was seen."""
+    all_brokers_updated_ms: float | None
+    """When the last of the brokers had followed; None if one had not, or if it is unknown."""
+
+
+def unseen(reason: str) -> FirstUpdate:
+    """Nothing was seen, and why."""
+    return FirstUpdate(None, None, None, reason, None)
+
+
+def from_metadata(after_ms: Mapping[int, float], brokers: int) -> FirstUpdate:
+    """``after_ms``: by broker, when its Metadata named the new controller."""
+    if not after_ms:
+        return unseen("no broker named the new controller in its Metadata response in time")
+    return _first_of(after_ms, brokers, "metadata")
+
+
+def from_logs(logs: StateChangeLogs, epoch: int, deleted_at_ms: int) -> FirstUpdate:
+    """What the brokers' logs say of the controller of this epoch."""
+    cached = logs.first_of(Kind.METADATA_CACHED, epoch)
+    if cached:
+        after_ms = {broker_id: float(at - deleted_at_ms) for broker_id, at in cached.items()}
+        return _first_of(after_ms, len(logs.paths), "state_changes")
+    sent = logs.first_of(Kind.UPDATE_METADATA_SENDING, epoch)
+    if sent:
+        first_ms = float(min(sent.values()) - deleted_at_ms)
+        return FirstUpdate(first_ms, None, "state_changes_sent", None, None)
+    return unseen("no broker's state-changes.jsonl shows an UpdateMetadata of the new epoch")
+
+
+def _first_of(after_ms: Mapping[int, float], brokers: int, source: str) -> FirstUpdate:
+    first = min(after_ms, key=after_ms.__getitem__)
+    last_ms = max(after_ms.values()) if len(after_ms) == brokers else None
+    return FirstUpdate(after_ms[first], first, source, None, last_ms)
+
+
+class StateChangeLogs:
+    """The brokers' ``state-changes.jsonl`` from the moment this was made."""
+
+    def __init__(self, cluster: ClusterFile) -> None:
+        self.paths = {
+            entry.broker_id: cluster.logs_directory(entry.broker_id) / FILE_NAME
+            for entry in cluster.brokers
+        }
+        self._starts = {broker_id: _size(path) for broker_id, path in self.paths.items()}
+
+    def first_of(self, kind: Kind, controller_epoch: int) -> dict[int, int]:
+        """By broker id, ms since 1970 of its first record of a kind in a controller's epoch."""
+        found = {}
+        for broker_id in self.paths:
+            for record in self._records(broker_id, kind):
+                if record.get("controller_epoch") == controller_epoch:
+                    found[broker_id] = int(record["time_ms"])
+                    break
+        return found
+
+    def _records(self, broker_id: int, kind: Kind) -> Iterator[dict[str, Any]]:
+        path = self.paths[broker_id]
+        # Smaller than it was: the hour has changed and the file was begun anew.
+        start = self._starts[broker_id] if _size(path) >= self._starts[broker_id] else 0
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                lines = file.read(_READ_BYTES_MAX).split(b"\n")
+        except FileNotFoundError:
+            return
+        wanted = f'"{kind}"'.encode()
+        for line in lines[:-1]:  # the last one may still be being written
+            if wanted in line:
+                record = orjson.loads(line)
+                if record["kind"] == kind:
+                    yield record
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

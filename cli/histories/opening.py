@@ -1,0 +1,310 @@
+"""Opens the history for the answering verbs of ``zkctl history``: stored tables, or logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from zkcontroller_cli.console.errors import BadUsage, Refused
+from zkcontroller_cli.console.options import say
+
+if TYPE_CHECKING:
+    from zkcontroller.history.analyses.history import History
+    from zkcontroller.history.analyses.results import Results
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+DEFAULT_OUT: Final = Path("zkctl-history")
+MANIFEST: Final = "history.json"
+PROBLEMS_MAX: Final = 5
+"""Files that could not be read, as many as are named on the screen."""
+
+
+class Asked(NamedTuple):
+    """The source of the answers, as given on the command line."""
+
+    logs: tuple[str, ...]
+    out: Path
+    master: str
+    memory: str
+    cluster: str | None
+    time_zone: str
+    pattern: str | None
+
+
+_OUT: Final = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_OUT,
+    show_default=True,
+    help="Directory of the history's Parquet tables.",
+)
+_MASTER: Final = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Spark master."
+)
+_MEMORY: Final = click.option(
+    "--memory", default="2g", show_default=True, help="Heap of Spark's driver."
+)
+
+
+def _time_zone(text: str) -> Callable[[CommandT], CommandT]:
+    return click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help=text)
+
+
+PATTERN: Final = click.option(
+    "--pattern",
+    metavar="LOG4J",
+    help="Conversion pattern of logs in another layout than Kafka's, such as '%d %-5p %c - %m%n'.",
+)
+
+
+def history_options(command: CommandT) -> CommandT:
+    """Give a verb its logs and the options that say how they are read; it takes ``asked``."""
+    return _with(
+        command,
+        click.argument("logs", nargs=-1, metavar="[LOG…]"),
+        _OUT,
+        _MASTER,
+        _MEMORY,
+        click.option(
+            "--cluster", metavar="NAME", help="Which cluster, if the logs are of several."
+        ),
+        _time_zone("Zone of the brokers' clocks, for logs that are read now."),
+        PATTERN,
+    )
+
+
+def log_options(command: CommandT) -> CommandT:
+    """Give a verb that stores logs these, and the directory of the tables."""
+    return _with(command, click.argument("logs", nargs=-1, required=True, metavar="LOG…"), _OUT)
+
+
+def reading_options(command: CommandT) -> CommandT:
+    """Give a verb that stores logs the options that say how they are read."""
+    return _with(
+        command,
+        _MASTER,
+        _MEMORY,
+        click.option(
+            "--cluster", metavar="NAME", help="The cluster of all files, where they do not tell it."
+        ),
+        click.option(
+            "--broker-id", type=click.IntRange(0), help="The broker of lines that do not name one."
+        ),
+        _time_zone("Zone of brokers' clocks."),
+        click.option("--redact", metavar="KEY", help="Replace names by hashes made with KEY."),
+    )
+
+
+def _with(command: CommandT, *options: Callable[[CommandT], CommandT]) -> CommandT:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def asked_of(arguments: dict[str, Any]) -> Asked:
+    """Takes the shared options out of a verb's arguments."""
+    return Asked(**{name: arguments.pop(name) for name in Asked._fields})
+
+
+def must_exist(logs: Sequence[str]) -> None:
+    """Refuses a path that is not there, before Spark takes its seconds to start."""
+    for log in logs:
+        if not Path(log).exists():
+            raise Refused(f"no such file or folder: {log}")
+
+
+def briefly(logs: Sequence[str]) -> str:
+    """The first few of the logs, for a line on the screen."""
+    return f"{', '.join(logs[:3])}{' …' if len(logs) > 3 else ''}"
+
+
+def directory_of(asked: Asked) -> Path:
+    """Where the history's tables are: ``--out``, or the one LOG if it is such a directory."""
+    is_history = len(asked.logs) == 1 and (Path(asked.logs[0]) / MANIFEST).is_file()
+    return Path(asked.logs[0]) if is_history else asked.out
+
+
+class Opened:
+    """The history asked for: what is kept of it, and the rest by Spark, which starts when asked."""
+
+    def __init__(self, asked: Asked) -> None:
+        """Reads logs that are not in the history yet, on this machine without Spark.
+
+        One LOG that is itself a directory of Parquet tables is that history.
+
+        Raises:
+            BadUsage: there are no logs and no history, or the logs are of several clusters.
+            Refused: the history has no record of that cluster.
+        """
+        from zkcontroller.history.readers.ingest_plan import IngestOptions, checked
+        from zkcontroller.history.readers.local_ingest import ingest_here, workers_of
+
+        self._asked = asked
+        self._out = directory_of(asked)
+        self._logs = () if self._out != asked.out else asked.logs
+        if not self._logs and not (self._out / MANIFEST).is_file():
+            raise BadUsage(
+                f"which logs? Name files or directories; {self._out} holds no history yet"
+            )
+        must_exist(self._logs)
+        # What can be refused is refused before Spark takes its seconds to start.
+        self._options = IngestOptions(
+            out=str(self._out), time_zone=asked.time_zone, pattern=asked.pattern
+        )
+        checked(self._options)
+        self._history: History | None = None
+        self._unread = self._logs
+        workers = workers_of(asked.master)
+        if self._logs and workers is not None:
+            say(f"reading {briefly(self._logs)}")
+            ingest_here(self._logs, self._options, workers, progress())
+            self._unread = ()
+            _say_problems(self._out)
+        if not self._unread:
+            self._find()
+
+    def _find(self) -> None:
+        from zkcontroller.history.analyses.kept import answers_folder
+        from zkcontroller.history.analyses.results import Results
+        from zkcontroller.history.readers.manifest import clusters_in, complete_ingests
+
+        ingests = complete_ingests(self._out)
+        self._cluster = _chosen(clusters_in(self._out), self._asked.cluster)
+        self._tables = answers_folder(self._out, ingests, self._cluster)
+        self._results: Results = Results(self._out, ingests, self._cluster)
+
+    @property
+    def tables(self) -> Path | None:
+        """Where the tables are that questions before have kept; None if logs must be read first."""
+        return None if self._unread else self._tables
+
+    def answer(
+        self, question: str, arguments: Mapping[str, Any], ask: Callable[[History], Any]
+    ) -> Any:
+        """The plain values that ``ask`` gives; kept ones, if the same was asked before.
+
+        Raises:
+            HistoryInvalid: the history is damaged.
+        """
+        if not self._unread:
+            kept = self._results.get(question, arguments)
+            if kept is not None:
+                return kept
+        return self._keep(question, arguments, ask(self.history))
+
+    def made(self, question: str, arguments: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        """The plain values that ``make`` gives out of a kept answer; kept in the same way."""
+        kept = self._results.get(question, arguments)
+        return self._keep(question, arguments, make()) if kept is None else kept
+
+    def _keep(self, question: str, arguments: Mapping[str, Any], found: Any) -> Any:
+        import orjson
+
+        self._results.put(question, arguments, found)
+        # As it will be read the next time.
+        return orjson.loads(orjson.dumps(found))
+
+    @property
+    def history(self) -> History:
+        """The history in Spark, which starts now if it has not."""
+        if self._history is None:
+            self._history = self._open()
+        return self._history
+
+    def _open(self) -> History:
+        from zkcontroller.history.analyses.history import History
+        from zkcontroller.history.readers.ingest import ingest
+        from zkcontroller.history.readers.session import is_little, start_spark
+        from zkcontroller.history.readers.store import read_events, read_sources
+
+        is_small = not self._unread and is_little(self._out)
+        say("starting Spark")
+        spark = start_spark(self._asked.master, memory=self._asked.memory, is_small=is_small)
+        if self._unread:
+            say(f"reading {briefly(self._unread)}")
+            ingest(spark, self._unread, self._options, progress())
+            self._unread = ()
+            _say_problems(self._out)
+            self._find()
+        events = read_events(spark, self._out)
+        mine = (
+            events.where("cluster IS NULL")
+            if self._cluster is None
+            else events.where(events["cluster"] == self._cluster)
+        )
+        return History(mine, self._tables, read_sources(spark, self._out), is_small=is_small)
+
+
+def _say_problems(out: Path) -> None:
+    """Names the files whose lines are missing in every answer."""
+    from zkcontroller.history.readers.found_tables import is_wanting, read_sources_here
+
+    found = [row for row in read_sources_here(out) if is_wanting(row)]
+    for row in found[:PROBLEMS_MAX]:
+        say(f"{row['file']}: {row['status']}: {row['problem']}")
+    if len(found) > PROBLEMS_MAX:
+        say("there are more such files: zkctl history ingest lists them all")
+
+
+def progress() -> Callable[[int, int], None]:
+    """Reports how far reading has come, and remembers when it started."""
+    began = monotonic()
+
+    def tell(done: int, total: int) -> None:
+        speed = done / (monotonic() - began)
+        left = f", some {(total - done) / speed:.0f} s left" if done < total else ""
+        say(f"read {done >> 20} of {total >> 20} MB, {speed / 2**20:.0f} MB/s{left}")
+
+    return tell
+
+
+def _chosen(found: Sequence[str | None], wanted: str | None) -> str | None:
+    names = sorted(name for name in found if name is not None)
+    if wanted is not None:
+        if wanted not in names:
+            raise Refused(f"no record of cluster {wanted}; there are {', '.join(names) or 'none'}")
+        return wanted
+    if len(found) > 1:
+        raise BadUsage(
+            f"the logs are of {len(found)} clusters ({', '.join(map(str, found))}): "
+            "choose one with --cluster"
+        )
+    return found[0] if found else None
+
+
+def moment_ms(text: str) -> int:
+    """``2026-11-20 18:09:32.376`` (UTC unless it names an offset), ``2026-11-20T18:09:32Z`` or ms.
+
+    Raises:
+        BadUsage: it is no time.
+    """
+    from datetime import UTC, datetime
+
+    if text.isdigit():
+        return int(text)
+    try:
+        parsed = datetime.fromisoformat(text.strip().replace(",", "."))
+    except ValueError:
+        raise BadUsage(f"{text!r} is no time such as 2026-11-20T18:09:32.376Z") from None
+    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
+def window_ms(text: str) -> tuple[int, int]:
+    """``FROM/TO`` as two moments.
+
+    Raises:
+        BadUsage: it is no such thing, or it ends before it begins.
+    """
+    first, slash, last = text.partition("/")
+    if not slash:
+        raise BadUsage(f"{text!r} is no window: FROM/TO, both such as 2026-11-20T18:09:32Z")
+    window = moment_ms(first), moment_ms(last)
+    if window[0] >= window[1]:
+        raise BadUsage(f"window {text} ends before it begins")
+    return window

@@ -1,0 +1,230 @@
+"""One broker's process: become it, or leave it running in the background.
+
+In the foreground this process *becomes* the broker (exec), so that signals, exit code and pid are
+the broker's own.  Before that it forks a small announcer, which waits until the broker is
+registered, prints one record about it, and is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+import orjson
+
+from replica_manager.broker.broker_identity import stored_broker_id
+from replica_manager.broker.broker_status import FILE_NAME
+from replica_manager.configuration.config import BrokerConfig, load_config
+from replica_manager.security.zookeeper_tls import zookeeper_tls
+from zkcontroller.errors import ZkControllerError
+from zkcontroller_cli.console.errors import CommandFailed, ExitCode, Refused, TimedOut
+from zkcontroller_cli.console.options import Settings
+from zkcontroller_cli.console.render import named
+from zkcontroller_cli.machine.cluster_file import ClusterFile, exclusive
+from zkcontroller_cli.machine.ports import pick_free, require_free
+from zkcontroller_cli.machine.processes import (
+    NO_METRICS,
+    MetricsOptions,
+    ProcessId,
+    broker_command,
+    last_lines,
+    spawn,
+    wait_until,
+)
+from zkcontroller_cli.znodes.registrations import LiveBroker, read_registrations
+from zkcontroller_cli.znodes.session import now_ms, open_zookeeper
+
+_POLL_S: Final = 0.05
+
+
+class BrokerFile(NamedTuple):
+    """A server.properties file, what it says, and the local cluster it belongs to, if any."""
+
+    path: Path
+    config: BrokerConfig
+    overrides: Mapping[str, str]
+    cluster: ClusterFile | None
+    metrics: MetricsOptions = NO_METRICS
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, str]) -> BrokerFile:
+        """Read it; ConfigInvalid if the broker would refuse it, Refused if it runs already."""
+        config = load_config(path, overrides)
+        cluster = ClusterFile.load(path.absolute().parent.parent)
+        if cluster is not None and (
+            cluster.broker(config.broker_id) is None
+            or cluster.properties_path(config.broker_id) != path.absolute()
+        ):
+            cluster = None
+        entry = None if cluster is None else cluster.broker(config.broker_id)
+        if entry is not None and entry.process is not None and entry.is_alive:
+            raise Refused(
+                f"broker {entry.broker_id} runs already (pid {entry.process.pid}): "
+                f"zkctl broker stop {entry.broker_id} ends it"
+            )
+        metrics = NO_METRICS if entry is None else entry.metrics
+        return cls(path, config, overrides, cluster, metrics)
+
+    def with_free_metrics_port(self) -> BrokerFile:
+        """The same broker, its metrics port no longer 0; Refused if another process has it."""
+        port = self.metrics.port
+        assert port is not None, "it serves metrics"
+        taken = [listener.port for listener in self.config.listeners.bound]
+        if port and port in taken:
+            raise Refused(
+                f"port {port}, which the metrics server of the broker needs, is its listener's: "
+                "choose another --metrics-port, or 0 for a free one"
+            )
+        port = require_free(port, "the metrics server of the broker") if port else pick_free(taken)
+        return self._replace(metrics=replace(self.metrics, port=port))
+
+    @property
+    def command(self) -> list[str]:
+        """The broker's own command line."""
+        return broker_command(self.path, self.overrides, self.metrics)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where its log files go, if its cluster says so; Kafka's own variable."""
+        if self.cluster is None:
+            return {}
+        return {"LOG_DIR": str(self.cluster.logs_directory(self.config.broker_id))}
+
+    @property
+    def broker_id(self) -> int | None:
+        """The id: configured, or generated and kept in ``meta.properties``; None until then."""
+        if self.config.broker_id >= 0:
+            return self.config.broker_id
+        return stored_broker_id(self.config.log_dirs[:1])
+
+    def note(self, process: ProcessId) -> None:
+        """Write the process into the cluster file, for ``cluster status`` and ``broker stop``."""
+        if self.cluster is None:
+            return
+        with exclusive(self.cluster.directory):
+            cluster = ClusterFile.load(self.cluster.directory)
+            entry = cluster.broker(self.config.broker_id) if cluster else None
+            if cluster is not None and entry is not None:
+                entry.process, entry.metrics = process, self.metrics
+                cluster.save()
+
+
+def become_broker(file: BrokerFile, settings: Settings) -> NoReturn:
+    """Turn this process into the broker; does not return."""
+    process = ProcessId.of(os.getpid())
+    assert process is not None, "we are alive"
+    began_ms = now_ms()
+    sys.stdout.flush()
+    if os.fork() == 0:
+        _announce(file, process, began_ms, settings)
+    file.note(process)
+    # stdout is for the record: what the broker prints is talk.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.environ.update(file.environment)
+    os.execv(sys.executable, file.command)
+
+
+def _announce(file: BrokerFile, process: ProcessId, began_ms: int, settings: Settings) -> NoReturn:
+    """The announcer's whole life: it never returns into its parent's code."""
+    code = ExitCode.OK
+    try:
+        registration = await_registration(file, process, began_ms, settings)
+        show(registration, process, file.metrics, settings)
+    except ZkControllerError:
+        code = ExitCode.REFUSED  # what keeps us from seeing the broker, it says itself
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    finally:
+        os._exit(code)
+
+
+def leave_broker(file: BrokerFile, settings: Settings) -> None:
+    """Start the broker in the background and wait until it is registered, else end it again."""
+    began_ms = now_ms()
+    console = file.path.absolute().parent / "console.log"
+    process = spawn(file.command, console, file.environment)
+    file.note(process)
+    try:
+        registration = await_registration(file, process, began_ms, settings, settings.deadline_s)
+    except BaseException as error:
+        process.signal(signal.SIGKILL)
+        if not isinstance(error, CommandFailed):
+            raise
+        lines = "".join(f"\n  {line}" for line in last_lines(console))
+        raise type(error)(f"{error}; the last lines of {console}:{lines}") from error
+    show(registration, process, file.metrics, settings)
+
+
+def await_registration(
+    file: BrokerFile,
+    process: ProcessId,
+    began_ms: int,
+    settings: Settings,
+    timeout_s: float = float("inf"),
+) -> LiveBroker:
+    """The registration of this very start; CommandFailed if the broker ends, TimedOut if late."""
+    found: list[LiveBroker] = []
+
+    connect, tls = file.config.zookeeper_connect, zookeeper_tls(file.config.values)
+    with open_zookeeper(settings, connect=connect, tls=tls, is_new=True) as zookeeper:
+
+        def is_registered() -> bool:
+            if not process.is_alive:
+                raise CommandFailed("the broker ended before it was registered")
+            broker_id = file.broker_id
+            if broker_id is None:
+                return False
+            # An older time stamp is that of a predecessor whose session has not ended yet.
+            found[:] = [
+                registration
+                for registration in read_registrations(zookeeper, [broker_id])
+                if registration.timestamp_ms >= began_ms
+            ]
+            return bool(found)
+
+        if not wait_until(is_registered, timeout_s, _POLL_S):
+            raise TimedOut(f"the broker was not registered within {timeout_s:g} s")
+    return found[0]
+
+
+def show(
+    registration: LiveBroker, process: ProcessId, metrics: MetricsOptions, settings: Settings
+) -> None:
+    """The record about a broker that was started."""
+    row = registration.row(controller_id=None)
+    del row["is_controller"]
+    record = {**row, "pid": process.pid, "metrics_port": metrics.port}
+    settings.renderer.record(record, named("broker_id"))
+
+
+def process_of_log_dir(log_dir: Path, broker_id: int) -> ProcessId:
+    """The process that names itself, in the directory's ``broker.json``, as this broker.
+
+    Refused if the file is missing, is not a broker's, or is another broker's.
+    """
+    path = log_dir / FILE_NAME
+    try:
+        content = orjson.loads(path.read_bytes())
+        if content["broker_id"] != broker_id:
+            raise Refused(
+                f"{path} is of broker {content['broker_id']}, not of broker {broker_id}: "
+                "is this its log directory?"
+            )
+        process = ProcessId.of(content["pid"])
+        is_reused = process is not None and not process.began_by(content["started_at_ms"])
+    except FileNotFoundError:
+        raise Refused(f"there is no {path}: no broker runs in this log directory") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise Refused(f"{path} does not say which process the broker is: {error!r}") from error
+    if process is None or is_reused:
+        raise Refused(f"broker {broker_id} does not run any more: {path} is left from its last run")
+    if not process.runs("-m", "replica_manager"):
+        raise Refused(
+            f"pid {process.pid}, which {path} names, is no broker of this user: it gets no signal"
+        )
+    return process

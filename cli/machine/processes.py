@@ -1,0 +1,248 @@
+"""Child processes that outlive the command that started them, and how to recognise them.
+
+A process id is reused sooner or later, so each is kept with the time its process began and the boot
+of the machine in which it did: a signal goes out only if all of it still matches, to a descriptor
+of that process, so that no other can take its place in between.  A process that a file names by its
+pid alone must also be one of this user, with the expected command line.  A zombie (ended, not yet
+reaped by its parent) counts as gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+_POLL_S: Final = 0.02
+_TAIL_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process, for ever: its pid and when it began."""
+
+    pid: int
+    started: str
+    """What the system says about the start, to be compared only (on Linux boot and clock ticks)."""
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """The process that has this pid now; None if none has."""
+        started = _start_of(pid)
+        return None if started is None else cls(pid, started)
+
+    def began_by(self, moment_ms: int) -> bool:
+        """Whether it began before that moment (ms since 1970); a successor of its pid did not."""
+        if not _PROC.exists():
+            return True
+        boot_s = next(
+            int(line.split()[1])
+            for line in (_PROC / "stat").read_text(encoding="ascii").splitlines()
+            if line.startswith("btime ")
+        )
+        began_s = boot_s + int(self.started.rpartition(" ")[2]) / os.sysconf("SC_CLK_TCK")
+        # The boot time is a whole second, rounded either way.
+        return began_s <= moment_ms / 1000 + 1
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether that very process still runs."""
+        return _start_of(self.pid) == self.started
+
+    def runs(self, *arguments: str) -> bool:
+        """Whether it is this user's, and those arguments stand in its command line in that order.
+
+        False where the system does not say so.
+        """
+        found = _owner_and_command(self.pid)
+        if found is None:
+            return False
+        owner, command = found
+        words = iter(command)
+        return owner == os.getuid() and all(each in words for each in arguments) and self.is_alive
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal; False if the process is gone, or its pid is another's now."""
+        try:
+            process = _open_process(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # Asked once there is a descriptor: it stands for this process and no later one.
+            if not self.is_alive:
+                return False
+            if process is None:
+                os.kill(self.pid, number)
+            else:
+                signal.pidfd_send_signal(process, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            if process is not None:
+                os.close(process)
+        return True
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Wait until the process has ended; False if it has not within ``timeout_s``."""
+        return wait_until(lambda: not self.is_alive, timeout_s)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = _POLL_S) -> bool:
+    """Ask again and again until true; False when ``timeout_s`` is over."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(poll_s)
+    return True
+
+
+def spawn(
+    command: Sequence[str],
+    console: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    is_bound: bool = False,
+) -> ProcessId:
+    """Start a process that Ctrl-C does not reach; its output is added to ``console``.
+
+    ``is_bound``: it stays in our session, so that the system wakes and ends it if it is suspended
+    when we are gone.
+    """
+    console.parent.mkdir(parents=True, exist_ok=True)
+    with console.open("ab") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=not is_bound,
+            process_group=0 if is_bound else None,
+            env={**os.environ, **(environment or {})},
+        )
+    # The child may have ended at once; its zombie still has a start time until we reap it.
+    started = _start_of(child.pid, zombies=True)
+    child.returncode = 0  # no code waits for it: a dropped Popen would complain
+    return ProcessId(child.pid, started or "gone")
+
+
+ZKCTL: Final = __name__.partition(".")[0]
+"""The package that ``python -m`` runs as ``zkctl``."""
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The command line of a module; -P: nothing in the current folder is taken for a module."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """Where a broker serves its metrics, and whether those of single partitions are among them."""
+
+    port: int | None = None
+    """None: they are not served."""
+    host: str = "127.0.0.1"
+    of_partitions: bool = False
+
+    @property
+    def url(self) -> str:
+        """What Prometheus scrapes."""
+        return f"http://{self.reached_at}:{self.port}/metrics"
+
+    @property
+    def reached_at(self) -> str:
+        """The host, as it stands in an address."""
+        # An address of no host in particular is reached from this machine by the loopback one.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"[{host}]" if ":" in host else host
+
+    @property
+    def arguments(self) -> list[str]:
+        """The broker's own options."""
+        if self.port is None:
+            return []
+        partitions = ["--metrics-of-partitions"] if self.of_partitions else []
+        return [f"--metrics-port={self.port}", f"--metrics-host={self.host}", *partitions]
+
+
+NO_METRICS: Final = MetricsOptions()
+
+
+def broker_command(
+    properties: Path, overrides: Mapping[str, str], metrics: MetricsOptions = NO_METRICS
+) -> list[str]:
+    """The command line of a broker."""
+    options = [f"--override={key}={value}" for key, value in overrides.items()]
+    return python_module("replica_manager", str(properties), *options, *metrics.arguments)
+
+
+def last_lines(path: Path, count: int = 15) -> list[str]:
+    """The last lines of a log; none if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []
+
+
+def _owner_and_command(pid: int) -> tuple[int, list[str]] | None:
+    if not _PROC.exists():
+        words = subprocess.run(
+            ["ps", "-o", "uid=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ).stdout.split()
+        return (int(words[0]), words[1:]) if words else None
+    try:
+        owner = (_PROC / str(pid)).stat().st_uid
+        command = (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return None
+    return owner, command.decode("utf-8", "replace").split("\0")
+
+
+def _open_process(pid: int) -> int | None:
+    """A descriptor of the process; None where the system has none.  ProcessLookupError: gone."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return None  # a kernel before 5.3
+
+
+def _start_of(pid: int, *, zombies: bool = False) -> str | None:
+    if not _PROC.exists():
+        return _start_by_ps(pid)
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command's name stands in parentheses and may hold anything: count from the last one.
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" and not zombies else f"{_boot_id()} {fields[18]}"
+
+
+@cache
+def _boot_id() -> str:
+    """Of the machine as it runs now: after the next boot the clock ticks begin anew."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "-"
+
+
+def _start_by_ps(pid: int) -> str | None:
+    answer = subprocess.run(
+        ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return None if not answer or answer.startswith("Z") else answer.partition(" ")[2].strip()

@@ -1,0 +1,238 @@
+"""ACLs as the command line says them, and as rows: resources, operations, principals, commands.
+
+The words are those of Kafka's own tool.  Input may be in any case, with ``-``, ``_`` or nothing
+between words; output is in lower case with ``_``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Final, TypeVar
+
+from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
+from replica_manager.security.authorizer import CLUSTER_NAME
+from replica_manager.security.principals import USER, Principal, host_name_of, parse_principal
+from zkcontroller.acls import (
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+    by_pascal_name,
+)
+from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
+from zkcontroller_cli.console.errors import BadUsage
+from zkcontroller_cli.console.render import Layout, Row
+
+E = TypeVar("E", bound=IntEnum)
+
+RULE_KEYS: Final = (
+    "resource_type",
+    "resource",
+    "pattern_type",
+    "permission",
+    "principal",
+    "host",
+    "operation",
+)
+GROUPED_KEYS: Final = (*RULE_KEYS[:-1], "operations")
+OPTIONS: Final = {
+    ResourceType.TOPIC: "--topic",
+    ResourceType.GROUP: "--group",
+    ResourceType.CLUSTER: "--cluster",
+    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
+    ResourceType.DELEGATION_TOKEN: "--delegation-token",
+    ResourceType.USER: "--user-principal",
+}
+"""The option of ``zkctl acl``, and of Kafka's tool, that names such a resource."""
+CLUSTER: Final = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
+_UNKNOWN_OR_ANY: Final = 1
+"""The values up to this one are for filters, or for what is not known."""
+
+
+def word(value: IntEnum) -> str:
+    """A value as rows show it: ``describe_configs``."""
+    return value.name.lower()
+
+
+def words_of(kind: type[E]) -> list[str]:
+    """Every value of an ACL: without those of filters."""
+    return [word(value) for value in kind if value > _UNKNOWN_OR_ANY and value.name != "MATCH"]
+
+
+def _value(kind: type[E], text: str, what: str) -> E:
+    found = by_pascal_name(kind, text.strip().replace("_", "").replace("-", ""))
+    if found <= _UNKNOWN_OR_ANY:
+        raise BadUsage(f"{text!r} is no {what}; say one of {', '.join(words_of(kind))}")
+    return found
+
+
+def parse_operation(text: str) -> AclOperation:
+    """The operation of that name; BadUsage if there is none."""
+    return _value(AclOperation, text, "operation")
+
+
+def parse_pattern_type(text: str) -> PatternType:
+    """``literal``, ``prefixed``, or a filter's ``any`` and ``match``."""
+    return PatternType[text.upper()]
+
+
+def parse_user(text: str, option: str) -> Principal:
+    """``User:alice`` as a principal; BadUsage without type or name."""
+    principal = parse_principal(text.strip())
+    if principal is None or not principal.principal_type or not principal.name:
+        raise BadUsage(f"{option} takes TYPE:NAME, such as {USER}:alice, not {text!r}")
+    return principal
+
+
+def parse_host(text: str) -> str:
+    """An address as the authorizer has it; BadUsage for a name, which no rule is compared with."""
+    if text == WILDCARD:
+        return text
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        raise BadUsage(f"{text!r} is no IP address: rules are compared with addresses") from None
+    return host_name_of(text)
+
+
+def parse_resource(text: str) -> ResourcePattern:
+    """``topic:orders`` or ``cluster`` as a resource; BadUsage if it is none."""
+    type_text, colon, name = text.partition(":")
+    resource_type = _value(ResourceType, type_text, "type of resource")
+    if resource_type is ResourceType.CLUSTER:
+        if name not in ("", CLUSTER_NAME):
+            raise BadUsage(f"the only name of a cluster is {CLUSTER_NAME}")
+        return CLUSTER
+    if not colon or not name:
+        raise BadUsage(f"{text!r} has no name: say {word(resource_type)}:NAME")
+    return ResourcePattern(resource_type, name)
+
+
+def check_operation(operation: AclOperation, resource_type: ResourceType) -> None:
+    """BadUsage if resources of that type have no such operation."""
+    known = supported_operations(resource_type)
+    if operation not in (*known, AclOperation.ALL):
+        raise BadUsage(
+            f"a {word(resource_type)} has no operation {word(operation)}; "
+            f"say one of {', '.join(map(word, (*known, AclOperation.ALL)))}"
+        )
+
+
+def resource_text(resource: ResourcePattern) -> str:
+    """A resource for eyes, and for the arguments of ``zkctl acl who`` and ``explain``."""
+    if resource.resource_type is ResourceType.CLUSTER:
+        return "cluster"
+    text = f"{word(resource.resource_type)}:{resource.name}"
+    return f"{text} (prefixed)" if resource.pattern_type is PatternType.PREFIXED else text
+
+
+def rule_text(binding: AclBinding) -> str:
+    """One ACL in one line: ``allow User:alice read on topic:orders``."""
+    entry = binding.entry
+    host = "" if entry.host == WILDCARD else f" from {entry.host}"
+    return (
+        f"{word(entry.permission_type)} {entry.principal}{host} {word(entry.operation)} "
+        f"on {resource_text(binding.pattern)}"
+    )
+
+
+def rule_row(binding: AclBinding) -> dict[str, Any]:
+    """One ACL as a row of :data:`RULE_KEYS`."""
+    pattern, entry = binding
+    values = (
+        word(pattern.resource_type),
+        pattern.name,
+        word(pattern.pattern_type),
+        word(entry.permission_type),
+        entry.principal,
+        entry.host,
+        word(entry.operation),
+    )
+    return dict(zip(RULE_KEYS, values, strict=True))
+
+
+def grouped_rows(bindings: Iterable[AclBinding]) -> list[dict[str, Any]]:
+    """A row for each pattern, permission, principal and host, with its operations."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for binding in bindings:
+        row = rule_row(binding)
+        operation = row.pop("operation")
+        rows.setdefault(tuple(row.values()), {**row, "operations": []})["operations"].append(
+            operation
+        )
+    return list(rows.values())
+
+
+def in_order(bindings: Iterable[AclBinding]) -> list[AclBinding]:
+    """ACLs each once: by resource, the refusals first."""
+    return sorted(
+        set(bindings), key=lambda each: (each.pattern, each.entry.permission_type, each.entry)
+    )
+
+
+def resource_name(row: Row) -> str:
+    """The identifier of a row with a resource: what ``zkctl acl who`` takes."""
+    if row["resource_type"] == word(ResourceType.CLUSTER):
+        return "cluster"
+    return f"{row['resource_type']}:{row['resource']}"
+
+
+def rule_layout(*more: str, is_grouped: bool = False) -> Layout:
+    """How ACLs are shown, with further keys behind those of the rule."""
+    return Layout(resource_name, (), (*(GROUPED_KEYS if is_grouped else RULE_KEYS), *more))
+
+
+def exact_filter(binding: AclBinding) -> AclBindingFilter:
+    """The filter that matches that ACL and no other."""
+    (resource_type, name, pattern_type), entry = binding
+    return AclBindingFilter(
+        resource_type,
+        name,
+        pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission_type,
+    )
+
+
+def filter_of_resource(resource: ResourcePattern) -> AclBindingFilter:
+    """The filter of every ACL of a resource."""
+    return AclBindingFilter(*resource, None, None, AclOperation.ANY, PermissionType.ANY)
+
+
+def every_rule() -> AclBindingFilter:
+    """The filter of all ACLs."""
+    return AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        PatternType.ANY,
+        None,
+        None,
+        AclOperation.ANY,
+        PermissionType.ANY,
+    )
+
+
+def change_command(verb: str, binding: AclBinding) -> str:
+    """The command line that adds or removes exactly that ACL."""
+    (resource_type, name, pattern_type), entry = binding
+    kind = word(entry.permission_type)
+    words = ["zkctl", "acl", verb, f"--{kind}-principal", entry.principal]
+    if entry.host != WILDCARD:
+        words += [f"--{kind}-host", entry.host]
+    words += ["--operation", word(entry.operation), OPTIONS[resource_type]]
+    if resource_type is not ResourceType.CLUSTER:
+        words.append(name)
+    if pattern_type is PatternType.PREFIXED:
+        words += ["--resource-pattern-type", word(pattern_type)]
+    return shlex.join(words)
+
+
+def distinct_resources(resources: Sequence[ResourcePattern]) -> list[ResourcePattern]:
+    """Resources each once, in order."""
+    return list(dict.fromkeys(resources))

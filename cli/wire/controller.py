@@ -1,0 +1,30 @@
+"""Whether the controller works, not only its broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected, timeout_of
+
+_PROBE_S: Final = 5.0
+"""So long the controller may take to answer."""
+
+
+async def probe_controller(address: tuple[str, int], security: ClientSecurity) -> ErrorCode:
+    """The error code of a request that only the controller's event thread answers.
+
+    A broker that has resigned answers NOT_CONTROLLER, and one whose event thread hangs is silent
+    (TimedOut), though both still answer Metadata.  ApiNotKnown before Kafka 2.4.
+    """
+    deadline = Deadline(_PROBE_S)
+    async with connected([BrokerAddress(*address)], deadline, security) as connection:
+        answer = await connection.request(
+            ListPartitionReassignmentsRequest(timeout=timeout_of(deadline), topics=())
+        )
+    assert isinstance(answer, ListPartitionReassignmentsResponse), "request() answers in kind"
+    return answer.error_code

@@ -1,0 +1,327 @@
+"""Log directories as brokers describe them, and replicas that go from one to another.
+
+DescribeLogDirs tells the bytes of a volume since Kafka 3.3; an older broker says nothing of them.
+Before version 3 an empty list is a refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kio.schema.alter_replica_log_dirs.v2 import request as alter_log_dirs
+from kio.schema.alter_replica_log_dirs.v2.response import AlterReplicaLogDirsResponse
+from kio.schema.describe_log_dirs.v4.request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kio.schema.describe_log_dirs.v4.response import (
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from kio.schema.errors import ErrorCode
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller_cli.console.errors import CannotConnect, Refused
+from zkcontroller_cli.console.options import Bootstrap
+from zkcontroller_cli.values.moves import NamedPartition
+from zkcontroller_cli.wire.logs import addresses_in, ask_broker
+from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, metadata
+from zkcontroller_cli.wire.versions import BrokerConnection
+
+NOT_ALIVE: Final = "not alive"
+_Partition = tuple[str, int]
+
+
+class LogDirReplica(NamedTuple):
+    """One log in a log directory."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+    """Whether it is on its way to this directory."""
+
+    @property
+    def name(self) -> NamedPartition:
+        """Its partition."""
+        return NamedPartition(self.topic, self.partition)
+
+
+class LogDirReading(NamedTuple):
+    """One log directory of a broker, as the broker describes it."""
+
+    broker_id: int
+    log_dir: str
+    error: str | None
+    total_bytes: int | None
+    usable_bytes: int | None
+    """Of the volume; None where the broker does not tell (before Kafka 3.3)."""
+    replicas: tuple[LogDirReplica, ...]
+
+
+class HostedReplica(NamedTuple):
+    """The replica of a partition on one broker."""
+
+    broker_id: int
+    topic: str
+    partition: int
+
+
+class LogDirsOfBrokers(NamedTuple):
+    """What those brokers described that could be asked; why the others could not."""
+
+    log_dirs: list[LogDirReading]
+    unread: dict[int, str]
+
+
+async def log_dirs_of(
+    bootstrap: Bootstrap, deadline: Deadline, broker_ids: Sequence[int]
+) -> list[LogDirReading]:
+    """The log directories of those brokers, of all if none is named.
+
+    Refused if one of them is not alive or does not tell, CannotConnect if it is not reached.
+    """
+    known = await metadata(bootstrap, deadline, ())
+    addresses = addresses_in(known)
+    for broker_id in broker_ids:
+        if broker_id not in addresses:
+            raise Refused(
+                f"the brokers do not know broker {broker_id}; zkctl broker list shows all"
+            )
+    wanted = sorted(broker_ids or addresses)
+    answers = await asyncio.gather(
+        *(_asked(addresses[each], deadline, bootstrap.security, each, None) for each in wanted)
+    )
+    found = []
+    for answer in answers:
+        if isinstance(answer, ZkControllerError):
+            raise answer
+        found += answer
+    return found
+
+
+async def readable_log_dirs(
+    addresses: Mapping[int, BrokerAddress],
+    deadline: Deadline,
+    security: ClientSecurity,
+    wanted: Mapping[int, Sequence[_Partition] | None],
+) -> LogDirsOfBrokers:
+    """What each of those brokers has of its partitions (None: of all), as far as they tell."""
+    answers = await asyncio.gather(
+        *(
+            _asked(addresses.get(broker), deadline, security, broker, partitions)
+            for broker, partitions in wanted.items()
+        )
+    )
+    found, unread = [], {}
+    for broker, answer in zip(wanted, answers, strict=True):
+        if broker not in addresses:
+            unread[broker] = NOT_ALIVE
+        elif isinstance(answer, ZkControllerError):
+            unread[broker] = str(answer)
+        else:
+            found += answer
+    return LogDirsOfBrokers(found, unread)
+
+
+async def replica_sizes(
+    connection: BrokerConnection, partitions: Sequence[_Partition] | None = None
+) -> dict[_Partition, int]:
+    """The bytes of the broker's replicas, of all or of those; what it lacks is left out.
+
+    A replica that moves to another log directory counts where it is now.  Refused if the broker
+    does not tell.
+    """
+    results = await described_log_dirs(connection, partitions)
+    if not results:  # before version 3 there is no code for the whole answer
+        raise Refused("it does not tell: CLUSTER_AUTHORIZATION_FAILED")
+    return {
+        (str(topic.name), int(each.partition_index)): int(each.partition_size)
+        for result in results
+        for topic in result.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+
+
+class ReplicasLeft(NamedTuple):
+    """The replicas that a broker has of those asked for, and its log directories that failed."""
+
+    sizes: Mapping[_Partition, int]
+    log_dir_errors: tuple[str, ...]
+
+
+async def replicas_left(
+    connection: BrokerConnection, partitions: Sequence[_Partition]
+) -> ReplicasLeft:
+    """Which of these replicas the broker has, with their bytes, on any of its log directories.
+
+    Refused if the broker does not tell.
+    """
+    results = await described_log_dirs(connection, partitions)
+    if not results:  # before version 3 there is no code for the whole answer
+        raise Refused("it does not tell: CLUSTER_AUTHORIZATION_FAILED")
+    return ReplicasLeft(
+        {
+            (str(topic.name), int(each.partition_index)): int(each.partition_size)
+            for result in results
+            for topic in result.topics
+            for each in topic.partitions
+        },
+        tuple(
+            f"{result.log_dir}: {result.error_code.name.upper()}"
+            for result in results
+            if result.error_code is not ErrorCode.none
+        ),
+    )
+
+
+async def move_to_log_dirs(
+    bootstrap: Bootstrap, deadline: Deadline, wanted: Mapping[HostedReplica, str]
+) -> dict[HostedReplica, str | None]:
+    """Has brokers move replicas to log directories; by replica the error, None if it is accepted.
+
+    REPLICA_NOT_AVAILABLE: the broker has no such replica yet, and will make it there.
+    """
+    addresses = addresses_in(await metadata(bootstrap, deadline, ()))
+    by_broker: defaultdict[int, dict[HostedReplica, str]] = defaultdict(dict)
+    for replica, path in wanted.items():
+        by_broker[replica.broker_id][replica] = path
+
+    def asking(
+        those: Mapping[HostedReplica, str],
+    ) -> Callable[[BrokerConnection], Awaitable[dict[HostedReplica, str | None]]]:
+        return lambda connection: _altered(connection, those)
+
+    answers = await asyncio.gather(
+        *(
+            ask_broker(addresses.get(broker), deadline, bootstrap.security, asking(those))
+            for broker, those in by_broker.items()
+        )
+    )
+    found: dict[HostedReplica, str | None] = {}
+    for (broker, those), answer in zip(by_broker.items(), answers, strict=True):
+        if isinstance(answer, CannotConnect):
+            why = NOT_ALIVE if broker not in addresses else str(answer)
+            found |= dict.fromkeys(those, f"broker {broker}: {why}")
+        else:
+            found |= answer
+    return found
+
+
+async def _asked(
+    address: BrokerAddress | None,
+    deadline: Deadline,
+    security: ClientSecurity,
+    broker_id: int,
+    partitions: Sequence[_Partition] | None,
+) -> list[LogDirReading] | ZkControllerError:
+    try:
+        results = await ask_broker(
+            address,
+            deadline,
+            security,
+            lambda connection: described_log_dirs(connection, partitions),
+        )
+    except ZkControllerError as error:
+        return error
+    if isinstance(results, CannotConnect):
+        return results
+    if not results:
+        return Refused(
+            f"broker {broker_id} does not tell: CLUSTER_AUTHORIZATION_FAILED; the principal "
+            "needs Describe on the cluster"
+        )
+    return sorted(_reading(broker_id, each) for each in results)
+
+
+async def described_log_dirs(
+    connection: BrokerConnection, partitions: Sequence[_Partition] | None = None
+) -> Sequence[DescribeLogDirsResult]:
+    """The broker's directories with their logs, of all partitions or of those.
+
+    There are none where the broker does not let the client ask.
+    """
+    response = await connection.request(DescribeLogDirsRequest(topics=_named(partitions)))
+    assert isinstance(response, DescribeLogDirsResponse), "request() answers in kind"
+    return response.results
+
+
+def _named(partitions: Iterable[_Partition] | None) -> tuple[DescribableLogDirTopic, ...] | None:
+    if partitions is None:
+        return None
+    by_topic: defaultdict[str, list[i32]] = defaultdict(list)
+    for topic, partition in partitions:
+        by_topic[topic].append(i32(partition))
+    return tuple(
+        DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(those))
+        for topic, those in by_topic.items()
+    )
+
+
+def _reading(broker_id: int, described: DescribeLogDirsResult) -> LogDirReading:
+    is_described = described.error_code is ErrorCode.none
+    return LogDirReading(
+        broker_id,
+        described.log_dir,
+        None if is_described else described.error_code.name.upper(),
+        int(described.total_bytes) if described.total_bytes >= 0 else None,
+        int(described.usable_bytes) if described.usable_bytes >= 0 else None,
+        tuple(
+            sorted(
+                LogDirReplica(
+                    str(topic.name),
+                    int(each.partition_index),
+                    int(each.partition_size),
+                    int(each.offset_lag),
+                    bool(each.is_future_key),
+                )
+                for topic in described.topics
+                for each in topic.partitions
+            )
+        ),
+    )
+
+
+async def _altered(
+    connection: BrokerConnection, wanted: Mapping[HostedReplica, str]
+) -> dict[HostedReplica, str | None]:
+    broker_id = next(iter(wanted)).broker_id
+    by_dir: defaultdict[str, defaultdict[str, list[i32]]] = defaultdict(lambda: defaultdict(list))
+    for replica, path in wanted.items():
+        by_dir[path][replica.topic].append(i32(replica.partition))
+    response = await connection.request(
+        alter_log_dirs.AlterReplicaLogDirsRequest(
+            dirs=tuple(
+                alter_log_dirs.AlterReplicaLogDir(
+                    path=path,
+                    topics=tuple(
+                        alter_log_dirs.AlterReplicaLogDirTopic(
+                            name=TopicName(topic), partitions=tuple(partitions)
+                        )
+                        for topic, partitions in topics.items()
+                    ),
+                )
+                for path, topics in by_dir.items()
+            )
+        )
+    )
+    assert isinstance(response, AlterReplicaLogDirsResponse), "request() answers in kind"
+    answered = {
+        HostedReplica(broker_id, str(topic.topic_name), int(each.partition_index)): each.error_code
+        for topic in response.results
+        for each in topic.partitions
+    }
+    return {
+        replica: None
+        if (code := answered.get(replica, ErrorCode.unknown_server_error)) is ErrorCode.none
+        else code.name.upper()
+        for replica in wanted
+    }

@@ -1,0 +1,81 @@
+"""What one broker's Metadata response says, kept small, and how it is compared with ZooKeeper.
+
+``zkctl doctor`` (rules M01 to M03) and ``zkctl metadata diff`` judge by the same comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+from uuid import UUID
+
+from zkcontroller_cli.znodes.partitions import PartitionView
+
+
+class CachedState(NamedTuple):
+    """A partition as a broker's metadata cache has it."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...] = ()
+    is_leader_hidden: bool = False
+    """The leader has no listener of the name at which the broker was asked."""
+
+
+class MetadataBroker(NamedTuple):
+    """A broker as another broker's Metadata names it."""
+
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True)
+class MetadataAnswer:
+    """A Metadata response of one broker."""
+
+    cluster_id: str | None
+    controller_id: int
+    """-1: it knows none."""
+    brokers: Mapping[int, MetadataBroker] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Of the topics that have one."""
+    partitions: Mapping[tuple[str, int], CachedState] = field(default_factory=dict)
+
+    @cached_property
+    def topics(self) -> set[str]:
+        """The topics of which it names partitions."""
+        return {topic for topic, _ in self.partitions}
+
+
+def expected_state(view: PartitionView, cached: CachedState) -> CachedState | None:
+    """What ZooKeeper says where it differs from the broker's state; None if it does not.
+
+    A broker answers LEADER_NOT_AVAILABLE with leader -1 for a leader it knows to be dead, and one
+    before Kafka 2.1 names no epoch: neither is a difference.
+    """
+    state = view.state
+    if state is None:
+        return None
+    is_comparable = view.leader_is_live and not cached.is_leader_hidden
+    leader = state.leader if is_comparable else cached.leader
+    epoch = cached.leader_epoch if cached.leader_epoch == -1 else state.leader_epoch
+    same = (cached.leader, cached.leader_epoch) == (leader, epoch)
+    if same and set(cached.isr) == set(state.in_sync_replicas):
+        return None
+    return CachedState(leader, epoch, state.in_sync_replicas, view.assignment.replicas)
+
+
+def is_other_topic(cached: UUID | None, expected: UUID | None) -> bool:
+    """Whether two topics of one name differ in their ids; a broker before 2.8 knows none."""
+    return cached is not None and expected is not None and cached != expected
+
+
+def unlike_brokers(
+    known: Collection[int], registered: Collection[int]
+) -> tuple[list[int], list[int]]:
+    """The registered brokers that a broker does not know, and the others that it knows."""
+    return sorted(set(registered) - set(known)), sorted(set(known) - set(registered))

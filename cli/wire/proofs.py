@@ -1,0 +1,72 @@
+"""A change, proved at every broker: each is asked until it shows it, or the time is over.
+
+The broker that made a change knows it when it answers; the others learn of it from ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from zkcontroller_cli.console.errors import CommandFailed
+from zkcontroller_cli.console.options import Bootstrap, say
+from zkcontroller_cli.wire.logs import addresses_in, ask_broker
+from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, metadata
+from zkcontroller_cli.wire.versions import BrokerConnection
+
+T = TypeVar("T")
+
+_RETRY_S: Final = 0.2
+
+
+class BrokersProof(NamedTuple, Generic[T]):
+    """What every broker showed of a change, by broker id."""
+
+    missed: Mapping[int, set[T]]
+    """What it did not show until the deadline; empty if it showed all."""
+    silent: Mapping[int, str]
+    """The brokers that could not tell, and why."""
+
+    def brokers_without(self, part: T) -> list[int]:
+        """The brokers that did not show this part."""
+        return sorted(each for each, those in self.missed.items() if part in those)
+
+    def warn_of_silent(self) -> None:
+        """Names on stderr the brokers that could not tell."""
+        for broker_id, reason in sorted(self.silent.items()):
+            say(f"warning: broker {broker_id} could not be asked: {reason}")
+
+
+async def asked_until_shown(
+    bootstrap: Bootstrap,
+    deadline: Deadline,
+    missed_by: Callable[[BrokerConnection], Awaitable[set[T]]],
+) -> BrokersProof[T]:
+    """Asks every broker until ``missed_by`` finds nothing missing there, or the time is over."""
+    known = await metadata(bootstrap, deadline, ())
+
+    async def wait(connection: BrokerConnection) -> set[T]:
+        while True:
+            missed = await missed_by(connection)
+            if not missed or deadline.is_over:
+                return missed
+            await asyncio.sleep(min(_RETRY_S, deadline.left_s))
+
+    async def answer_of(address: BrokerAddress) -> set[T] | CommandFailed:
+        # One broker must not hide what the others say.
+        try:
+            return await ask_broker(address, deadline, bootstrap.security, wait)
+        except CommandFailed as error:
+            return error
+
+    addresses = addresses_in(known)
+    answers = await asyncio.gather(*map(answer_of, addresses.values()))
+    missed: dict[int, set[T]] = {}
+    silent: dict[int, str] = {}
+    for broker_id, answer in zip(addresses, answers, strict=True):
+        if isinstance(answer, set):
+            missed[broker_id] = answer
+        else:
+            silent[broker_id] = str(answer)
+    return BrokersProof(missed, silent)

@@ -1,0 +1,294 @@
+"""ZooKeeper as the verbs use it: bulk reads below the chroot, in one short session.
+
+The chroot stays on our side (paths get it in front), so that looking never creates one: a mistyped
+chroot is an error, not a new empty cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from ssl import SSLContext
+from typing import Final, ParamSpec, TypeVar
+
+from zkcontroller.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt
+from zkcontroller.zookeeper.answers import required
+from zkcontroller.zookeeper.connect_string import ConnectString, parse_connect, parse_credentials
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Committed,
+    ListChildren,
+    ReadZnodes,
+    RolledBack,
+    Stat,
+    WatchFired,
+    ZkCode,
+    ZkTransaction,
+    Znode,
+)
+from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_cli.console.errors import BadUsage, CannotConnect, Refused
+from zkcontroller_cli.console.options import Origin, Settings, say
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_CONNECTION_TIMEOUT_S: Final = 10.0
+_PROBE_S: Final = 1.0
+_SESSION_TIMEOUT_MS: Final = 10_000
+
+
+def ignore(_fired: WatchFired) -> None:
+    """For readers that leave no watch."""
+
+
+class ZooKeeper:
+    """One session; every path is relative to the chroot.  Raises what the session raises."""
+
+    def __init__(self, session: ZooKeeperSession, where: ConnectString) -> None:
+        self._session = session
+        self._where = where
+        self.is_lost = False
+        """The connection was away for so long that the session was given up."""
+
+    def read(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | ZkCode]:
+        """Data of every path."""
+        return self._session.perform(ReadZnodes(self._full(paths), watch))
+
+    def children(self, paths: Sequence[str]) -> list[list[str] | ZkCode]:
+        """Names below every path, sorted."""
+        answers = self._session.perform(ListChildren(self._full(paths)))
+        return [answer if isinstance(answer, ZkCode) else sorted(answer) for answer in answers]
+
+    def stats(self, paths: Sequence[str], *, watch: bool = False) -> list[Stat | ZkCode]:
+        """Stat of every path; ``watch`` also where nothing exists."""
+        return self._session.perform(CheckExists(self._full(paths), watch))
+
+    def transaction(self, request: ZkTransaction) -> Committed | RolledBack:
+        """All operations or none."""
+        operations = [op._replace(path=self.full(op.path)) for op in request.operations]
+        return self._session.perform(ZkTransaction(operations))
+
+    def create_missing(self, paths: Sequence[str]) -> None:
+        """Creates the paths, and parents, that do not exist; ZooKeeperRefused if it cannot."""
+        self._session.create_missing(self._full(paths))
+
+    @property
+    def servers(self) -> Sequence[tuple[str, int]]:
+        """Every server of the connect string."""
+        return self._where.servers
+
+    def full(self, path: str) -> str:
+        """The path as the server knows it, chroot included."""
+        return self._where.absolute(path)
+
+    def _full(self, paths: Sequence[str]) -> Sequence[str]:
+        return [self.full(path) for path in paths] if self._where.chroot else paths
+
+
+@contextmanager
+def open_zookeeper(
+    settings: Settings,
+    on_watch: Callable[[WatchFired], None] = ignore,
+    *,
+    connect: str | None = None,
+    tls: SSLContext | None = None,
+    is_new: bool = False,
+    is_for_creating: bool = False,
+) -> Iterator[ZooKeeper]:
+    """A session with the ZooKeeper the settings name; ZooKeeperUnavailable if it does not answer.
+
+    ``connect`` and ``tls`` are where a broker's own file says it, not the settings.  ``is_new``:
+    brokers are just about to create the chroot, and ZooKeeper may be starting too.  Else a chroot
+    that is missing is Refused, and servers that all refuse a connection are CannotConnect at once.
+    ``is_for_creating``: what is created gets the ACLs that a broker would give it; the chroot must
+    be known to exist.
+
+    A connection that is lost for as long as connecting may take ends the session, so that no verb
+    waits for ever: CannotConnect.
+    """
+    text = connect or settings.zookeeper()
+    where = parse_connect(text)
+    if not settings.debug:
+        quiet("kafka.zookeeper", "org.apache.zookeeper")
+    timeout_s = min(_CONNECTION_TIMEOUT_S, settings.deadline_s)
+    tls = settings.zookeeper_tls if connect is None else tls
+    credentials = _credentials()
+    if not is_new and (reason := refused_by_all(where.servers, timeout_s)):
+        raise CannotConnect(
+            f"no ZooKeeper at {where.hosts}: {reason}{_stopped_hint(settings, connect)}"
+        )
+    # The ACL of a znode depends on its path below the chroot, which the session must know then.
+    below = where.chroot if is_for_creating else ""
+    session = ZooKeeperSession(
+        ZooKeeperConfig(
+            connect=where.hosts + below,
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            connection_timeout_ms=round(timeout_s * 1000),
+            auth=credentials,
+            tls=tls,
+            set_acl=is_for_creating and (bool(credentials) or settings.shows_zookeeper_certificate),
+            name="zkctl",
+        ),
+        on_watch=on_watch,
+        on_state=(watchdog := _Watchdog(timeout_s)).on_state,
+    )
+    session.start()
+    zookeeper = ZooKeeper(session, where._replace(chroot="") if is_for_creating else where)
+
+    def give_up() -> None:
+        zookeeper.is_lost = True
+        session.close()
+
+    watchdog.on_lost = give_up
+    try:
+        is_checked = bool(where.chroot) and not is_new and not is_for_creating
+        if is_checked and isinstance(zookeeper.stats(["/"])[0], ZkCode):
+            raise Refused(f"{where.hosts} has no {where.chroot}: is the chroot in {text} right?")
+        yield zookeeper
+    except SessionExpired as error:
+        raise CannotConnect(
+            f"lost the connection to ZooKeeper at {where.hosts}; call it again when it answers"
+        ) from error
+    finally:
+        watchdog.disarm()
+        session.close()
+
+
+@contextmanager
+def open_broker_session(settings: Settings, *, set_acl: bool) -> Iterator[ZooKeeperSession]:
+    """A session as brokers have it, for their code: its paths are below the chroot.
+
+    It would create a chroot: :func:`open_zookeeper` first refuses one that is missing.
+    ``set_acl`` is brokers' ``zookeeper.set.acl``.
+    """
+    connect = settings.zookeeper()
+    session = ZooKeeperSession(
+        ZooKeeperConfig(
+            connect=connect,
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            connection_timeout_ms=round(min(_CONNECTION_TIMEOUT_S, settings.deadline_s) * 1000),
+            set_acl=set_acl,
+            auth=_credentials(),
+            tls=settings.zookeeper_tls,
+            name="zkctl",
+        )
+    )
+    session.start()
+    try:
+        yield session
+    except SessionExpired as error:
+        raise CannotConnect(f"lost the connection to ZooKeeper at {connect}") from error
+    finally:
+        session.close()
+
+
+def refused_by_all(servers: Sequence[tuple[str, int]], timeout_s: float) -> str | None:
+    """Why no server can be reached, if every one refuses at once; None if one may answer.
+
+    A session would go on trying until its time is over, which is right for a broker and not for
+    a mistyped port.
+    """
+    reasons = []
+    for server in servers:
+        try:
+            with socket.create_connection(server, timeout=min(_PROBE_S, timeout_s)):
+                return None
+        except (ConnectionRefusedError, socket.gaierror) as error:
+            reasons.append(error.strerror or str(error))
+        except OSError:
+            return None  # silent, or no way now: the session may still get there
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _stopped_hint(settings: Settings, connect: str | None) -> str:
+    named = settings.find_zookeeper()
+    if connect is not None or named is None or named.origin is not Origin.CLUSTER_FILE:
+        return ""
+    return (
+        f"; the cluster in {settings.directory} does not run: "
+        f"zkctl cluster start --dir {settings.directory} starts it"
+    )
+
+
+class _Watchdog:
+    """Calls ``on_lost`` when the connection has been away for ``patience_s``."""
+
+    def __init__(self, patience_s: float) -> None:
+        self.on_lost: Callable[[], None] = lambda: None
+        self._patience_s = patience_s
+        self._timer: threading.Timer | None = None
+
+    def on_state(self, state: SessionState) -> None:
+        """Set by the session's thread."""
+        self.disarm()
+        if state is SessionState.SUSPENDED:
+            self._timer = threading.Timer(self._patience_s, lambda: self.on_lost())
+            self._timer.daemon = True
+            self._timer.start()
+
+    def disarm(self) -> None:
+        """The connection is back, or the command has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def existing(path: str, answer: T | ZkCode) -> T:
+    """An answer that must be no error: Refused if the znode is missing, else ZooKeeperRefused."""
+    if answer is ZkCode.NO_NODE:
+        parent = path.rpartition("/")[0] or "/"
+        raise Refused(f"there is no znode {path}; zkctl znode ls {parent} shows what is there")
+    return required(path, answer)
+
+
+def _warn_on_stderr(text: str) -> None:
+    say(f"warning: {text}")
+
+
+_warn: ContextVar[Callable[[str], None]] = ContextVar("_warn", default=_warn_on_stderr)
+
+
+@contextmanager
+def warnings_to(take: Callable[[str], None]) -> Iterator[None]:
+    """In this block ``take`` gets what :func:`decoded` warns of; else stderr does."""
+    token = _warn.set(take)
+    try:
+        yield
+    finally:
+        _warn.reset(token)
+
+
+def decoded(decode: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T | None:
+    """What a codec reads; None, and a warning, where the znode is corrupt."""
+    try:
+        return decode(*arguments, **keywords)
+    except ZnodeCorrupt as error:
+        _warn.get()(str(error))
+        return None
+
+
+def quiet(*loggers: str) -> None:
+    """Keep libraries' logs off the user's screen."""
+    for logger in map(logging.getLogger, loggers):
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _credentials() -> tuple[tuple[str, str], ...]:
+    variable = "ZKCTL_ZOOKEEPER_AUTH"
+    try:
+        return parse_credentials(variable, os.environ.get(variable, ""))
+    except ConfigInvalid as invalid:
+        raise BadUsage(str(invalid)) from invalid

@@ -1,0 +1,3 @@
+module kafkacluster
+
+go 1.22

@@ -1,0 +1,197 @@
+"""Logs as collectors leave them: JSON lines, syslog, stern, and Strimzi's layout in all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+import pytest
+
+from zkcontroller.history.readers.patterns import Pattern
+from zkcontroller.history.readers.piece_reader import read_pieces
+from zkcontroller.history.readers.pieces import tasks_of
+from zkcontroller.history.readers.sources import Source, look_at
+
+WHEN: Final = "2026-11-20 18:08:31,404"
+TIME_MS: Final = 1795198111404
+LOGGERS: Final = ("state.change.logger", "kafka.controller.KafkaController")
+MESSAGES: Final = (
+    "ERROR [Controller id=2 epoch=7] Controller 2 epoch 7 failed to change state for partition "
+    "orders-1 from OfflinePartition to OnlinePartition",
+    "INFO [Controller id=2] 2 successfully elected as the controller. Epoch incremented to 7 and "
+    "epoch zk version is now 8",
+)
+TRACE: Final = (
+    "kafka.common.StateChangeFailedException: Failed to elect leader for partition orders-1",
+    "\tat scala.collection.Iterator.foreach(Iterator.scala:5)",
+)
+LAYOUTS: Final[dict[str, Callable[[str, str], str]]] = {
+    "default": lambda message, logger: f"[{WHEN}] {message} ({logger})",
+    "strimzi": lambda message, logger: f"{WHEN} {message} ({logger}) [controller-event-thread]",
+}
+
+
+def lines(layout: str) -> list[str]:
+    """An error with its trace, and an election."""
+    failed, elected = map(LAYOUTS[layout], MESSAGES, LOGGERS)
+    return [failed, *TRACE, elected]
+
+
+def as_json(**around: Any) -> Callable[[str, int], str]:
+    """Envelopes of JSON: LINE is the line, SPEAKER tells one pod from the other."""
+
+    def filled(value: Any, line: str, speaker: int) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(inner, line, speaker) for key, inner in value.items()}
+        if isinstance(value, str):
+            return value.replace("LINE", line).replace("SPEAKER", str(speaker))
+        return value
+
+    return lambda line, speaker: json.dumps(filled(around, line, speaker))
+
+
+ENVELOPES: Final[dict[str, tuple[str, Callable[[str, int], str], bool]]] = {
+    # name: (format, envelope, whether it tells speakers apart)
+    "filebeat": ("json", as_json(**{
+        "@timestamp": "2026-11-20T18:08:31.404Z", "message": "LINE", "input": {"type": "log"},
+        "log": {"offset": 7, "file": {"path": "/logs/kafka-SPEAKER.log"}}, "host": {"name": "h"},
+    }), False),
+    "filebeat-kubernetes": ("json", as_json(
+        message="LINE", kubernetes={"pod": {"name": "kafka-SPEAKER"}}, stream="stdout",
+    ), True),
+    "fluent-bit": ("json", as_json(
+        date=1795198111.4, log="LINE\n", stream="stdout",
+        kubernetes={"pod_name": "kafka-SPEAKER", "namespace_name": "prod"},
+    ), True),
+    "docker": ("json", as_json(
+        log="LINE\n", stream="stdout", time="2026-11-20T18:08:31.404920301Z",
+    ), False),
+    "stern-json": ("json", as_json(
+        message="LINE", nodeName="n", namespace="prod", podName="kafka-SPEAKER",
+        containerName="kafka",
+    ), True),
+    "elasticsearch": ("json", as_json(
+        _index="logs", _source={"message": "LINE", "host": {"name": "host-SPEAKER"}},
+    ), True),
+    "stern": ("stern", lambda line, who: f"kafka-{who} kafka {line}", True),
+    "stern-coloured": ("stern", lambda line, who: f"\x1b[36mkafka-{who}\x1b[0m kafka {line}", True),
+    "stern-namespaces": ("stern-namespaces", lambda line, who: f"prod kafka-{who} k {line}", True),
+    "rfc-5424": ("syslog", lambda line, who: (
+        f"<14>1 2026-11-20T18:08:31.404920+00:00 host-{who} kafka 4711 - - {line}"
+    ), True),
+    "rfc-5424-data": ("syslog", lambda line, who: (
+        f'1 2026-11-20T18:08:31Z host-{who} kafka - ID47 [a@1 b="c \\" ]"][d@2] \ufeff{line}'
+    ), True),
+    "rfc-3164": ("syslog-bsd", lambda line, who: (
+        f"<30>Nov 20 18:08:31 host-{who} kafka[4711]: {line}"
+    ), True),
+    "kubectl-prefix": ("prefixed", lambda line, who: f"[pod/kafka-{who}/kafka] {line}", True),
+    "cri": ("prefixed", lambda line, _: f"2026-11-20T19:08:31.4+01:00 stdout F {line}", False),
+}  # fmt: skip
+
+
+def read(path: Path, pattern: str | None = None) -> tuple[Source, list[dict[str, Any]], int]:
+    """What the file is taken for, its rows in order, and its lines."""
+    compiled = None if pattern is None else Pattern(pattern)
+    (source,) = look_at([str(path)], pattern=compiled)
+    events = path.parent / f"events-{path.stem}"
+    found = [
+        found
+        for number, task in enumerate(tasks_of([source], 1))
+        for found in read_pieces(number, task, str(events), "UTC", lambda _: None, pattern)
+    ]
+    rows = [row for file in events.rglob("*.parquet") for row in pq.read_table(file).to_pylist()]
+    return source, sorted(rows, key=lambda row: row["line_id"]), sum(f.end_id for f in found)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_records_come_whole_out_of_every_envelope_and_layout(
+    tmp_path: Path, name: str, layout: str
+) -> None:
+    form, envelope, tells_apart = ENVELOPES[name]
+    speakers = (0, 1) if tells_apart else (0,)
+    log = tmp_path / "all.log"
+    log.write_text(
+        "".join(envelope(line, who) + "\n" for line in lines(layout) for who in speakers)
+    )
+
+    source, rows, count = read(log)
+
+    assert source.format == (form if layout == "default" else f"{form} {layout}")
+    assert source.problem is None
+    assert count == 4 * len(speakers)
+    found = [
+        (row["shape"], row["lines"], row["exception_frame_count"], row["time_ms"]) for row in rows
+    ]
+    assert found == (
+        [("partition-failed", 3, 1, TIME_MS)] * len(speakers)
+        + [("ctl-elected", 1, None, TIME_MS)] * len(speakers)
+    )
+
+
+def test_a_trace_that_the_collector_put_into_one_line_is_below_its_record(tmp_path: Path) -> None:
+    log = tmp_path / "all.json.log"
+    failed, *trace, elected = lines("default")
+    records = ["\n".join([failed, *trace]), elected, elected]
+    log.write_text("".join(json.dumps({"message": text, "host": "a"}) + "\n" for text in records))
+
+    _, rows, count = read(log)
+
+    assert count == 3
+    assert [(row["shape"], row["exception_frame_count"], row["line_id"]) for row in rows] == [
+        ("partition-failed", 1, 0), ("ctl-elected", None, 1), ("ctl-elected", None, 2),
+    ]  # fmt: skip
+
+
+def test_a_line_that_docker_or_the_cri_cut_is_put_together_again(tmp_path: Path) -> None:
+    topics = ",".join(f"topic-{number}" for number in range(4_000))
+    long = f"[{WHEN}] INFO [Controller id=2] List of topics to be deleted: {topics}"
+    line = f"{long} (kafka.controller.KafkaController)"
+    parts = [line[start : start + 16_384] for start in range(0, len(line), 16_384)]
+    docker, cri = tmp_path / "docker.log", tmp_path / "cri.log"
+    docker.write_text(
+        "".join(
+            json.dumps({"log": part + "\n" * (part is parts[-1]), "stream": "stdout", "time": ""})
+            + "\n"
+            for part in parts
+        )
+    )
+    cri.write_text(
+        "".join(
+            f"2026-11-20T18:08:31.4Z stdout {'F' if part is parts[-1] else 'P'} {part}\n"
+            for part in parts
+        )
+    )
+
+    for log in (docker, cri):
+        _, rows, count = read(log)
+        assert count == len(parts) > 2
+        assert [row["shape"] for row in rows] == ["ctl-deletions-pending"]
+
+
+def test_a_pattern_is_read_in_an_envelope_too(tmp_path: Path) -> None:
+    log = tmp_path / "pods.log"
+    log.write_text(
+        f"[pod/kafka-0/kafka] {WHEN} INFO  kafka.controller.KafkaController - "
+        f"{MESSAGES[1].removeprefix('INFO ')}\n"
+    )
+
+    source, rows, _ = read(log, "%d %-5p %c - %m%n")
+
+    assert source.format == "prefixed patterned"
+    assert [(row["shape"], row["time_ms"]) for row in rows] == [("ctl-elected", TIME_MS)]
+
+
+def test_a_prefix_that_cannot_be_taken_off_is_named_and_nothing_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "all.log"
+    log.write_text("".join(f"{{{n}}} <Kafka!> {text}\n" for n, text in enumerate(lines("default"))))
+
+    (source,) = look_at([str(log)])
+
+    assert source.format is None
+    assert source.problem is not None
+    assert "'{0} <Kafka!> '" in source.problem

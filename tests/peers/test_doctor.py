@@ -1,0 +1,50 @@
+"""``zkctl doctor`` beside brokers of Kafka 3.9.1: what was caused among ours, caused among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers.cluster import Cluster
+from tests.support.doctor_causes import CAUSES, Cause, World, check, mend_a_stuck_isr, started_world
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def world(
+    kafka: Path,  # noqa: ARG001 - the brokers are made of its jars
+    zookeeper: EmbeddedZooKeeper,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("doctor")
+    cluster = Cluster(f"{zookeeper.connect}/doctor", directory)
+    with started_world(cluster, cluster.start_kafka, directory) as world:
+        yield world
+
+
+def test_the_doctor_finds_nothing_in_a_healthy_cluster_of_kafka(world: World) -> None:
+    assert world.doctor() == {}
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: "-".join(cause.expected))
+def test_the_doctor_finds_what_was_caused_among_kafkas_brokers(world: World, cause: Cause) -> None:
+    check(world, cause)
+
+    assert cause.expected
+
+
+def test_the_command_of_p10_mends_a_stuck_isr_of_kafkas_brokers(world: World) -> None:
+    mend_a_stuck_isr(world)
+
+    assert world.cluster.of("stuck") == {}
+
+
+def test_the_doctor_finds_nothing_once_kafkas_cluster_is_well_again(world: World) -> None:
+    world.cluster.elect()
+    world.wait_until_in_sync("edited")
+
+    assert set(world.doctor()) <= {"P09"}

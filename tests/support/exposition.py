@@ -1,0 +1,13 @@
+"""What Prometheus would read of metrics, without a server."""
+
+from __future__ import annotations
+
+from prometheus_client import generate_latest
+
+from zkcontroller.observability.exposition import registry_of
+from zkcontroller.observability.metrics import Metrics
+
+
+def exposition_of(metrics: Metrics) -> bytes:
+    """Everything in Prometheus' text format."""
+    return generate_latest(registry_of(metrics))

@@ -1,0 +1,17 @@
+"""What a follower does with a leader's answer, where nothing else runs between two of its steps."""
+
+from __future__ import annotations
+
+from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers
+from replica_manager.replication.fetch_steps import Progress, ReplicaFetcher
+
+
+def take_records(
+    fetcher: ReplicaFetcher, request: AskRecords, answers: FetchAnswers, now_ms: int
+) -> Progress:
+    """All steps of :meth:`ReplicaFetcher.records_steps` at one time, and their effects."""
+    progress = Progress()
+    for _, step in fetcher.records_steps(request, answers, lambda: now_ms):
+        progress.high_watermark_moved += step.high_watermark_moved
+        progress.bytes_in += step.bytes_in
+    return progress

@@ -1,0 +1,177 @@
+"""The help of every verb and group: its examples run, and nothing in it is cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tests.unit.cli.test_options import all_commands
+
+options = import_module("zkcontroller_cli.console.options")
+examples = import_module("zkcontroller_cli.console.examples")
+
+VERBS = [
+    (name, command) for name, command in all_commands() if not isinstance(command, click.Group)
+]
+
+
+def help_of(name: str, command: click.Command, width: int = 80) -> str:
+    """The help as ``zkctl … --help`` shows it in a terminal of that width."""
+    *parents, last = name.split()
+    context: click.Context | None = None
+    for part in parents:
+        context = click.Context(click.Command(part), parent=context, info_name=part)
+    return command.get_help(
+        click.Context(command, parent=context, info_name=last, terminal_width=width)
+    )
+
+
+def example_lines(name: str, command: Any) -> list[str]:
+    return [line.replace("\\\n", " ") for line in command.examples_at(name)]
+
+
+def words_of(line: str) -> list[str]:
+    """What zkctl gets of a line that a shell reads: no comment, no ``> FILE`` and no pipe."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
+    lexer.whitespace_split = True
+    return list(itertools.takewhile(lambda word: word[0] not in "|>;&", lexer))
+
+
+class Parsed(Exception):
+    """A verb was found, and its command line is one that it takes."""
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verbs end when they have been parsed; the files that an example names need not be there."""
+
+    def stop(_self: click.Command, ctx: click.Context) -> None:
+        raise Parsed(ctx.command_path)
+
+    monkeypatch.setattr(options.Verb, "invoke", stop)
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: Path(value))
+
+
+@pytest.mark.usefixtures("parsed")
+@pytest.mark.parametrize(("name", "command"), VERBS, ids=lambda value: str(value))
+def test_every_example_is_a_command_line_that_the_verb_takes(
+    name: str, command: click.Command
+) -> None:
+    root: click.Group = import_module("zkcontroller_cli.main").zkctl
+    lines = example_lines(name, command)
+
+    assert lines
+    for line in lines:
+        program, *words = words_of(line)
+        assert program == "zkctl"
+        with pytest.raises(Parsed, match=f"^{name}$"):
+            root.main(words, "zkctl", standalone_mode=False, obj=options.Settings())
+
+
+@pytest.mark.parametrize(("name", "command"), VERBS, ids=lambda value: str(value))
+def test_the_help_of_every_verb_ends_in_its_examples(name: str, command: click.Command) -> None:
+    shown = help_of(name, command)
+    section = shown.partition("\nExamples:\n")[2].partition("\n\n")[0]
+
+    assert section.lstrip().startswith("zkctl ")
+    assert shown.count("Examples:") == 1
+    assert shown.endswith(options.GLOBAL_OPTIONS)
+
+
+@pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: str(value))
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_line_of_a_help_is_cut_off_or_too_long(
+    name: str, command: click.Command, width: int
+) -> None:
+    lines = help_of(name, command, width).splitlines()
+    # A declaration such as "--moves TOPIC-PARTITION:BROKER,…" may be long, and end in its metavar.
+    prose = [line for line in lines if not line.lstrip().startswith(("Usage: ", "-"))]
+
+    assert not [line for line in prose if re.search(r"(…|\.\.\.)$", line)]
+    assert not [line for line in prose if len(line) > width and "zkctl " not in line]
+
+
+def test_an_example_fits_a_terminal() -> None:
+    long = [
+        line
+        for name, command in VERBS
+        for each in command.examples_at(name)  # type: ignore[attr-defined]
+        for line in each.splitlines()
+        if len(line) > 78
+    ]
+
+    assert long == []
+
+
+def verb(**keywords: Any) -> Any:
+    return options.Verb("add", **keywords)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "line"),
+    [
+        ([], "zkctl acl add"),
+        ([click.Argument(["topic"])], "zkctl acl add orders"),
+        ([click.Argument(["names"], nargs=-1)], "zkctl acl add"),
+        ([click.Argument(["broker_id"], type=click.IntRange(min=0))], "zkctl acl add 1"),
+        (
+            [click.Option(["-p", "--principal"], required=True)],
+            "zkctl acl add --principal User:alice",
+        ),
+        ([click.Argument(["kind"], type=click.Choice(["topic", "group"]))], "zkctl acl add topic"),
+        ([click.Option(["--max"], type=int, required=True)], "zkctl acl add --max 1"),
+        ([click.Argument(["odd"], metavar="ODD_THING")], "zkctl acl add ODD"),
+        (
+            [click.Option(["--set"], required=True, metavar="KEY=VALUE")],
+            "zkctl acl add --set retention.ms=1000",
+        ),
+    ],
+)
+def test_a_verb_without_examples_has_one_made_of_its_parameters(
+    parameters: list[click.Parameter], line: str
+) -> None:
+    assert verb(params=parameters).examples_at("zkctl acl add") == [line]
+
+
+def test_examples_are_the_last_section_of_a_docstring() -> None:
+    text, lines = examples.split_examples(
+        """What it does.
+
+        And more.
+
+        Examples:
+          zkctl acl add a  # a comment
+          zkctl acl add b \\
+            --more c
+        """
+    )
+
+    assert text == "What it does.\n\nAnd more."
+    assert lines == ["zkctl acl add a  # a comment", "zkctl acl add b \\\n    --more c"]
+    assert examples.split_examples(None) == (None, [])
+    assert examples.split_examples("Nothing.") == ("Nothing.", [])
+
+
+def test_a_plain_command_that_is_added_to_a_group_is_a_verb_of_the_house() -> None:
+    group = options.VerbGroup("acl")
+    group.add_command(click.Command("add", help="Adds.\n\nExample:\n  zkctl acl add"))
+    group.add_command(click.Group("nested"))
+
+    shown = group.commands["add"].get_help(click.Context(group.commands["add"], info_name="add"))
+
+    assert "Examples:\n  zkctl acl add\n" in shown
+    assert all(
+        "--zookeeper" in {option for each in command.params for option in each.opts}
+        for command in group.commands.values()
+    )
+    with contextlib.suppress(click.UsageError):
+        group.commands["add"].make_context("add", ["--nonsense"])
+        raise AssertionError("an option that is none was taken")

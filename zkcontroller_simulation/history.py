@@ -1,0 +1,21 @@
+"""How a broken world is shown: the last actions in plain words, and how to see them again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkcontroller_simulation.timeline import Timeline
+
+LINES_SHOWN: Final = 60
+
+
+class BrokenWorldError(AssertionError):
+    """Something that must always hold does not; the message replays it."""
+
+    def __init__(self, timeline: Timeline, broken: str) -> None:
+        shown = "\n".join(timeline.history[-LINES_SHOWN:])
+        super().__init__(
+            f"{broken}\n\nseed {timeline.seed}, after {timeline.clock.elapsed_ms} ms; "
+            f"the last of {len(timeline.history)} lines of history:\n{shown}\n\n"
+            f"replay: pytest tests/simulation/test_seeds.py --seed={timeline.seed}"
+        )

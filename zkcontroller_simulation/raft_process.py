@@ -1,0 +1,317 @@
+"""A node of the quorum: a disk, and on it one process after another.
+
+The process does what a shell around the raft step must do and no more: it performs the outputs
+strictly in their order, each done before the next begins, and takes the next input when the last
+one's outputs are done (or earlier, if it is eager: then its memory runs ahead of its disk).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from zkcontroller.errors import NotLeader, RecordsRefused
+from zkcontroller.kraft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, RaftTick
+from zkcontroller.kraft.messages import FetchResponse
+from zkcontroller.kraft.outputs import (
+    DeliverCommit,
+    DeliverLeader,
+    DeliverSnapshot,
+    FlushLog,
+    PersistElection,
+    RaftOutput,
+    SendRequest,
+    SendResponse,
+    ShutdownDone,
+)
+from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.kraft.values import ElectionState, NodeAddress, ReplicaKey
+from zkcontroller_simulation.raft_counter import LISTENER, Counter
+from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
+from zkcontroller_simulation.raft_network import CONTROLLER, RaftPeer
+from zkcontroller_simulation.raft_timeline import Alarm
+from zkcontroller_simulation.raft_words import election_in_words, place
+
+if TYPE_CHECKING:
+    from zkcontroller_simulation.raft_world import RaftWorld
+
+MOST_IDLE_STEPS: Final = 100
+"""So many ticks in one millisecond, and a node is taken to spin."""
+
+
+def endpoint_of(number: int) -> NodeAddress:
+    """Where a node can be reached."""
+    return NodeAddress(f"node-{number}", 9093)
+
+
+class Disk:
+    """What outlives a process."""
+
+    def __init__(self, log: InMemoryRaftLog) -> None:
+        self.log = log
+        self.election: ElectionState | None = None
+
+
+class RaftProcess:
+    """A node with its number, which is its id unless it is an observer without one."""
+
+    def __init__(self, world: RaftWorld, number: int, key: ReplicaKey | None) -> None:
+        self.number = number
+        self.key = key
+        self.disk = Disk(world.make_log())
+        self.incarnation = 0
+        self.core: RaftNode | None = None
+        self.counter: Counter | None = None
+        self.is_paused = False
+        self.is_eager = False
+        self.clock_rate = 1.0
+        """How fast its clock runs."""
+        self.clock_offset_ms = 0
+        self.shutdown: ShutdownDone | None = None
+        """How its last process left, if it was asked to."""
+        self._world = world
+        self._outputs: deque[RaftOutput] = deque()
+        self._inbox: deque[RaftInput] = deque()
+        self._is_performing = False
+        self._alarm = Alarm(world.timeline, self._tick)
+        self._ticks = (0, 0)
+
+    # ------------------------------------------------------------------ looks
+
+    @property
+    def is_running(self) -> bool:
+        return self.core is not None
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether the voters in the node's own configuration include it."""
+        return self.key is not None and self.key.id in self._world.voter_set_of(self.number)
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything that was to be done is done: memory and disk must agree."""
+        return not self._outputs and not self._is_performing
+
+    @property
+    def is_leader(self) -> bool:
+        return self.core is not None and self.core.is_leader
+
+    @property
+    def log(self) -> InMemoryRaftLog:
+        return self.disk.log
+
+    @property
+    def high_watermark(self) -> int:
+        """As its process knows it, -1 if that is unknown."""
+        known = None if self.core is None else self.core.high_watermark
+        return -1 if known is None else known
+
+    @property
+    def now_ms(self) -> int:
+        """By its own clock."""
+        elapsed_ms = self._world.timeline.clock.elapsed_ms
+        return 1_000_000 + self.clock_offset_ms + int(elapsed_ms * self.clock_rate)
+
+    @property
+    def peer(self) -> RaftPeer:
+        """This process as others know it."""
+        return RaftPeer(self.number, self.incarnation)
+
+    # ------------------------------------------------------------------ life and death
+
+    def start(self) -> None:
+        """A process begins with what it finds on its disk."""
+        assert self.core is None, f"node {self.number} runs"
+        world = self._world
+        self.incarnation += 1
+        self.shutdown = None
+        self.counter = Counter(
+            self.log, None if self.key is None else self.key.id, world.snapshot_every
+        )
+        world.invariants.process_starts(self)
+        self.core = RaftNode(
+            local=self.key,
+            cluster_id=world.cluster_id,
+            voters=world.voter_set_of(self.number),
+            log=self.log,
+            config=world.config,
+            random=world.random,
+            listener_name=CONTROLLER,
+            local_endpoints={CONTROLLER: endpoint_of(self.number)},
+        )
+        self._take(self.core.start(self.disk.election, self.now_ms))
+        self._take(self.core.register(LISTENER, self.now_ms))
+        self._go_on()
+
+    def kill(self, *, is_process_alone: bool) -> None:
+        """The process is gone with everything that was not durable; its disk stays."""
+        self.core = self.counter = None
+        self.is_paused = self._is_performing = False
+        self._outputs.clear()
+        self._inbox.clear()
+        self.log.crash(self._world.random, is_process_alone=is_process_alone)
+
+    def pause(self) -> None:
+        """The process stands still, and does not know it."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """It goes on, with the clock where it is now."""
+        if self.is_paused:
+            self.is_paused = False
+            self._go_on()
+
+    # ------------------------------------------------------------------ steps
+
+    def receive(self, happened: RaftInput) -> None:
+        """Something happens to the process, now or as soon as it can attend to it."""
+        self._inbox.append(happened)
+        self._go_on()
+
+    def append(self, count: int) -> None:
+        """Appends numbers, if the listener of this node believes that the node leads."""
+        core, counter = self.core, self.counter
+        if core is None or counter is None or counter.claimed_epoch is None or self.is_paused:
+            return
+        numbers = counter.next_numbers(count)
+        try:
+            core.prepare_append(counter.claimed_epoch, numbers, self.now_ms)
+        except (NotLeader, RecordsRefused):
+            return
+        counter.prepared_number += count
+        core.schedule_prepared_append()
+        self.receive(RaftTick())
+
+    def _go_on(self) -> None:
+        if self.core is None or self.is_paused:
+            return
+        self._perform()
+        while self._inbox and self._can_step():
+            self._step(self._inbox.popleft())
+            self._perform()
+        self._arm()
+
+    def _can_step(self) -> bool:
+        return self.is_running and not self.is_paused and (self.is_idle or self.is_eager)
+
+    def _step(self, happened: RaftInput) -> None:
+        assert self.core is not None
+        led = self.core.epoch if self.is_leader else None
+        cuts = self.log.cuts
+        self._take(self.core.step(happened, self.now_ms))
+        leads = self.core.epoch if self.is_leader else None
+        has_cut = self.log.cuts != cuts
+        assert leads is None or led != leads or not has_cut, "S13: a leader takes records away"
+        self._world.invariants.check(self)
+
+    def _take(self, outputs: list[RaftOutput]) -> None:
+        self._outputs.extend(outputs)
+
+    def _arm(self) -> None:
+        """Has the node ticked when it wants to be."""
+        if self.core is None or self.is_paused:
+            return
+        deadline_ms = self.core.deadline_ms
+        if deadline_ms is None or (not self.is_idle and not self.is_eager):
+            return
+        wait_ms = max(0, deadline_ms - self.now_ms)
+        self._alarm.set(min(int(wait_ms / self.clock_rate) + (wait_ms > 0), 10**9))
+
+    def _tick(self) -> None:
+        if self.core is None:
+            return
+        at_ms, count = self._ticks
+        self._ticks = (self.now_ms, count + 1 if at_ms == self.now_ms else 1)
+        assert self._ticks[1] < MOST_IDLE_STEPS, f"node {self.number} spins, {self.core.state_name}"
+        self.receive(RaftTick())
+
+    # ------------------------------------------------------------------ outputs
+
+    def _perform(self) -> None:
+        while self._outputs and not self._is_performing and not self.is_paused:
+            output = self._outputs.popleft()
+            match output:
+                case PersistElection(election):
+                    words = f"persists {election_in_words(election)}"
+                    bounds = self._world.network.weather.persist_ms
+                    self._durably(bounds, words, partial(self._persist, election))
+                case FlushLog():
+                    words = f"flushes its log up to {self.log.end_offset}"
+                    self._durably(self._world.network.weather.flush_ms, words, self.log.flush)
+                case _:
+                    self._perform_at_once(output)
+            if self.core is None:
+                return
+
+    def _perform_at_once(self, output: RaftOutput) -> None:
+        assert self.counter is not None
+        match output:
+            case SendRequest():
+                self._world.invariants.sends(self, output)
+                self._world.network.send(self.peer, output)
+            case SendResponse(request_id, response):
+                request = self._world.network.request_of(request_id)
+                self._world.invariants.answers(self, request, response)
+                if isinstance(response, FetchResponse):
+                    self._world.invariants.exposes(self, response.high_watermark)
+                self._world.network.answer(self.peer, output)
+            case DeliverCommit(_, first_offset, high_watermark):
+                self._world.invariants.exposes(self, high_watermark)
+                most = self._world.random.randint(1, 4)
+                next_offset = self.counter.commit(first_offset, high_watermark, most)
+                self._advance(next_offset)
+            case DeliverSnapshot(_, snapshot_id):
+                self._tell(f"loads snapshot {place(snapshot_id)}")
+                self._advance(self.counter.load(snapshot_id))
+            case DeliverLeader(_, leader):
+                self._world.invariants.tells_leader(self, leader)
+                self.counter.lead(leader)
+            case ShutdownDone(is_graceful):
+                self._tell("has left" if is_graceful else "has left without a new leader")
+                self.shutdown = output
+                self._world.stopped(self)
+            case PersistElection() | FlushLog():
+                raise AssertionError("durable outputs take their time")
+
+    def _durably(self, bounds: tuple[int, int], words: str, deed: Callable[[], None]) -> None:
+        """Takes its time, and may be what the node dies of, before or after."""
+        self._is_performing = True
+        incarnation = self.incarnation
+        crash = self._world.network.weather.crash_at_disk
+
+        def done() -> None:
+            if self.incarnation != incarnation or self.core is None:
+                return
+            if self._world.timeline.happens(crash):
+                self._world.crash(self, f"before it {words}")
+                return
+            deed()
+            self._tell(words)
+            self._is_performing = False
+            self._world.touched(self)
+            if self._world.timeline.happens(crash):
+                self._world.crash(self, f"after it {words}")
+                return
+            self._go_on()
+
+        self._world.timeline.after(self._world.timeline.within(bounds), done)
+
+    def _persist(self, election: ElectionState) -> None:
+        self.disk.election = election
+        self._world.invariants.persists(self, election)
+        self._inbox.append(ElectionPersisted(election))
+
+    def _advance(self, next_offset: int) -> None:
+        incarnation = self.incarnation
+
+        def advance() -> None:
+            if self.incarnation == incarnation and self.core is not None:
+                self.receive(ListenerAdvanced(LISTENER, next_offset))
+
+        delay_ms = self._world.timeline.within(self._world.network.weather.listener_ms)
+        self._world.timeline.after(delay_ms, advance)
+
+    def _tell(self, words: str) -> None:
+        self._world.timeline.tell(f"{self.number} {words}")

@@ -1,0 +1,136 @@
+"""The broker processes of one cluster: started, signalled, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.wall_time import OFFSET_VARIABLE, SOCKET_VARIABLE
+from zkcontroller_cli.local.local_cluster import start_broker
+from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile
+from zkcontroller_cli.machine.processes import ProcessId, last_lines, wait_until
+from zkcontroller_cli.wire.polls import controllers_in_caches
+from zkcontroller_testing.holds import HoldServer
+from zkcontroller_testing.loop_thread import LoopThread
+from zkcontroller_testing.network import LOOPBACK
+from zkcontroller_testing.waiting import BrokerEnded, NotInTime, until
+
+_GONE_S: Final = 10.0
+
+
+class BrokerProcesses:
+    """Broker id to process; each keeps its folder, its ports and its configuration."""
+
+    def __init__(
+        self,
+        file: ClusterFile,
+        internal_ports: Mapping[int, int],
+        overrides: Mapping[int, Mapping[str, str]],
+        holds: HoldServer,
+        loop: LoopThread,
+    ) -> None:
+        self._file = file
+        self._internal_ports = internal_ports
+        self._overrides = overrides
+        self._holds = holds
+        self._loop = loop
+
+    def start(self, broker_ids: Collection[int]) -> None:
+        """Starts the processes, all of them at once; Refused if one runs already."""
+        for broker_id in broker_ids:
+            if self.entry(broker_id).is_alive:
+                raise ConfigInvalid("broker", broker_id, "runs already")
+        for broker_id in broker_ids:
+            start_broker(
+                self._file,
+                self.entry(broker_id),
+                self._overrides[broker_id],
+                {
+                    SOCKET_VARIABLE: str(self._holds.path),
+                    OFFSET_VARIABLE: str(self._holds.clock_offsets_ms.get(broker_id, 0)),
+                },
+                note=lambda _: None,
+                is_bound=True,
+            )
+
+    def wait_ready(
+        self,
+        broker_ids: Collection[int],
+        controller: Callable[[], int | None],
+        registered: Callable[[], Collection[int]],
+        timeout_s: float,
+    ) -> None:
+        """Waits until these brokers are registered and name the controller to clients."""
+        addresses = {each: (LOOPBACK, self._internal_ports[each]) for each in broker_ids}
+
+        def look() -> bool | None:
+            for each in broker_ids:
+                if not self.entry(each).is_alive:
+                    raise BrokerEnded(f"broker {each} ended while starting; {self.said(each)}")
+            named = controller()
+            if named is None or not set(broker_ids) <= set(registered()):
+                return None
+            # In a thread of its own: a test that is a coroutine has a loop in this one.
+            known = self._loop.call(asyncio.to_thread(controllers_in_caches, addresses))
+            return True if all(known.get(each) == named for each in broker_ids) else None
+
+        until(
+            look,
+            lambda: f"brokers {list(broker_ids)} are ready; " + self.said(min(broker_ids)),
+            timeout_s,
+        )
+
+    def signal(self, broker_id: int, number: signal.Signals) -> None:
+        """Sends a signal; ConfigInvalid if the broker does not run."""
+        process = self.entry(broker_id).process
+        if process is None or not process.signal(number):
+            raise ConfigInvalid("broker", broker_id, "does not run")
+
+    def await_end(self, broker_id: int, timeout_s: float) -> None:
+        """Waits until the process has ended; NotInTime if it does not."""
+        process = self.entry(broker_id).process
+        if process is not None and not _wait_gone(process, timeout_s):
+            raise NotInTime(
+                f"broker {broker_id} did not end in {timeout_s:g} s; {self.said(broker_id)}"
+            )
+
+    def kill_all(self) -> None:
+        """Ends every process at once."""
+        running = [entry.process for entry in self._file.brokers if entry.process is not None]
+        for process in running:
+            process.signal(signal.SIGKILL)
+        for process in running:
+            _wait_gone(process, _GONE_S)
+
+    def entry(self, broker_id: int) -> BrokerEntry:
+        """The broker's entry in the cluster's file; ConfigInvalid if it has none."""
+        found = self._file.broker(broker_id)
+        if found is None:
+            known = ", ".join(str(each.broker_id) for each in self._file.brokers)
+            raise ConfigInvalid("broker", broker_id, f"is none of {known}")
+        return found
+
+    def said(self, broker_id: int) -> str:
+        """The last lines that the process printed."""
+        console = self._file.console_path(broker_id)
+        lines = "".join(f"\n  {line}" for line in last_lines(console)) or " nothing"
+        return f"the last lines of {console}:{lines}"
+
+
+def _wait_gone(process: ProcessId, timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    if not wait_until(lambda: not process.is_alive, timeout_s):
+        return False
+    # It is our child: without this it would stay as a zombie until we end. It is one already while
+    # its other threads still end, and hold its files and ports.
+    with contextlib.suppress(ChildProcessError):
+        return wait_until(
+            lambda: os.waitpid(process.pid, os.WNOHANG)[0] != 0, deadline - time.monotonic()
+        )
+    return True

@@ -1,0 +1,697 @@
+"""A real cluster in a test's hands: broker processes, a ZooKeeper, and what can happen to them.
+
+Brokers are processes like those of ``zkctl cluster start``, in a folder that ``zkctl --dir`` knows
+as well.  Every connection goes through a proxy in the test's process, from clients to brokers, from
+brokers to brokers and to ZooKeeper: each can be cut, delayed, or answered with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.net.client_security import PLAINTEXT
+from zkcontroller.wall_time import MOST_OFFSET_MS
+from zkcontroller.zookeeper.requests import ZkCode, Znode
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    BrokerIdZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    PartitionStateZnode,
+    TopicZnode,
+)
+from zkcontroller_cli.console.options import Bootstrap
+from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
+from zkcontroller_cli.wire.requests import Deadline, create_topic, raise_for
+from zkcontroller_cli.wire.topics import creatable
+from zkcontroller_cli.znodes.session import quiet
+from zkcontroller_testing import checks
+from zkcontroller_testing.brokers import BrokerProcesses
+from zkcontroller_testing.client_history import ClientHistory
+from zkcontroller_testing.disks import BrokerDisk
+from zkcontroller_testing.door import Peer
+from zkcontroller_testing.faults import Action, Fault, api_named, error_named
+from zkcontroller_testing.holds import HoldPoint, HoldServer
+from zkcontroller_testing.ledger import Ledger
+from zkcontroller_testing.listeners import client_settings, protocol_named, security_properties
+from zkcontroller_testing.loop_thread import LoopThread
+from zkcontroller_testing.network import LOOPBACK, BrokerPorts, Network
+from zkcontroller_testing.reserved_ports import ReservedPorts
+from zkcontroller_testing.waiting import PATIENCE_S, NotInTime, until
+from zkcontroller_testing.znode import ZnodeHandle
+from zkcontroller_testing.zookeeper_door import AnswerLoss, end_session
+from zkcontroller_testing.zookeepers import EMBEDDED, remove_chroot, start_zookeeper
+
+START_TIMEOUT_S: Final = 60.0
+MOST_BROKERS: Final = 20
+_SESSION_TIMEOUT_MS: Final = 30_000
+_DEFAULTS: Final = {
+    # As a broker for development has it: the first consumer of a group need not wait.
+    "group.initial.rebalance.delay.ms": "0",
+    # Fifty partitions of each would be most of the start.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    # A leader moves when the test moves it, and not five minutes later.
+    "auto.leader.rebalance.enable": "false",
+    # A follower that asks its leader before that one knows of it waits so long; else a second.
+    "replica.fetch.backoff.ms": "100",
+}
+
+
+class KafkaCluster:
+    """Brokers 1 to ``brokers``.  Use it as a ``with`` block, or :meth:`start` and :meth:`close`.
+
+    ``zookeeper``: ``embedded`` (its own; needs Java), ``shared`` (one for all workers of a pytest
+    run), ``container`` (Docker), or ``host:port/chroot`` of one that runs.  ``listeners``: what
+    clients speak, ``plaintext``, ``tls``, ``sasl`` or ``sasl_tls``.  ``configs``: keys of
+    ``server.properties`` for every broker.  ``disks``: brokers whose data is on a disk of its own,
+    and its size in MB; needs root.
+
+    Waits raise :class:`NotInTime`, an ``AssertionError``, when their time is over.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        zookeeper: str = EMBEDDED,
+        *,
+        listeners: str = "plaintext",
+        configs: Mapping[str, str] | None = None,
+        disks: Mapping[int, int] | None = None,
+        directory: Path | None = None,
+        shared_directory: Path | None = None,
+    ) -> None:
+        if not 1 <= brokers <= MOST_BROKERS:
+            raise ConfigInvalid("brokers", brokers, f"is not between 1 and {MOST_BROKERS}")
+        self._protocol = protocol_named(listeners)
+        self._kind = zookeeper
+        self._configs = dict(configs or {})
+        self._shared_directory = shared_directory
+        self.broker_ids: tuple[int, ...] = tuple(range(1, brokers + 1))
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="kafka-cluster-"))
+        """Holds ``broker-N/logs``, ``broker-N/data``; ``zkctl --dir`` takes it."""
+        self._disks: dict[int, BrokerDisk] = {}
+        for broker_id, megabytes in (disks or {}).items():
+            if broker_id not in self.broker_ids:
+                raise ConfigInvalid("disks", broker_id, f"is none of {self.broker_ids}")
+            disk = BrokerDisk(self.directory.absolute(), broker_id, megabytes)
+            self._disks[broker_id] = disk
+        self.journal: list[tuple[float, str]] = []
+        """What the test did, each with its time (seconds since 1970)."""
+        self._file = ClusterFile(
+            self.directory.absolute(), ZooKeeperEntry(zookeeper, is_embedded=False)
+        )
+        self._stack = contextlib.ExitStack()
+        self._ledgers: list[Ledger] = []
+        self._histories: list[ClientHistory] = []
+        self._is_started = False
+
+    # Life
+
+    def start(self, broker_id: int | None = None, *, wait: bool = True) -> KafkaCluster:
+        """Starts the whole cluster, or one of its brokers again.
+
+        It returns when the brokers started are registered and name the controller; with ``wait``
+        False at once.
+        """
+        if broker_id is None:
+            assert not self._is_started, "the cluster runs"
+            self._is_started = True
+        try:
+            if broker_id is None:
+                self._build()
+            ids = self.broker_ids if broker_id is None else (broker_id,)
+            self._note(f"start {' '.join(map(str, ids))}")
+            self._brokers.start(ids)
+            if wait:
+                self._brokers.wait_ready(
+                    ids, lambda: self.controller_id, lambda: self.live_brokers, START_TIMEOUT_S
+                )
+        except BaseException:
+            if broker_id is None:
+                self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Ends every process at once.  The folder stays."""
+        self._stack.close()
+        self._is_started = False
+
+    def __enter__(self) -> KafkaCluster:
+        return self if self._is_started else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Where it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port,host:port`` for clients; the same for as long as the cluster lives."""
+        return self._file.bootstrap_servers
+
+    @property
+    def client_config(self) -> dict[str, str]:
+        """The configuration of a client of librdkafka's kind: addresses and security."""
+        settings = client_settings(self._protocol, self.directory / "certificates")
+        return {"bootstrap.servers": self.bootstrap_servers, **settings}
+
+    @property
+    def zookeeper(self) -> str:
+        """The connect string of this cluster, chroot included."""
+        return self._zookeeper.connect
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_started
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that ``/controller`` names; None while there is none."""
+        found = self._session.read(ControllerZnode.PATH)
+        return ControllerZnode.decode(found.data).broker_id if isinstance(found, Znode) else None
+
+    @property
+    def controller_epoch(self) -> int:
+        """How often a controller was elected."""
+        found = self._session.read(ControllerEpochZnode.PATH)
+        return ControllerEpochZnode.decode(found.data) if isinstance(found, Znode) else 0
+
+    @property
+    def live_brokers(self) -> tuple[int, ...]:
+        """Those that are registered in ZooKeeper."""
+        found = self._session.children("/brokers/ids")
+        return (
+            ()
+            if isinstance(found, ZkCode)
+            else tuple(sorted(int(each) for each in found if each.isdecimal()))
+        )
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker's process runs; a paused one does."""
+        return self._brokers.entry(broker_id).is_alive
+
+    def pid(self, broker_id: int) -> int:
+        """The broker's process, for tools that look at it; ConfigInvalid if it has none."""
+        process = self._brokers.entry(broker_id).process
+        if process is None or not process.is_alive:
+            raise ConfigInvalid("broker", broker_id, "does not run")
+        return process.pid
+
+    def logs_directory(self, broker_id: int) -> Path:
+        """``server.log``, ``controller.log``, ``state-change.log``, ``state-changes.jsonl``."""
+        return self._file.logs_directory(broker_id)
+
+    def znode(self, path: str) -> ZnodeHandle:
+        """A znode: ``get``, ``set``, ``corrupt``, ``delete``, ``watch``."""
+        return ZnodeHandle(self._session, path)
+
+    # The controller
+
+    def wait_controller(
+        self, *, after_epoch: int | None = None, timeout_s: float = PATIENCE_S
+    ) -> int:
+        """The controller, once there is one; with ``after_epoch`` one of a later epoch."""
+
+        def look() -> int | None:
+            if after_epoch is not None and self.controller_epoch <= after_epoch:
+                return None
+            return self.controller_id
+
+        return until(look, lambda: f"a controller after epoch {after_epoch}", timeout_s)
+
+    def delete_controller(self) -> None:
+        """Deletes ``/controller``: its owner resigns, and all others run for it."""
+        self._note("delete /controller")
+        self.znode(ControllerZnode.PATH).delete()
+
+    def elect_controller(self, timeout_s: float = PATIENCE_S) -> int:
+        """Deletes ``/controller`` and returns the broker that is elected then."""
+        epoch = self.controller_epoch
+        self.delete_controller()
+        return self.wait_controller(after_epoch=epoch, timeout_s=timeout_s)
+
+    # BrokerProcesses
+
+    def kill(self, broker_id: int) -> None:
+        """Ends the process as a power cut does (SIGKILL); its session expires later."""
+        self._note(f"kill {broker_id}")
+        self._brokers.signal(broker_id, signal.SIGKILL)
+        self._brokers.await_end(broker_id, PATIENCE_S)
+
+    def stop(self, broker_id: int, *, wait: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        """Stops the broker by controlled shutdown: its leaderships move first.
+
+        With ``wait`` False it returns while the broker is stopping; :meth:`wait_stopped` waits.
+        """
+        self._note(f"stop {broker_id}")
+        self._brokers.signal(broker_id, signal.SIGTERM)
+        if wait:
+            self.wait_stopped(broker_id, timeout_s)
+
+    def wait_stopped(self, broker_id: int, timeout_s: float = PATIENCE_S) -> None:
+        """Waits until the broker's process has ended."""
+        self._brokers.await_end(broker_id, timeout_s)
+
+    def pause(self, broker_id: int) -> None:
+        """Freezes the process (SIGSTOP), as a long garbage collection does."""
+        self._note(f"pause {broker_id}")
+        self._brokers.signal(broker_id, signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        """Lets a paused process go on."""
+        self._note(f"resume {broker_id}")
+        self._brokers.signal(broker_id, signal.SIGCONT)
+
+    def bounce(self, broker_id: int, *, clean: bool = True) -> None:
+        """Stops the broker and starts it at once, by controlled shutdown or as after a crash."""
+        if clean:
+            self.stop(broker_id)
+        else:
+            self.kill(broker_id)
+        self.start(broker_id)
+
+    def expire_session(self, broker_id: int) -> None:
+        """Has ZooKeeper end the broker's session: its ephemerals are gone when this returns."""
+        self._note(f"expire the session of {broker_id}")
+        self._brokers.entry(broker_id)
+        session = self._network.session_of(broker_id)
+        if session is None:
+            raise NotInTime(f"broker {broker_id} has no ZooKeeper session yet")
+        end_session(self._zookeeper.where.servers[0], session)
+
+    def wait_registered(
+        self, *broker_ids: int, after_epoch: int = -1, timeout_s: float = PATIENCE_S
+    ) -> int:
+        """Waits until these brokers are registered; returns the highest broker epoch of them.
+
+        With ``after_epoch`` each must have a later one: it has registered anew.
+        """
+        ids = broker_ids or self.broker_ids
+
+        def look() -> int | None:
+            epochs = [self.broker_epoch(each) for each in ids]
+            return max(epochs) if min(epochs) > after_epoch else None
+
+        return until(
+            look, lambda: f"brokers {ids} registered, but only {self.live_brokers}", timeout_s
+        )
+
+    def wait_unregistered(self, broker_id: int, timeout_s: float = PATIENCE_S) -> None:
+        """Waits until the broker's registration is gone: its session has ended."""
+        until(
+            lambda: True if self.broker_epoch(broker_id) < 0 else None,
+            lambda: f"broker {broker_id} is still registered",
+            timeout_s,
+        )
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """The czxid of the broker's registration; -1 while there is none."""
+        found = self._session.read(BrokerIdZnode.path(broker_id))
+        return found.czxid if isinstance(found, Znode) else -1
+
+    # Disks and clocks
+
+    def fill_disk(self, broker_id: int) -> None:
+        """Fills the broker's own disk to the last byte; :meth:`free_disk` ends it."""
+        disk = self._disk(broker_id)
+        self._note(f"fill the disk of {broker_id}")
+        disk.fill()
+
+    def free_disk(self, broker_id: int) -> None:
+        """Gives back the room that :meth:`fill_disk` has taken."""
+        disk = self._disk(broker_id)
+        self._note(f"free the disk of {broker_id}")
+        disk.free()
+
+    def make_disk_read_only(self, broker_id: int) -> None:
+        """Every write to the broker's own disk fails from now on, as after an error of the disk."""
+        disk = self._disk(broker_id)
+        self._note(f"make the disk of {broker_id} read-only")
+        disk.make_read_only()
+
+    def lose_page_cache(self, broker_id: int) -> None:
+        """Cuts the broker's power: kills it, and its disk loses what no fsync has brought there."""
+        disk = self._disk(broker_id)
+        if self.is_alive(broker_id):
+            self.kill(broker_id)
+        self._note(f"lose the page cache of {broker_id}")
+        disk.lose_unsynced()
+
+    def mend_disk(self, broker_id: int) -> None:
+        """The disk of a broker that has ended is writable again, and has room."""
+        disk = self._disk(broker_id)
+        if self.is_alive(broker_id):
+            raise ConfigInvalid("broker", broker_id, "runs: its disk cannot be mended now")
+        self._note(f"mend the disk of {broker_id}")
+        disk.repair()
+
+    def set_clock(self, broker_id: int, ahead_ms: int) -> None:
+        """The broker's wall clock is so far ahead of the machine's (behind, if negative).
+
+        It jumps at once, and stays so when the broker starts again.  The monotonic clock, which
+        time limits go by, never jumps.  0 sets it right.
+        """
+        self._brokers.entry(broker_id)
+        if abs(ahead_ms) > MOST_OFFSET_MS:
+            raise ConfigInvalid("clock", ahead_ms, f"is more than {MOST_OFFSET_MS} ms away")
+        self._note(f"set the clock of {broker_id} {ahead_ms} ms ahead")
+        self._holds.set_clock(broker_id, ahead_ms, PATIENCE_S)
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replicas: Sequence[Sequence[int]] | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> None:
+        """Creates a topic; it has leaders when this returns.
+
+        The replication factor is by default the number of brokers, at most three.  ``replicas``
+        places them instead: a list for each partition, the preferred leader first.
+        """
+        factor = replication_factor or min(3, len(self.broker_ids))
+        placed = replicas and ",".join(":".join(map(str, each)) for each in replicas)
+        topic = creatable(
+            name,
+            None if placed else partitions,
+            None if placed else factor,
+            configs or {},
+            placed or None,
+        )
+        self._note(f"create topic {name}")
+        # The proxy of a broker that is gone accepts a connection and breaks it off.
+        doors = zip(self.broker_ids, self._internal_doors, strict=True)
+        alive = [f"{host}:{port}" for each, (host, port) in doors if self.is_alive(each)]
+        if not alive:
+            raise ConfigInvalid("broker", self.broker_ids, "none of them runs")
+        where = Bootstrap(",".join(alive), PLAINTEXT)
+        result = self._loop.call(create_topic(where, Deadline(timeout_s), topic))
+        raise_for(result)
+        for partition in range(len(replicas) if replicas else partitions):
+            self.wait_leader(name, partition, timeout_s=timeout_s)
+
+    def partition_state(self, topic: str, partition: int = 0) -> PartitionStateZnode | None:
+        """Leader, leader epoch, ISR and controller epoch, as ZooKeeper has them."""
+        path = PartitionStateZnode.path(topic, partition)
+        found = self._session.read(path)
+        return PartitionStateZnode.decode(path, found.data) if isinstance(found, Znode) else None
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The leader; -1 while there is none."""
+        state = self.partition_state(topic, partition)
+        return -1 if state is None else state.leader
+
+    def wait_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        among: Collection[int] | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> int:
+        """The leader, once there is one (``among`` these brokers)."""
+
+        def look() -> int | None:
+            leader = self.leader(topic, partition)
+            return leader if leader >= 0 and (among is None or leader in among) else None
+
+        return until(
+            look,
+            lambda: f"{topic}-{partition} has a leader: {self.partition_state(topic, partition)}",
+            timeout_s,
+        )
+
+    def wait_isr(
+        self,
+        topic: str,
+        partition: int = 0,
+        brokers: Collection[int] | None = None,
+        *,
+        timeout_s: float = PATIENCE_S,
+    ) -> tuple[int, ...]:
+        """The ISR, once it has exactly these brokers (by default: all of the cluster)."""
+        wanted = set(self.broker_ids if brokers is None else brokers)
+
+        def look() -> tuple[int, ...] | None:
+            state = self.partition_state(topic, partition)
+            isr = state.in_sync_replicas if state else ()
+            return isr if set(isr) == wanted else None
+
+        return until(
+            look,
+            lambda: (
+                f"{topic}-{partition} has the ISR {sorted(wanted)}: "
+                f"{self.partition_state(topic, partition)}"
+            ),
+            timeout_s,
+        )
+
+    # The network
+
+    def cut(self, a: Peer, b: Peer, *, one_way: bool = False, silent: bool = False) -> None:
+        """Cuts two brokers off from each other, a broker from ``zookeeper`` or from ``clients``.
+
+        Connections break, and new ones break as well; a ``silent`` cut keeps them open and loses
+        everything.  ``one_way``: only what ``a`` sends to ``b``.
+        """
+        self._note(f"cut {a} {'->' if one_way else '<->'} {b}{' silently' if silent else ''}")
+        self._network.cut(a, b, one_way=one_way, silent=silent)
+
+    def lose_zookeeper_answer(
+        self, broker_id: int, operation: str = "multi", *, times: int = 1
+    ) -> AnswerLoss:
+        """ZooKeeper does what the broker asks, and the broker does not get the answer.
+
+        The next ``times`` requests of the kind ``create``, ``delete``, ``set`` or ``multi``; the
+        connection breaks, the session lives on.  A controller is elected by a multi, and writes by
+        multis.  The answer's ``count`` says how often it has happened.
+        """
+        self._brokers.entry(broker_id)
+        self._note(f"lose an answer to {operation} of {broker_id}")
+        return self._network.lose_answers(broker_id, operation, times)
+
+    def heal(self) -> None:
+        """Ends all cuts, faults and narrowed versions."""
+        self._note("heal")
+        self._network.heal()
+
+    def delay(
+        self,
+        api: str | int,
+        delay_ms: int,
+        *,
+        broker: int | None = None,
+        sender: Peer | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Requests of this API reach the broker so much later, and all behind them."""
+        fault = Fault(Action.DELAY, api_named(api), broker, sender, client_id, delay_ms=delay_ms)
+        return self._arrange(fault, topic, times)
+
+    def drop(
+        self,
+        api: str | int,
+        *,
+        broker: int | None = None,
+        sender: Peer | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = 1,
+        answer: bool = False,
+    ) -> Fault:
+        """The connection breaks before the broker has the request.
+
+        With ``answer`` the broker does what it is asked for, and its answer is lost.
+        """
+        action = Action.DROP_ANSWER if answer else Action.DROP_REQUEST
+        return self._arrange(Fault(action, api_named(api), broker, sender, client_id), topic, times)
+
+    def fail(
+        self,
+        api: str | int,
+        error: str | int,
+        *,
+        broker: int | None = None,
+        sender: Peer | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = 1,
+    ) -> Fault:
+        """Requests of this API are answered with an error, and the broker never has them."""
+        fault = Fault(
+            Action.ERROR, api_named(api), broker, sender, client_id, error=error_named(error)
+        )
+        return self._arrange(fault, topic, times)
+
+    def offer_versions(
+        self, api: str | int, least: int, most: int, *, broker: int | None = None
+    ) -> None:
+        """Brokers offer only these versions of an API, to connections that begin from now on."""
+        self._note(f"offer {api} {least} to {most}")
+        self._network.offer_versions(api_named(api), broker, least, most)
+
+    def versions_used(self, api: str | int) -> set[int]:
+        """The versions in which clients have asked for this API since the last :meth:`heal`."""
+        return set(self._network.table.used.get(api_named(api), ()))
+
+    def remove(self, fault: Fault) -> None:
+        """Ends one fault."""
+        self._network.remove(fault)
+
+    # The controller's steps
+
+    def at(self, name: str, *, broker: int | None = None) -> HoldPoint:
+        """A named step of the controller, to be held: see docs/testing.md for the names."""
+        return HoldPoint(self._holds, name, broker)
+
+    # Records and epochs
+
+    def ledger(self, topic: str, partition: int = 0) -> Ledger:
+        """Writes records with ``acks=all`` and notes what was acknowledged."""
+        ledger = Ledger(self._loop, self._internal_doors, topic, partition)
+        self._ledgers.append(ledger)
+        return ledger
+
+    def history(self) -> ClientHistory:
+        """Records what clients do and are answered, and says what they must not have seen."""
+        history = ClientHistory(lambda: self.client_config, self.state_changes)
+        self._histories.append(history)
+        return history
+
+    def no_acknowledged_record_lost(self, *ledgers: Ledger, timeout_s: float = PATIENCE_S) -> None:
+        """Fails unless each acknowledged record of the ledgers (by default: all) is there."""
+        for ledger in ledgers or self._ledgers:
+            lost = ledger.lost(timeout_s)
+            assert not lost, (
+                f"{ledger.topic}-{ledger.partition} has lost {len(lost)} of "
+                f"{len(ledger.acknowledged)} acknowledged records: {dict(list(lost.items())[:10])}"
+            )
+
+    def epochs_monotonic(self) -> None:
+        """Fails if an epoch fell in some broker's log, or one epoch had two leaders."""
+        faults = checks.epoch_faults(self.state_changes())
+        assert not faults, "; ".join(faults)
+
+    def state_changes(self) -> list[checks.StateChangeRow]:
+        """The state changes that all brokers have written so far, in order of time."""
+        return checks.read_state_changes(
+            {each: self.logs_directory(each) for each in self.broker_ids}
+        )
+
+    def write_artefacts(self) -> Path:
+        """Writes ``state-changes.txt``, ``journal.txt`` and histories; returns the folder."""
+        (self.directory / "state-changes.txt").write_text(
+            checks.page(self.state_changes(), self.journal), encoding="utf-8"
+        )
+        (self.directory / "journal.txt").write_text(checks.page((), self.journal), encoding="utf-8")
+        for number, history in enumerate(self._histories, start=1):
+            history.write(self.directory / f"history-{number}.txt")
+        return self.directory
+
+    # Inside
+
+    def _build(self) -> None:
+        """Everything around the brokers: ZooKeeper, proxies, files."""
+        stack = self._stack
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._zookeeper = start_zookeeper(self._kind, self.directory, self._shared_directory)
+        stack.callback(self._zookeeper.stop)
+        if self._zookeeper.is_left_behind:
+            stack.callback(remove_chroot, self._zookeeper.where)
+        for disk in self._disks.values():
+            stack.callback(disk.unmount)
+            disk.make()
+        self._loop = LoopThread()
+        stack.callback(self._loop.close)
+        self._holds = HoldServer(self._note)
+        stack.callback(self._holds.close)
+        ports = ReservedPorts()
+        stack.callback(ports.close)
+        quiet("kafka.zookeeper", "org.apache.zookeeper")
+        self._session = ZooKeeperSession(
+            ZooKeeperConfig(
+                connect=self._zookeeper.connect,
+                session_timeout_ms=_SESSION_TIMEOUT_MS,
+                name="kafka_cluster",
+            )
+        )
+        self._session.start()
+        stack.callback(self._session.close)
+        self._network = Network(self._loop, self._zookeeper.where.servers)
+        stack.callback(self._network.close)
+        at = {
+            each: self._network.add_broker(
+                each, ports.take(), ports.take(), is_tls=self._protocol.endswith("SSL")
+            )
+            for each in self.broker_ids
+        }
+        self._internal_doors = tuple((LOOPBACK, each.internal_door) for each in at.values())
+        self._file.zookeeper.connect = self._zookeeper.connect
+        self._file.brokers = [BrokerEntry(each, ports.clients_door) for each, ports in at.items()]
+        secured = security_properties(self._protocol, self.directory / "certificates")
+        self._brokers = BrokerProcesses(
+            self._file,
+            {each: ports.internal for each, ports in at.items()},
+            {each: {**secured, **self._overrides(ports)} for each, ports in at.items()},
+            self._holds,
+            self._loop,
+        )
+        stack.callback(self._close_ledgers)
+        stack.callback(self._brokers.kill_all)
+
+    def _overrides(self, at: BrokerPorts) -> dict[str, str]:
+        return {
+            **_DEFAULTS,
+            **self._configs,
+            "listeners": f"INTERNAL://{LOOPBACK}:{at.internal},CLIENTS://{LOOPBACK}:{at.clients}",
+            "advertised.listeners": (
+                f"INTERNAL://{LOOPBACK}:{at.internal_door},CLIENTS://{LOOPBACK}:{at.clients_door}"
+            ),
+            "zookeeper.connect": (f"{LOOPBACK}:{at.zookeeper_door}{self._zookeeper.where.chroot}"),
+        }
+
+    def _arrange(self, fault: Fault, topic: str | None, times: int | None) -> Fault:
+        fault.times = times
+        if topic is not None:
+            fault.needles = (topic.encode(), *self._topic_ids(topic))
+        self._note(f"{fault.action.name.lower()} {fault.api_key.name}")
+        return self._network.arrange(fault)
+
+    def _topic_ids(self, topic: str) -> Sequence[bytes]:
+        found = self._session.read(TopicZnode.path(topic))
+        if not isinstance(found, Znode):
+            return ()
+        topic_id = TopicZnode.decode(TopicZnode.path(topic), found.data).topic_id
+        return () if topic_id is None else (topic_id.bytes,)
+
+    def _disk(self, broker_id: int) -> BrokerDisk:
+        self._brokers.entry(broker_id)
+        disk = self._disks.get(broker_id)
+        if disk is None:
+            reason = f"has no disk of its own: KafkaCluster(disks={{{broker_id}: 64}}) gives one"
+            raise ConfigInvalid("broker", broker_id, reason)
+        return disk
+
+    def _close_ledgers(self) -> None:
+        for ledger in self._ledgers:
+            ledger.close()
+        self._ledgers.clear()
+
+    def _note(self, text: str) -> None:
+        self.journal.append((time.time(), text))

@@ -1,0 +1,95 @@
+"""The life of ``zkctl serve``: it says where it listens, serves, and ends every cluster with it.
+
+It ends by SIGTERM, SIGINT or SIGHUP, and when its stdin ends, if that is a pipe or a socket: a
+program that starts it as a child holds the other end, and the system closes that however the
+program ends.  A stdin of another kind (a terminal, /dev/null) is not read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller_testing.serving.http_server import KitHttpServer
+from zkcontroller_testing.serving.routes import ROUTES
+from zkcontroller_testing.serving.served_clusters import SHARED_FOLDER, ServedClusters
+
+_READ_BYTES: Final = 4096
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class ServeOptions(NamedTuple):
+    """What the command line says."""
+
+    host: str
+    port: int
+    token: str | None
+    artefacts: Path | None
+    most_clusters: int
+
+
+def serve(options: ServeOptions, announce: Callable[[str, int], None]) -> None:
+    """Serves until it shall end; ``announce`` gets the address and the port.
+
+    ConfigInvalid: the address cannot be listened at.
+    """
+    root = options.artefacts or Path(tempfile.mkdtemp(prefix="zkctl-serve-"))
+    root.mkdir(parents=True, exist_ok=True)
+    clusters = ServedClusters(root.absolute(), options.most_clusters)
+    ending = threading.Event()
+    before = {each: signal.signal(each, lambda *_: ending.set()) for each in _SIGNALS}
+    try:
+        server = _listening(options, clusters)
+        threading.Thread(
+            target=server.serve_forever, name="zkctl-serve", daemon=True, args=(0.1,)
+        ).start()
+        announce(server.url, server.server_port)
+        _watch_stdin(ending)
+        ending.wait()
+        server.shutdown()
+        server.server_close()
+    finally:
+        clusters.end()
+        shutil.rmtree(root / SHARED_FOLDER, ignore_errors=True)
+        if options.artefacts is None:
+            with contextlib.suppress(OSError):  # a cluster's files were kept
+                root.rmdir()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listening(options: ServeOptions, clusters: ServedClusters) -> KitHttpServer:
+    try:
+        return KitHttpServer((options.host, options.port), ROUTES, clusters, options.token)
+    except OSError as error:
+        where = f"{options.host}:{options.port}"
+        raise ConfigInvalid("address", where, f"cannot listen: {error.strerror}") from error
+
+
+def _watch_stdin(ending: threading.Event) -> None:
+    """Sets the event when stdin has come to its end, if another process can end it."""
+    try:
+        descriptor = sys.stdin.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (AttributeError, OSError, ValueError):  # closed, or replaced
+        return
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, _READ_BYTES):
+                pass
+        ending.set()
+
+    threading.Thread(target=watch, name="zkctl-serve-stdin", daemon=True).start()

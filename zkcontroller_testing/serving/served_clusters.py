@@ -1,0 +1,219 @@
+"""The clusters that run for clients, and what clients call by number.
+
+Several requests may be about one cluster at once: one waits, another one kills.  Waits and looks
+take no lock.  ``lock`` is held for changes that take no time, and by nothing that waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller_testing.cluster import KafkaCluster
+from zkcontroller_testing.faults import Fault
+from zkcontroller_testing.holds import HoldPoint
+from zkcontroller_testing.ledger import Ledger
+from zkcontroller_testing.serving.bodies import NewClusterFields
+from zkcontroller_testing.serving.refusals import refusal
+from zkcontroller_testing.znode import ZnodeWatch
+
+MOST_KEPT: Final = 1_000
+"""Faults, holds, ledgers, watches of one cluster, of each kind."""
+SHARED_FOLDER: Final = "zookeeper"
+"""The folder of the ZooKeeper that clusters share."""
+_STARTED_S: Final = 15.0
+
+State: TypeAlias = Literal["starting", "running", "removing"]
+T = TypeVar("T")
+
+
+class Numbered(Generic[T]):
+    """Things that clients call by number."""
+
+    def __init__(self, kind: str, most: int = MOST_KEPT) -> None:
+        self._kind = kind
+        self._most = most
+        self._numbers = itertools.count(1)
+        self._kept: dict[int, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, thing: T) -> int:
+        """Its number; ``too_many`` if there are as many as there may be."""
+        self.check_room()
+        number = next(self._numbers)
+        self._kept[number] = thing
+        return number
+
+    def check_room(self) -> None:
+        """``too_many`` if nothing can be added."""
+        if len(self._kept) >= self._most:
+            raise refusal("too_many", f"there are {self._most} of: {self._kind}; remove some")
+
+    def get(self, number: int) -> T:
+        """``not_found`` if there is none of this number."""
+        found = self._kept.get(number)
+        if found is None:
+            raise refusal("not_found", f"there is no {self._kind} {number}")
+        return found
+
+    def pop(self, number: int) -> T:
+        """Forgets it; ``not_found`` as of :meth:`get`."""
+        found = self.get(number)
+        self._kept.pop(number, None)
+        return found
+
+    def items(self) -> list[tuple[int, T]]:
+        """Numbers and things, in order of their numbers."""
+        return list(self._kept.items())
+
+
+@dataclass(eq=False)
+class KeptLedger:
+    """A ledger, and what ends its writing in the background."""
+
+    ledger: Ledger
+    producing: contextlib.ExitStack | None = None
+
+
+@dataclass(eq=False)
+class ServedCluster:
+    """One cluster, and what clients have made of it."""
+
+    kafka: KafkaCluster
+    state: State = "starting"
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    faults: Numbered[Fault] = field(default_factory=lambda: Numbered("fault"))
+    holds: Numbered[HoldPoint] = field(default_factory=lambda: Numbered("hold"))
+    ledgers: Numbered[KeptLedger] = field(default_factory=lambda: Numbered("ledger"))
+    watches: Numbered[ZnodeWatch] = field(default_factory=lambda: Numbered("watch"))
+    started: threading.Event = field(default_factory=threading.Event)
+    _works: set[str] = field(default_factory=set)
+
+    def starting(self, broker_id: int) -> contextlib.AbstractContextManager[None]:
+        """``wrong_state`` if another request starts the same broker."""
+        return self._alone(f"starts broker {broker_id}")
+
+    def using_disk(self, broker_id: int) -> contextlib.AbstractContextManager[None]:
+        """``wrong_state`` if another request does something to the same disk.
+
+        One that fills it while another one unmounts it would fill the machine's own disk.
+        """
+        return self._alone(f"uses the disk of broker {broker_id}")
+
+    @contextlib.contextmanager
+    def _alone(self, work: str) -> Iterator[None]:
+        with self.lock:
+            if work in self._works:
+                raise refusal("wrong_state", f"another request {work}")
+            self._works.add(work)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._works.discard(work)
+
+
+class ServedClusters:
+    """All clusters of one server; ``directory`` has a folder for each."""
+
+    def __init__(self, directory: Path, most: int) -> None:
+        self.most = most
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._clusters: Numbered[ServedCluster] = Numbered("cluster", most)
+        self._is_ending = False
+
+    def start(self, wanted: NewClusterFields) -> tuple[int, ServedCluster]:
+        """Starts a cluster; ``too_many``, and all that a start can raise: then nothing is left."""
+        with self._lock:
+            if self._is_ending:
+                raise refusal("ending", "the server is ending")
+            self._clusters.check_room()
+            served = ServedCluster(self._new_cluster(wanted))
+            number = self._clusters.add(served)
+        try:
+            served.kafka.start()
+        except BaseException:
+            self._forget(number, served)
+            raise
+        finally:
+            served.started.set()
+        served.state = "running"
+        return number, served
+
+    def _new_cluster(self, wanted: NewClusterFields) -> KafkaCluster:
+        directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._directory))
+        try:
+            return KafkaCluster(
+                wanted.brokers,
+                wanted.zookeeper,
+                listeners=wanted.listeners,
+                configs=wanted.configs,
+                disks=wanted.disks,
+                directory=directory,
+                shared_directory=self._directory / SHARED_FOLDER,
+            )
+        except ConfigInvalid:
+            directory.rmdir()
+            raise
+
+    def running(self, number: int) -> ServedCluster:
+        """``not_found``, or ``wrong_state`` while it is starting, ``removed`` while it ends."""
+        served = self._clusters.get(number)
+        if served.state == "starting":
+            raise refusal("wrong_state", f"cluster {number} is starting")
+        if served.state == "removing":
+            raise refusal("removed", f"cluster {number} is being removed")
+        return served
+
+    def is_running(self, number: int) -> bool:
+        """Whether it has started, and is not being removed."""
+        return any(
+            each == number and served.state == "running" for each, served in self._clusters.items()
+        )
+
+    @property
+    def numbers(self) -> list[int]:
+        """Those of all clusters that run, start or end."""
+        with self._lock:
+            return [number for number, _ in self._clusters.items()]
+
+    def remove(self, number: int, *, keep_files: bool) -> Path | None:
+        """Ends every process of the cluster; the folder, if it stays."""
+        with self._lock:
+            served = self.running(number)
+            served.state = "removing"
+        served.kafka.close()
+        with self._lock, contextlib.suppress(Exception):
+            self._clusters.pop(number)
+        if keep_files:
+            return served.kafka.directory
+        shutil.rmtree(served.kafka.directory, ignore_errors=True)
+        return None
+
+    def end(self) -> None:
+        """Ends all clusters; those that are starting once they have started."""
+        with self._lock:
+            self._is_ending = True
+            clusters = self._clusters.items()
+        for number, served in clusters:
+            # What is half built cannot be taken down from another thread. If it takes too long,
+            # its processes end by themselves when this one is gone.
+            if served.started.wait(_STARTED_S):
+                with contextlib.suppress(Exception):
+                    self.remove(number, keep_files=False)
+
+    def _forget(self, number: int, served: ServedCluster) -> None:
+        with self._lock:
+            self._clusters.pop(number)
+        shutil.rmtree(served.kafka.directory, ignore_errors=True)

@@ -1,0 +1,74 @@
+"""The ZooKeeper of a cluster: its own, one that test workers share, a container's, any other."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from zkcontroller.zookeeper.connect_string import ConnectString, parse_connect
+from zkcontroller.zookeeper.requests import ANY_VERSION, Delete, ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_testing.shared_server import SharedServer
+
+EMBEDDED: Final = "embedded"
+SHARED: Final = "shared"
+CONTAINER: Final = "container"
+
+_numbers = itertools.count(1)
+
+
+class RunningZooKeeper(NamedTuple):
+    """A server, and the part of its tree that is one cluster's."""
+
+    where: ConnectString
+    stop: Callable[[], None]
+    is_left_behind: bool
+    """Whether the server lives on: then the cluster removes what it has written."""
+
+    @property
+    def connect(self) -> str:
+        """The connect string, chroot included."""
+        return self.where.hosts + self.where.chroot
+
+
+def start_zookeeper(kind: str, directory: Path, shared: Path | None = None) -> RunningZooKeeper:
+    """The ZooKeeper that ``kind`` names: embedded, shared, container, or ``host:port/chroot``.
+
+    Every cluster has a chroot of its own below that one.  ``shared``: the folder of the shared
+    server.  ConfigInvalid, ZooKeeperUnavailable: there is none to be had.
+    """
+    if kind in (EMBEDDED, SHARED):
+        is_shared = kind == SHARED and shared is not None
+        user = SharedServer(shared if is_shared and shared else directory / "zookeeper")
+        return RunningZooKeeper(_below(user.acquire()), user.release, is_left_behind=False)
+    if kind == CONTAINER:
+        from zkcontroller.zookeeper.container import ContainerZooKeeper
+
+        container = ContainerZooKeeper()
+        container.start()
+        return RunningZooKeeper(_below(container.connect), container.stop, is_left_behind=False)
+    return RunningZooKeeper(_below(kind), lambda: None, is_left_behind=True)
+
+
+def remove_chroot(where: ConnectString) -> None:
+    """Deletes the chroot and everything below it, deepest first."""
+    parent, _, name = where.chroot.rpartition("/")
+    session = ZooKeeperSession(ZooKeeperConfig(where.hosts + parent, name="kafka_cluster"))
+    session.start()
+    paths = [f"/{name}"]
+    for path in paths:  # grows while it is read
+        children = session.children(path)
+        if not isinstance(children, ZkCode):
+            paths += [f"{path}/{child}" for child in children]
+    for path in reversed(paths):
+        session.write(Delete(path, ANY_VERSION))
+    session.close()
+
+
+def _below(connect: str) -> ConnectString:
+    where = parse_connect(connect)
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    return where._replace(chroot=f"{where.chroot}/kafka-{worker}-{os.getpid()}-{next(_numbers)}")
