@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.processor_time import ProcessorTime
+from tests.support.leftovers import Belongings
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -170,6 +171,30 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+_before_test: Final = pytest.StashKey[Belongings]()
+
+
+@pytest.fixture(autouse=True)
+def belongings(request: pytest.FixtureRequest) -> None:
+    """Notes what the process holds before the test; the fixtures that tests share are there."""
+    request.node.stash[_before_test] = Belongings.now()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Fails a test that leaves descriptors, threads or clients behind, and names what it left.
+
+    It is looked at when the test's fixtures have been given up, too.
+    """
+    result = yield
+    before = item.stash.get(_before_test, None)
+    if before is not None and (left := before.left_behind()):
+        text = "left behind: " + ", ".join(left)
+        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, when="teardown")
+        item.ihook.pytest_runtest_logreport(report=report)
+    return result
 
 
 @pytest.fixture(scope="session")
