@@ -171,21 +171,35 @@ def cleaning_job(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Cleani
     """The part to compact of a log that was cleaned up to ``checkpoint``."""
     found = dirtiness(log, checkpoint, now_ms)
     uncleanable = found.first_uncleanable_offset
+    segments = tuple(
+        segment
+        for segment in log.segments
+        if segment is not log.active_segment and segment.base_offset < uncleanable
+    )
     return CleaningJob(
         log.name,
-        tuple(
-            segment
-            for segment in log.segments
-            if segment is not log.active_segment and segment.base_offset < uncleanable
-        ),
+        segments,
         found,
         log.config,
         dict(log.producers.entries),
-        log.aborted_transactions(log.log_start_offset, uncleanable),
+        _aborted_in(log, segments),
         now_ms,
         log.new_segment,
         log.generation,
     )
+
+
+def _aborted_in(log: UnifiedLog, segments: Sequence[LogSegment]) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions in the whole range of ``segments``, the first ones of the log.
+
+    Segments are written again as a whole, with what is past the first uncleanable offset or below
+    the log start.  So the new transaction index needs every entry that the old ones have.
+    Source: Kafka ``Cleaner.cleanSegments``.
+    """
+    if not segments:
+        return ()
+    end = next(s.base_offset for s in log.segments if s.base_offset > segments[-1].base_offset)
+    return log.aborted_transactions(segments[0].base_offset, end)
 
 
 def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegment]:

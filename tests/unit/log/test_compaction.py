@@ -519,3 +519,83 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) 
     assert shown == {"partitions-count": {"Value": 1}, "bytes": {"Value": log.size}}
     assert files(log.directory, ".cleaned") == []
     assert first.read_bytes() == damaged
+
+
+def write_in_transaction(log: UnifiedLog, producer_id: int, key: str, value: str) -> None:
+    records = [Record(0, START_MS, key.encode(), value.encode())]
+    log.append_as_leader(
+        encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        ),
+        0,
+    )
+
+
+def committed_values(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
+    """What a consumer of committed records knows in the end, as Kafka's consumer finds it out."""
+    known: dict[bytes | None, bytes | None] = {}
+    offset = log.log_start_offset
+    while True:
+        found = read(log, offset, isolation=FetchIsolation.TXN_COMMITTED)
+        if not found.size:
+            return known
+        assert found.slice is not None
+        assert found.aborted_transactions is not None
+        coming = sorted(found.aborted_transactions, key=lambda each: each.first_offset)
+        aborted: set[int] = set()
+        data = found.slice.read()
+        for place, header in iterate_batches(data):
+            while coming and coming[0].first_offset <= header.last_offset:
+                aborted.add(coming.pop(0).producer_id)
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                known.update((r.key, r.value) for r in iterate_batch(data, place, header))
+            offset = header.next_offset
+
+
+def test_a_transaction_aborted_past_the_last_stable_offset_stays_aborted(tmp_path: Path) -> None:
+    world = LogWorld(tmp_path / "orders-0", replace(COMPACTED, segment_bytes=10_000))
+    log = world.open()
+    put(log, ("a", "committed"), ("b", "1"))
+    write_in_transaction(log, 1, "c", "open")
+    write_in_transaction(log, 2, "a", "aborted")
+    end_transaction(log, 2, commit=False)
+    log.roll()
+    put(log, ("d", "1"))
+    assert log.last_stable_offset == 2
+
+    end = compact(log, world)
+    end_transaction(log, 1, commit=True)
+    put(log, ("d", "2"))
+    after_one = committed_values(log)
+    log.roll()
+    put(log, ("e", "1"))
+    compact(log, world, end)
+
+    assert after_one == {b"a": b"committed", b"b": b"1", b"c": b"open", b"d": b"2"}
+    assert committed_values(log) == {**after_one, b"e": b"1"}
+
+
+def test_a_transaction_aborted_below_a_raised_log_start_stays_aborted(tmp_path: Path) -> None:
+    world = LogWorld(tmp_path / "orders-0", replace(COMPACTED, segment_bytes=10_000))
+    log = world.open()
+    write_in_transaction(log, 2, "a", "aborted")
+    end_transaction(log, 2, commit=False)
+    put(log, ("b", "1"), ("c", "1"))
+    log.roll()
+    put(log, ("d", "1"))
+    log.delete_records(3)
+
+    compact(log, world)
+    log.close()
+    # The power failed before the raised start was in its checkpoint.
+    log = world.open()
+    log.update_high_watermark(log.log_end_offset)
+
+    assert log.log_start_offset == 0
+    assert b"a" not in committed_values(log)
