@@ -9,14 +9,13 @@ Source: Kafka ``LogFileUtils``, ``FileRecords``, ``CheckpointFile``.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from replica_manager.regular_files import open_regular, sync_file
+from replica_manager.regular_files import open_regular, sync_file, undo
 from zkcontroller.errors import IllegalState
 from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
 
@@ -72,8 +71,7 @@ class LogFile:
             if written < size:
                 self._append_rest(b"".join(pieces)[written:], self.size + written)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
+            undo(lambda: os.ftruncate(self._descriptor, self.size))
             raise
         self.size += size
 

@@ -32,7 +32,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
-from replica_manager.regular_files import open_regular, sync_file
+from replica_manager.regular_files import open_regular, sync_file, undo
 from zkcontroller.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
 from zkcontroller.process.resource_limits import exhausted_limit
 
@@ -302,38 +302,48 @@ class LocalLog:
         return RollLimits(self.config.segment_bytes, self.config.segment_ms)
 
     def new_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
-        """An empty segment, ready for appends."""
+        """An empty segment, ready for appends; OSError leaves no file of it."""
         if suffix == CLEANED_SUFFIX:
             # A cleaning that was aborted may have left files of that name.
             for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
                 offset_file(self.directory, base_offset, kind + suffix).unlink(missing_ok=True)
         jitter = self.config.segment_jitter_ms
-        segment = LogSegment(
-            self.directory,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            index_bytes=self.config.index_bytes,
-            now_ms=self._environment.now_ms(),
-            roll_jitter_ms=self._environment.random.randrange(jitter) if jitter else 0,
-            suffix=suffix,
-        )
-        segment.activate(self.config.index_bytes)
+        try:
+            segment = LogSegment(
+                self.directory,
+                base_offset,
+                index_interval_bytes=self.config.index_interval_bytes,
+                index_bytes=self.config.index_bytes,
+                now_ms=self._environment.now_ms(),
+                roll_jitter_ms=self._environment.random.randrange(jitter) if jitter else 0,
+                suffix=suffix,
+            )
+            segment.activate(self.config.index_bytes)
+        except OSError:
+            # An empty file would be the log's last segment after a restart.
+            undo(offset_file(self.directory, base_offset, LOG_SUFFIX + suffix).unlink)
+            raise
         return segment
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begins a segment at the log's end, or further on if an append does."""
+        """Begins a segment at the log's end, or further on if an append does.
+
+        OSError leaves log and files as they were.
+        """
         started_ms = self._environment.now_ms()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
-        if active.base_offset == base_offset and active.size == 0:
+        if active.size == 0 and base_offset <= active.base_offset:
             # An index without room for a single entry is full from the beginning (KAFKA-6388).
+            # Or an append further on was refused when its segment had begun.
             segment = self._replace_all([active], base_offset)
         else:
             if base_offset <= active.base_offset:
                 raise IllegalState(f"{self.name} cannot roll at {base_offset} after {active}")
+            active.prepare_deactivation()
             self._remove_leftovers(base_offset)
             segment = self.new_segment(base_offset)
-            active.deactivate()
+            active.finish_deactivation()
             self.segments.add(segment)
         self._end_at(self.log_end_offset)
         _log.info(

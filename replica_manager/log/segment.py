@@ -323,9 +323,18 @@ class LogSegment:
 
     def deactivate(self) -> None:
         """No more appends come: notes the largest timestamp and writes the indexes."""
+        self.prepare_deactivation()
+        self.finish_deactivation()
+
+    def prepare_deactivation(self) -> None:
+        """The part of :meth:`deactivate` that may fail; appends are still possible after it."""
         self.time_index.maybe_append(*self.largest_timestamp_so_far)
-        self.offset_index.deactivate()
-        self.time_index.deactivate()
+        self.write_indexes()
+
+    def finish_deactivation(self) -> None:
+        """The part of :meth:`deactivate` that cannot fail: frees the indexes' memory."""
+        self.offset_index.free()
+        self.time_index.free()
 
     def write_indexes(self) -> None:
         """Brings the index files up to date, without waiting for the disk."""

@@ -519,14 +519,15 @@ class UnifiedLog:
         self._producers.complete(completed)
 
     def _roll_if_needed(self, valid_records: ValidRecords) -> None:
-        if self.active_segment.should_roll(
+        first_offset = valid_records.headers[0].base_offset
+        if first_offset < self.active_segment.base_offset or self.active_segment.should_roll(
             self._local.roll_limits,
             valid_records.size,
             valid_records.largest.timestamp,
             valid_records.last_offset,
             self._environment.now_ms(),
         ):
-            self._roll(valid_records.headers[0].base_offset)
+            self._roll(first_offset)
 
     def roll(self) -> LogSegment:
         """Starts a segment at the log's end."""
@@ -534,10 +535,18 @@ class UnifiedLog:
             return self._roll(self.log_end_offset)
 
     def _roll(self, expected_next_offset: int) -> LogSegment:
-        segment = self._local.roll(expected_next_offset)
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        if base_offset < self.active_segment.base_offset:
+            self._snapshots.forget_after(base_offset)
         # A snapshot at each segment's start lets recovery begin there.
-        self._producers.end_offset = segment.base_offset
-        self._snapshots.take(self._producers.entries.values(), segment.base_offset)
+        taken = self._snapshots.take(self._producers.entries.values(), base_offset)
+        try:
+            segment = self._local.roll(base_offset)
+        except OSError:
+            if taken is not None:
+                self._snapshots.forget_after(base_offset - 1)
+            raise
+        self._producers.end_offset = base_offset
         if self._high_watermark.message_offset >= self._local.end.message_offset:
             self._set_high_watermark(self._local.end)
         plan = self._local.plan_flush(segment.base_offset, self._write_small_files)

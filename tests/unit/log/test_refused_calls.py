@@ -1,0 +1,132 @@
+"""A limit may refuse any system call of an append; the log is then as it was before."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.unified_log import UnifiedLog
+from tests.support.log_world import (
+    LogWorld,
+    at,
+    base_offsets,
+    batch,
+    content,
+    end_transaction,
+    files,
+)
+from tests.support.refused_calls import CALLS, refused_call
+from zkcontroller.errors import KafkaStorage, LimitReached
+
+LARGE = batch(size=600)
+SMALL = batch()
+ROLLING = LogConfig(segment_bytes=1_000)
+
+limits = pytest.mark.parametrize("code", CALLS, ids=[errno.errorcode[code] for code in CALLS])
+
+
+def reopened(world: LogWorld, log: UnifiedLog) -> UnifiedLog:
+    """The log after a clean stop, or after a crash where its directory went offline."""
+    if world.failures:
+        world.failures.clear()
+        return world.open(clean=False)
+    log.flush()
+    log.close()
+    return world.open()
+
+
+@limits
+def test_an_append_refused_at_any_call_of_its_roll_hides_no_record_after_a_restart(
+    code: int, tmp_path: Path
+) -> None:
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}", ROLLING)
+        log = world.open()
+        log.append_as_leader(LARGE, 0)
+
+        with refused_call(code, number) as refused:
+            try:
+                log.append_as_leader(LARGE, 0)
+            except KafkaStorage:
+                assert log.log_end_offset == 1, refused.name
+        if refused.name is None:
+            break
+        if not world.failures:
+            log.append_as_leader(SMALL, 0)
+            log.append_as_leader(SMALL, 0)
+        before = content(log)
+        log = reopened(world, log)
+
+        assert content(log) == before, (number, refused.name)
+        assert log.log_end_offset == len(before), (number, refused.name)
+    assert number > 3
+
+
+def test_an_append_refused_in_its_roll_leaves_the_files_of_one_segment(tmp_path: Path) -> None:
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}", ROLLING)
+        log = world.open()
+        log.append_as_leader(LARGE, 0)
+
+        with refused_call(errno.EMFILE, number) as refused:
+            try:
+                log.append_as_leader(LARGE, 0)
+            except LimitReached:
+                assert base_offsets(log) == [0]
+                assert len(files(log.directory, ".log")) == 1
+                assert files(log.directory, ".snapshot") == []
+        if refused.name is None:
+            break
+
+
+def test_a_follower_whose_append_past_a_gap_was_refused_takes_what_lies_in_the_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = LogWorld(tmp_path / "orders-0", ROLLING)
+    log = world.open()
+    log.append_as_follower(at(0, LARGE))
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", refused)
+        with pytest.raises(LimitReached):
+            log.append_as_follower(at(8, LARGE))
+    log.append_as_follower(at(1, batch(2)))
+    log = reopened(world, log)
+
+    assert [offset for offset, _ in content(log)] == [0, 1, 2]
+    assert log.log_end_offset == 3
+
+
+@limits
+def test_a_marker_whose_index_entry_was_refused_is_known_after_a_restart(
+    code: int, tmp_path: Path
+) -> None:
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}")
+        log = world.open()
+        log.append_as_leader(
+            batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True), 0
+        )
+
+        with refused_call(code, number) as refused:
+            try:
+                end_transaction(log, 7, commit=False)
+            except KafkaStorage:
+                assert world.failures or log.log_end_offset == 1, refused.name
+        if refused.name is None:
+            break
+        log = reopened(world, log)
+        if log.log_end_offset == 1:
+            end_transaction(log, 7, commit=False)
+        log.update_high_watermark(2)
+
+        assert log.last_stable_offset == 2, (number, refused.name)
+        assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
