@@ -476,6 +476,11 @@ class UnifiedLog:
             self._roll_if_needed(valid_records)
             if any(each.completed is not None and each.completed.is_aborted for each in advances):
                 self.active_segment.transaction_index.prepare()
+            last = valid_records.last_offset
+            self._local.append(
+                valid_records.pieces, valid_records.size, last, valid_records.largest
+            )
+            # Not before: the epoch of records that are not there could win an election.
             for header in valid_records.headers:
                 if header.magic == MAGIC_2:
                     self.assign_epoch_start_offset(
@@ -485,10 +490,6 @@ class UnifiedLog:
                     # Truncation must go by the high watermark after this, as before KIP-101.
                     self._epochs.clear()
                     self._epoch_file.write_later()
-            last = valid_records.last_offset
-            self._local.append(
-                valid_records.pieces, valid_records.size, last, valid_records.largest
-            )
             if self._high_watermark.message_offset >= self._local.end.message_offset:
                 self._set_high_watermark(self._local.end)
             for header in valid_records.headers:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (
@@ -130,3 +131,25 @@ def test_a_marker_whose_index_entry_was_refused_is_known_after_a_restart(
 
         assert log.last_stable_offset == 2, (number, refused.name)
         assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
+
+
+@limits
+def test_a_refused_append_leaves_no_leader_epoch(code: int, tmp_path: Path) -> None:
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}", ROLLING)
+        log = world.open()
+        log.append_as_follower(at(0, LARGE, epoch=6))
+
+        with refused_call(code, number) as refused:
+            try:
+                log.append_as_follower(at(1, LARGE, epoch=7))
+            except KafkaStorage:
+                assert log.epoch_entries == (EpochEntry(6, 0),), (number, refused.name)
+                assert log.end_offset_for_epoch(7) is None
+        if refused.name is None:
+            break
+        if not world.failures:
+            world.do_deferred_tasks()
+        log = reopened(world, log)
+
+        assert log.latest_epoch == (7 if log.log_end_offset == 2 else 6), (number, refused.name)
