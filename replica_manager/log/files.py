@@ -9,8 +9,9 @@ Source: Kafka ``LogFileUtils``, ``FileRecords``, ``CheckpointFile``.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -147,9 +148,16 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Makes creations, renames and deletions in a directory survive a crash.  Blocks."""
+    with opened_directory(directory) as descriptor:
+        sync_file(descriptor)
+
+
+@contextlib.contextmanager
+def opened_directory(directory: Path) -> Iterator[int]:
+    """A descriptor of the directory, to be synced."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     descriptor = SPARE_DESCRIPTORS.opening(lambda: os.open(directory, flags))
     try:
-        sync_file(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -408,12 +408,15 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Replaces segments by the compacted segment made of them."""
+        """Replaces segments by the compacted segment made of them, which is on disk already.
+
+        The old files are deleted only when the renames are on disk, too.
+        """
         self._recent_ends.clear()
         new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         for segment in old:
             self.segments.remove(segment)
-        self.delete_segments(old)
+        self.delete_segments(old, is_directory_synced=True)
         new.change_suffix(SWAP_SUFFIX, "")
         self.segments.add(new)
 
@@ -423,19 +426,24 @@ class LocalLog:
             self.segments.remove(segment)
             self.delete_segments([segment])
 
-    def delete_segments(self, segments: Iterable[LogSegment]) -> None:
+    def delete_segments(
+        self, segments: Iterable[LogSegment], *, is_directory_synced: bool = False
+    ) -> None:
         """Renames the files of segments now and deletes them after ``file.delete.delay.ms``."""
         paths: list[Path] = []
         for segment in segments:
             segment.change_suffix("", DELETED_SUFFIX)
             paths += segment.paths()
         if paths:
-            self.delete_later(paths)
+            self.delete_later(paths, is_directory_synced=is_directory_synced)
 
-    def delete_later(self, paths: Sequence[Path]) -> None:
-        """Deletes files after ``file.delete.delay.ms``."""
+    def delete_later(self, paths: Sequence[Path], *, is_directory_synced: bool = False) -> None:
+        """Deletes files after ``file.delete.delay.ms``, once the directory is synced if asked."""
 
         def delete() -> None:
+            if is_directory_synced:
+                with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted
+                    sync_directory(self.directory)
             for path in paths:
                 # The folder may have been renamed since; its own deletion takes these along.
                 path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from replica_manager.log.compaction import (
     TransactionTracker,
     cleaned_batch,
 )
-from replica_manager.log.files import CLEANED_SUFFIX
+from replica_manager.log.files import CLEANED_SUFFIX, opened_directory
 from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_recovery import read_marker, whole_batches
@@ -30,6 +30,7 @@ from replica_manager.log.producer_state import ProducerEntry
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.regular_files import sync_file
 from zkcontroller.errors import CorruptRecord, ZkControllerError
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, is_intact, read_header
@@ -209,7 +210,7 @@ def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegm
 
 
 def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None) -> Cleaned:
-    """Writes the new segments of a log beside the old.  Blocks; for a thread.
+    """Writes the new segments of a log beside the old, to disk.  Blocks; for a thread.
 
     OSError if the disk fails, CorruptRecord for a batch that is not what was written; nothing is
     left behind then.  CleaningAborted after an abort; what is left goes with the folder, or with
@@ -332,11 +333,16 @@ def _clean_group(
                     raise CorruptRecord(f"Offset {header.last_offset} in {segment.file.path}")
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
                 new.append((left,), len(left), header.last_offset, largest)
-        with switch.paths():
-            for aborted in transactions.kept[kept:]:
-                new.transaction_index.append(aborted)
-            new.deactivate()
-        new.file.flush()
+        with contextlib.ExitStack() as files:
+            with switch.paths():
+                for aborted in transactions.kept[kept:]:
+                    new.transaction_index.append(aborted)
+                new.deactivate()
+                indexes = files.enter_context(new.opened_indexes())
+                folder = files.enter_context(opened_directory(new.file.path.parent))
+            # Indexes, too: those below the recovery point are not built again after a crash.
+            new.flush(indexes)
+            sync_file(folder)
         modified_ns = os.fstat(group[-1].file.fileno()).st_mtime_ns
         os.utime(new.file.fileno(), ns=(modified_ns, modified_ns))
     except BaseException:

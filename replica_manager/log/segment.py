@@ -5,8 +5,9 @@ Source: Kafka ``LogSegment``, ``FileRecords``.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,6 +30,7 @@ from replica_manager.log.index import (
     TimestampOffset,
 )
 from replica_manager.log.transaction_index import TransactionIndex
+from replica_manager.regular_files import open_regular, sync_file
 from zkcontroller.errors import CorruptRecord, IllegalState
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, read_header
@@ -340,6 +342,26 @@ class LogSegment:
         """Brings the index files up to date, without waiting for the disk."""
         self.offset_index.write()
         self.time_index.write()
+
+    @contextlib.contextmanager
+    def opened_indexes(self) -> Iterator[list[int]]:
+        """Descriptors of the index files that exist, to be synced; nothing waits for the disk."""
+        with contextlib.ExitStack() as opened:
+            descriptors: list[int] = []
+            for path in self.paths()[1:]:
+                with contextlib.suppress(FileNotFoundError):
+                    descriptors.append(open_regular(path, os.O_RDONLY))
+                    opened.callback(os.close, descriptors[-1])
+            yield descriptors
+
+    def flush(self, index_descriptors: Iterable[int]) -> None:
+        """Returns when the records and those indexes are on disk.  Blocks.
+
+        Source: Kafka ``LogSegment.flush``.
+        """
+        self.file.flush()
+        for descriptor in index_descriptors:
+            sync_file(descriptor)
 
     def paths(self) -> tuple[Path, ...]:
         """Every file of the segment, whether it exists or not."""

@@ -6,7 +6,6 @@ Source: Kafka ``TransactionIndex``, ``AbortedTxn``.
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from struct import Struct
@@ -55,8 +54,7 @@ class TransactionIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry; its last offset must be larger than that of the one before.
 
-        The marker is in the log already.  So an OSError here, also where memory is what was
-        lacking, is that of a failed disk: recovery finds the transaction in the log again.
+        OSError leaves no entry in memory, and perhaps a part of one in the file.
         """
         entries = self._load()
         if entries and entries[-1].last_offset >= aborted.last_offset:
@@ -67,8 +65,6 @@ class TransactionIndex:
         try:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-        except OSError as error:
-            raise OSError(errno.EIO, f"{aborted} is not in {self.path}: {error}") from error
         finally:
             os.close(descriptor)
         entries.append(aborted)

@@ -13,6 +13,7 @@ Source: Kafka ``UnifiedLog``.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -509,14 +510,18 @@ class UnifiedLog:
 
     def _complete(self, completed: CompletedTransaction) -> None:
         if completed.is_aborted:
-            self.active_segment.transaction_index.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    self._producers.last_stable_offset_after(completed),
-                )
+            aborted = AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                self._producers.last_stable_offset_after(completed),
             )
+            try:
+                self.active_segment.transaction_index.append(aborted)
+            except OSError as error:
+                # The marker is in the log already.  So this is a failed disk, also where memory is
+                # what was lacking: recovery finds the transaction in the log again.
+                raise OSError(errno.EIO, f"{aborted} cannot be noted: {error}") from error
         self._producers.complete(completed)
 
     def _roll_if_needed(self, valid_records: ValidRecords) -> None:

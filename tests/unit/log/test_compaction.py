@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -599,3 +600,79 @@ def test_a_transaction_aborted_below_a_raised_log_start_stays_aborted(tmp_path: 
 
     assert log.log_start_offset == 0
     assert b"a" not in committed_values(log)
+
+
+def note_syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files and folders that are synced from now on."""
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+    )
+    return synced
+
+
+def log_to_compact(world: LogWorld) -> UnifiedLog:
+    """A log whose first segment has an entry in each of its indexes."""
+    world.config = replace(COMPACTED, segment_bytes=10_000, index_interval_bytes=1)
+    log = world.open()
+    put(log, ("a", "1"), ("b", "1"))
+    write_in_transaction(log, 2, "a", "aborted")
+    write_in_transaction(log, 1, "a", "open")
+    end_transaction(log, 2, commit=False)
+    log.roll()
+    put(log, ("b", "2"))
+    log.flush()
+    return log
+
+
+def test_every_file_of_a_compacted_segment_and_its_folder_are_synced_before_the_swap(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_to_compact(world)
+    synced = note_syncs(monkeypatch)
+
+    cleaned = clean(cleaning_job(log, None, world.now_ms), MEMORY)
+
+    assert len(cleaned.replacements) == 1
+    names = [path.name for path in cleaned.replacements[0].new.paths()]
+    assert len(names) == 4
+    assert synced == [*names, log.directory.name]
+
+
+def test_replaced_files_are_deleted_only_when_the_renames_are_synced(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_to_compact(world)
+    world.do_deferred_tasks()
+    compact(log, world)
+    deleted = files(log.directory, ".deleted")
+    events = note_syncs(monkeypatch)
+    unlink = Path.unlink
+
+    def noting(path: Path, missing_ok: bool = False) -> None:
+        events.append(path.name)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", noting)
+    world.do_deferred_tasks()
+
+    assert len(deleted) == 4
+    assert events[0] == log.directory.name
+    assert sorted(events[1:]) == deleted
+
+
+def test_the_renames_are_synced_before_the_checkpoint_that_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = LogManager([tmp_path], lambda: START_MS)
+    manager.load({})
+    log = manager.get_or_create(TopicPartition("orders", 0), COMPACTED)
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    log.roll()
+    synced = note_syncs(monkeypatch)
+
+    with ThreadPoolExecutor(1) as executor:
+        assert asyncio.run(CleanerManager(manager, executor, lambda: MEMORY).clean_next())
+
+    assert synced[-3:] == ["orders-0", "cleaner-offset-checkpoint.tmp", tmp_path.name]
