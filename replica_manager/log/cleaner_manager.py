@@ -140,7 +140,11 @@ class CleanerManager:
                 discard(cleaned.replacements)
                 return True
         except KafkaStorage:
-            return False  # the directory is offline now
+            # The directory is offline now, or a limit was reached.  A cleaned file that is left
+            # would make the next start drop the swap of a later round.
+            with contextlib.suppress(OSError):
+                self._tidy(topic_partition, log)
+            return False
         except Exception as error:  # noqa: BLE001 - one log must not stop all
             if switch.is_aborted:
                 self._tidy(topic_partition, log)

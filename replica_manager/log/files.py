@@ -104,11 +104,6 @@ class LogFile:
         """When the file was last written, in milliseconds since 1970."""
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
-    def rename(self, path: Path) -> None:
-        """Gives the file another name."""
-        self.path.replace(path)
-        self.path = path
-
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -141,6 +142,19 @@ class _Guard:
         if isinstance(error, OSError):
             log = self._log
             raise log.fail(f"{self._doing} {log.name} in dir {log.log_dir}", error) from (error)
+
+
+def _change_suffixes(segments: Sequence[LogSegment], old: str, new: str) -> None:
+    """Renames the files of all segments; OSError leaves all as they were."""
+    changed: list[LogSegment] = []
+    try:
+        for segment in segments:
+            segment.change_suffix(old, new)
+            changed.append(segment)
+    except OSError:
+        for segment in changed:
+            undo(partial(segment.change_suffix, new, old))
+        raise
 
 
 class LocalLog:
@@ -357,14 +371,13 @@ class LocalLog:
 
     def _replace_all(self, old: Sequence[LogSegment], base_offset: int) -> LogSegment:
         """Begins a segment in the place of others, which stay if it cannot be opened."""
-        for segment in old:
-            segment.change_suffix("", DELETED_SUFFIX)
+        _change_suffixes(old, "", DELETED_SUFFIX)
         try:
             self._remove_leftovers(base_offset)
             new = self.new_segment(base_offset)
         except OSError:
             for segment in old:
-                segment.change_suffix(DELETED_SUFFIX, "")
+                undo(partial(segment.change_suffix, DELETED_SUFFIX, ""))
             raise
         for segment in old:
             self.segments.remove(segment)
@@ -385,10 +398,11 @@ class LocalLog:
         # Opens files; if a limit forbids it nothing has changed yet.
         active.activate(self.config.index_bytes)
         active.transaction_index.entries()
+        _change_suffixes(deleted, "", DELETED_SUFFIX)
         self.generation += 1
         for segment in deleted:
             self.segments.remove(segment)
-        self.delete_segments(deleted)
+            self.delete_later(segment.paths())
         active.truncate_to(offset, self._environment.now_ms())
         self._end_at(offset)
         return deleted
@@ -410,32 +424,34 @@ class LocalLog:
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """Replaces segments by the compacted segment made of them, which is on disk already.
 
-        The old files are deleted only when the renames are on disk, too.
+        The old files are deleted only when the renames are on disk, too.  OSError leaves the old
+        segments in their place, and the new files with the suffix that they had.
         """
-        self._recent_ends.clear()
         new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        try:
+            _change_suffixes(old, "", DELETED_SUFFIX)
+            try:
+                new.change_suffix(SWAP_SUFFIX, "")
+            except OSError:
+                for segment in old:
+                    undo(partial(segment.change_suffix, DELETED_SUFFIX, ""))
+                raise
+        except OSError:
+            undo(partial(new.change_suffix, SWAP_SUFFIX, CLEANED_SUFFIX))
+            raise
+        self._recent_ends.clear()
         for segment in old:
             self.segments.remove(segment)
-        self.delete_segments(old, is_directory_synced=True)
-        new.change_suffix(SWAP_SUFFIX, "")
         self.segments.add(new)
+        paths = [path for segment in old for path in segment.paths()]
+        self.delete_later(paths, is_directory_synced=True)
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
         """Takes segments out of the log and deletes their files."""
         for segment in segments:
-            self.segments.remove(segment)
-            self.delete_segments([segment])
-
-    def delete_segments(
-        self, segments: Iterable[LogSegment], *, is_directory_synced: bool = False
-    ) -> None:
-        """Renames the files of segments now and deletes them after ``file.delete.delay.ms``."""
-        paths: list[Path] = []
-        for segment in segments:
             segment.change_suffix("", DELETED_SUFFIX)
-            paths += segment.paths()
-        if paths:
-            self.delete_later(paths, is_directory_synced=is_directory_synced)
+            self.segments.remove(segment)
+            self.delete_later(segment.paths())
 
     def delete_later(self, paths: Sequence[Path], *, is_directory_synced: bool = False) -> None:
         """Deletes files after ``file.delete.delay.ms``, once the directory is synced if asked."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,7 +31,7 @@ from replica_manager.log.index import (
     TimestampOffset,
 )
 from replica_manager.log.transaction_index import TransactionIndex
-from replica_manager.regular_files import open_regular, sync_file
+from replica_manager.regular_files import open_regular, sync_file, undo
 from zkcontroller.errors import CorruptRecord, IllegalState
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, read_header
@@ -373,14 +374,24 @@ class LogSegment:
         )
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Renames every file that exists: ``….log.cleaned`` to ``….log.swap`` and so on."""
-        for path in self.paths():
-            renamed = path.with_name(path.name.removesuffix(old) + new)
-            if path == self.file.path:
-                self.file.rename(renamed)
-            elif path.exists():
-                os.replace(path, renamed)
-        self._move_to(self.file.path.parent, old, new)
+        """Renames every file that exists: ``….log.cleaned`` to ``….log.swap`` and so on.
+
+        OSError leaves all of them as they were.
+        """
+        renamed: list[tuple[Path, Path]] = []
+        try:
+            for path in self.paths():
+                if path == self.file.path or path.exists():
+                    other = path.with_name(path.name.removesuffix(old) + new)
+                    os.replace(path, other)
+                    renamed.append((path, other))
+        except OSError:
+            for path, other in renamed:
+                undo(partial(os.replace, other, path))
+            raise
+        directory, name = self.file.path.parent, self.file.path.name
+        self.file.path = directory / (name.removesuffix(old) + new)
+        self._move_to(directory, old, new)
 
     def move_to(self, directory: Path) -> None:
         """Takes over the new name of the segment's directory."""

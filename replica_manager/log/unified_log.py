@@ -819,6 +819,8 @@ class UnifiedLog:
                 return False
             if sum(segment.size for segment in old) != old_size:
                 return False
+        # Its place in the file may move.
+        self._high_watermark = LogOffsetMetadata(self._high_watermark.message_offset)
         with self._local.guarded("Error while replacing segments of"):
             for replacement in replacements:
                 self._local.replace(replacement.new, replacement.old)
@@ -826,8 +828,6 @@ class UnifiedLog:
                     old for old in replacement.old if old.base_offset != replacement.new.base_offset
                 ]
                 self._delete_snapshots(merged)
-        # Its place in the file may have moved.
-        self._high_watermark = LogOffsetMetadata(self._high_watermark.message_offset)
         return True
 
     # To disk.

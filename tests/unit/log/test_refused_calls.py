@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from replica_manager.log.leader_epochs import EpochEntry
+from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (
@@ -20,6 +22,8 @@ from tests.support.log_world import (
     content,
     end_transaction,
     files,
+    offsets,
+    read,
 )
 from tests.support.refused_calls import CALLS, refused_call
 from zkcontroller.errors import KafkaStorage, LimitReached
@@ -153,3 +157,52 @@ def test_a_refused_append_leaves_no_leader_epoch(code: int, tmp_path: Path) -> N
         log = reopened(world, log)
 
         assert log.latest_epoch == (7 if log.log_end_offset == 2 else 6), (number, refused.name)
+
+
+@limits
+def test_a_swap_of_compacted_segments_is_made_as_a_whole_or_not_at_all(
+    code: int, tmp_path: Path
+) -> None:
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}", replace(ROLLING, is_compacted=True))
+        log = world.open()
+        for key in range(3):
+            log.append_as_leader(batch(key=b"large %d" % key, size=600), 0)
+            log.append_as_leader(batch(key=b"small %d" % key), 0)
+        log.roll()
+        log.flush()
+        log.update_high_watermark(log.log_end_offset)
+        assert log.high_watermark_metadata.message_offset == 6
+        cleaned = clean(cleaning_job(log, None, world.now_ms), 2**20)
+
+        with refused_call(code, number) as refused:
+            try:
+                log.replace_segments(cleaned.replacements, cleaned.generation)
+            except KafkaStorage:
+                assert [offset for offset, _ in content(log)] == [0, 1, 2, 3, 4, 5], refused.name
+                assert offsets(read(log, 4)) == [4, 5]
+        if refused.name is None:
+            break
+        before = content(log)
+        log = reopened(world, log)
+
+        assert content(log) == before, (number, refused.name)
+        assert log.log_end_offset == 6
+
+
+@limits
+def test_a_refused_truncation_hides_no_record(code: int, tmp_path: Path) -> None:
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}", ROLLING)
+        log = world.open()
+        for _ in range(4):
+            log.append_as_leader(LARGE, 0)
+
+        with refused_call(code, number) as refused:
+            try:
+                log.truncate_fully_and_start_at(9)
+            except KafkaStorage:
+                if log.log_end_offset == 4:
+                    assert [offset for offset, _ in content(log)] == [0, 1, 2, 3], refused.name
+        if refused.name is None:
+            break
