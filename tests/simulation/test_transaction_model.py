@@ -139,10 +139,10 @@ def swap_segments_in_steps(patch: Patch) -> None:
 
 
 MUTATIONS: Final[list[tuple[Callable[[Patch], None], int]]] = [
-    (forget_what_was_aborted_past_the_first_uncleanable_offset, 6),
-    (write_the_old_indexes_after_the_new_segment_was_made, 13),
+    (forget_what_was_aborted_past_the_first_uncleanable_offset, 21),
+    (write_the_old_indexes_after_the_new_segment_was_made, 47),
     (note_the_epoch_before_the_append, 7),
-    (swap_segments_in_steps, 12),
+    (swap_segments_in_steps, 97),
 ]
 """Each mutation, with a seed whose run finds it."""
 

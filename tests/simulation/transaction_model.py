@@ -207,6 +207,8 @@ class TransactionScenario:
         for _ in range(steps):
             [(action, _)] = self.random.choices(actions, weights)
             self.history.append(action.__name__.lstrip("_"))
+            if action == self._lose_tail:
+                self._cut_files()  # no system call of the log
             if self._limits and self.random.random() < 0.4:
                 self._refuse_a_call_of(action)
             else:
@@ -460,7 +462,11 @@ class TransactionScenario:
         self._reopen(clean=False)
 
     def _lose_tail(self) -> None:
-        """The machine loses its power: what was not synced is lost from some batch on."""
+        """The machine loses its power, and the log is opened with what :meth:`_cut_files` left."""
+        self._reopen(clean=False)
+
+    def _cut_files(self) -> None:
+        """Of what was not synced, everything from some batch on is lost."""
         log, model = self.log, self.model
         first = next(iter(log.segments)).base_offset
         kept = max(model.synced, log.recovery_point, first)
@@ -478,4 +484,3 @@ class TransactionScenario:
                 torn = self.random.choice([0, 0, 20, place.header.size - 1])
                 os.truncate(segment.file.path, place.position + torn)
         model.cut(offset)
-        self._reopen(clean=False)
