@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +33,12 @@ def open_regular(path: Path, flags: int) -> int:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, f"{path} is a symbolic link, which is refused") from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EPERM, f"{path} is no regular file")
+    except OSError:
         os.close(descriptor)
-        raise OSError(errno.EPERM, f"{path} is no regular file")
+        raise
     return descriptor
 
 
@@ -50,6 +54,19 @@ def sync_file(descriptor: int) -> None:
         if exhausted_limit(error) is None:
             raise
         raise OSError(errno.EIO, f"fsync failed: {error}") from error
+
+
+def undo(step: Callable[[], object]) -> None:
+    """Undoes a part of what was refused; OSError of a failed disk if that is refused, too.
+
+    Then the files are not what the log in memory says, so it must not go on.
+    """
+    try:
+        step()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise OSError(errno.EIO, f"what was refused cannot be undone: {error}") from error
 
 
 def write_private(path: Path, text: str) -> None:

@@ -6,13 +6,15 @@ Source: Kafka ``LogCleaner``, ``LogCleanerManager.grabFilthiestCompactedLog``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from replica_manager.log.files import CLEANED_SUFFIX
+from replica_manager.log.checkpoints import CheckpointWrite
+from replica_manager.log.files import CLEANED_SUFFIX, sync_directory
 from replica_manager.log.log_cleaner import (
     AbortSwitch,
     Cleaned,
@@ -138,7 +140,11 @@ class CleanerManager:
                 discard(cleaned.replacements)
                 return True
         except KafkaStorage:
-            return False  # the directory is offline now
+            # The directory is offline now, or a limit was reached.  A cleaned file that is left
+            # would make the next start drop the swap of a later round.
+            with contextlib.suppress(OSError):
+                self._tidy(topic_partition, log)
+            return False
         except Exception as error:  # noqa: BLE001 - one log must not stop all
             if switch.is_aborted:
                 self._tidy(topic_partition, log)
@@ -149,7 +155,9 @@ class CleanerManager:
         cleaning.cleaned(log_dir, topic_partition, cleaned.end_offset)
         write = cleaning.write(log_dir)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, write.run)
+            await asyncio.get_running_loop().run_in_executor(
+                self._executor, _make_permanent, log.directory, write
+            )
         except OSError as error:
             limit = exhausted_limit(error)
             if limit is None:
@@ -214,6 +222,13 @@ class CleanerManager:
 
     def _now_ms(self) -> int:
         return self._manager.environment.now_ms()
+
+
+def _make_permanent(directory: Path, write: CheckpointWrite) -> None:
+    """Brings the renames of new segments to disk, and then the checkpoint that counts on them."""
+    with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted meanwhile
+        sync_directory(directory)
+    write.run()
 
 
 def _urgency(found: Dirtiness) -> tuple[bool, float]:

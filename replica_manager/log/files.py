@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from replica_manager.regular_files import open_regular, sync_file
+from replica_manager.regular_files import open_regular, sync_file, undo
 from zkcontroller.errors import IllegalState
 from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
 
@@ -72,8 +72,7 @@ class LogFile:
             if written < size:
                 self._append_rest(b"".join(pieces)[written:], self.size + written)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
+            undo(lambda: os.ftruncate(self._descriptor, self.size))
             raise
         self.size += size
 
@@ -104,11 +103,6 @@ class LogFile:
     def last_modified_ms(self) -> int:
         """When the file was last written, in milliseconds since 1970."""
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
-
-    def rename(self, path: Path) -> None:
-        """Gives the file another name."""
-        self.path.replace(path)
-        self.path = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +143,16 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Makes creations, renames and deletions in a directory survive a crash.  Blocks."""
+    with opened_directory(directory) as descriptor:
+        sync_file(descriptor)
+
+
+@contextlib.contextmanager
+def opened_directory(directory: Path) -> Iterator[int]:
+    """A descriptor of the directory, to be synced."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     descriptor = SPARE_DESCRIPTORS.opening(lambda: os.open(directory, flags))
     try:
-        sync_file(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -91,9 +91,8 @@ class _Index:
         if self._entries is None:
             self._entries = bytearray(self._read())
 
-    def deactivate(self) -> None:
-        """Writes the entries and frees the memory; later reads use the file."""
-        self.write()
+    def free(self) -> None:
+        """Frees the memory of entries that were written; later reads use the file."""
         self._entries = None
 
     def write(self) -> None:

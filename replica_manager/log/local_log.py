@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,7 +33,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
-from replica_manager.regular_files import open_regular, sync_file
+from replica_manager.regular_files import open_regular, sync_file, undo
 from zkcontroller.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
 from zkcontroller.process.resource_limits import exhausted_limit
 
@@ -141,6 +142,19 @@ class _Guard:
         if isinstance(error, OSError):
             log = self._log
             raise log.fail(f"{self._doing} {log.name} in dir {log.log_dir}", error) from (error)
+
+
+def _change_suffixes(segments: Sequence[LogSegment], old: str, new: str) -> None:
+    """Renames the files of all segments; OSError leaves all as they were."""
+    changed: list[LogSegment] = []
+    try:
+        for segment in segments:
+            segment.change_suffix(old, new)
+            changed.append(segment)
+    except OSError:
+        for segment in changed:
+            undo(partial(segment.change_suffix, new, old))
+        raise
 
 
 class LocalLog:
@@ -302,38 +316,48 @@ class LocalLog:
         return RollLimits(self.config.segment_bytes, self.config.segment_ms)
 
     def new_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
-        """An empty segment, ready for appends."""
+        """An empty segment, ready for appends; OSError leaves no file of it."""
         if suffix == CLEANED_SUFFIX:
             # A cleaning that was aborted may have left files of that name.
             for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
                 offset_file(self.directory, base_offset, kind + suffix).unlink(missing_ok=True)
         jitter = self.config.segment_jitter_ms
-        segment = LogSegment(
-            self.directory,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            index_bytes=self.config.index_bytes,
-            now_ms=self._environment.now_ms(),
-            roll_jitter_ms=self._environment.random.randrange(jitter) if jitter else 0,
-            suffix=suffix,
-        )
-        segment.activate(self.config.index_bytes)
+        try:
+            segment = LogSegment(
+                self.directory,
+                base_offset,
+                index_interval_bytes=self.config.index_interval_bytes,
+                index_bytes=self.config.index_bytes,
+                now_ms=self._environment.now_ms(),
+                roll_jitter_ms=self._environment.random.randrange(jitter) if jitter else 0,
+                suffix=suffix,
+            )
+            segment.activate(self.config.index_bytes)
+        except OSError:
+            # An empty file would be the log's last segment after a restart.
+            undo(offset_file(self.directory, base_offset, LOG_SUFFIX + suffix).unlink)
+            raise
         return segment
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begins a segment at the log's end, or further on if an append does."""
+        """Begins a segment at the log's end, or further on if an append does.
+
+        OSError leaves log and files as they were.
+        """
         started_ms = self._environment.now_ms()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
-        if active.base_offset == base_offset and active.size == 0:
+        if active.size == 0 and base_offset <= active.base_offset:
             # An index without room for a single entry is full from the beginning (KAFKA-6388).
+            # Or an append further on was refused when its segment had begun.
             segment = self._replace_all([active], base_offset)
         else:
             if base_offset <= active.base_offset:
                 raise IllegalState(f"{self.name} cannot roll at {base_offset} after {active}")
+            active.prepare_deactivation()
             self._remove_leftovers(base_offset)
             segment = self.new_segment(base_offset)
-            active.deactivate()
+            active.finish_deactivation()
             self.segments.add(segment)
         self._end_at(self.log_end_offset)
         _log.info(
@@ -347,14 +371,13 @@ class LocalLog:
 
     def _replace_all(self, old: Sequence[LogSegment], base_offset: int) -> LogSegment:
         """Begins a segment in the place of others, which stay if it cannot be opened."""
-        for segment in old:
-            segment.change_suffix("", DELETED_SUFFIX)
+        _change_suffixes(old, "", DELETED_SUFFIX)
         try:
             self._remove_leftovers(base_offset)
             new = self.new_segment(base_offset)
         except OSError:
             for segment in old:
-                segment.change_suffix(DELETED_SUFFIX, "")
+                undo(partial(segment.change_suffix, DELETED_SUFFIX, ""))
             raise
         for segment in old:
             self.segments.remove(segment)
@@ -375,10 +398,11 @@ class LocalLog:
         # Opens files; if a limit forbids it nothing has changed yet.
         active.activate(self.config.index_bytes)
         active.transaction_index.entries()
+        _change_suffixes(deleted, "", DELETED_SUFFIX)
         self.generation += 1
         for segment in deleted:
             self.segments.remove(segment)
-        self.delete_segments(deleted)
+            self.delete_later(segment.paths())
         active.truncate_to(offset, self._environment.now_ms())
         self._end_at(offset)
         return deleted
@@ -398,34 +422,44 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Replaces segments by the compacted segment made of them."""
-        self._recent_ends.clear()
+        """Replaces segments by the compacted segment made of them, which is on disk already.
+
+        The old files are deleted only when the renames are on disk, too.  OSError leaves the old
+        segments in their place, and the new files with the suffix that they had.
+        """
         new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        try:
+            _change_suffixes(old, "", DELETED_SUFFIX)
+            try:
+                new.change_suffix(SWAP_SUFFIX, "")
+            except OSError:
+                for segment in old:
+                    undo(partial(segment.change_suffix, DELETED_SUFFIX, ""))
+                raise
+        except OSError:
+            undo(partial(new.change_suffix, SWAP_SUFFIX, CLEANED_SUFFIX))
+            raise
+        self._recent_ends.clear()
         for segment in old:
             self.segments.remove(segment)
-        self.delete_segments(old)
-        new.change_suffix(SWAP_SUFFIX, "")
         self.segments.add(new)
+        paths = [path for segment in old for path in segment.paths()]
+        self.delete_later(paths, is_directory_synced=True)
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
         """Takes segments out of the log and deletes their files."""
         for segment in segments:
-            self.segments.remove(segment)
-            self.delete_segments([segment])
-
-    def delete_segments(self, segments: Iterable[LogSegment]) -> None:
-        """Renames the files of segments now and deletes them after ``file.delete.delay.ms``."""
-        paths: list[Path] = []
-        for segment in segments:
             segment.change_suffix("", DELETED_SUFFIX)
-            paths += segment.paths()
-        if paths:
-            self.delete_later(paths)
+            self.segments.remove(segment)
+            self.delete_later(segment.paths())
 
-    def delete_later(self, paths: Sequence[Path]) -> None:
-        """Deletes files after ``file.delete.delay.ms``."""
+    def delete_later(self, paths: Sequence[Path], *, is_directory_synced: bool = False) -> None:
+        """Deletes files after ``file.delete.delay.ms``, once the directory is synced if asked."""
 
         def delete() -> None:
+            if is_directory_synced:
+                with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted
+                    sync_directory(self.directory)
             for path in paths:
                 # The folder may have been renamed since; its own deletion takes these along.
                 path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from replica_manager.log.compaction import (
     TransactionTracker,
     cleaned_batch,
 )
-from replica_manager.log.files import CLEANED_SUFFIX
+from replica_manager.log.files import CLEANED_SUFFIX, opened_directory
 from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_recovery import read_marker, whole_batches
@@ -30,6 +30,7 @@ from replica_manager.log.producer_state import ProducerEntry
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.regular_files import sync_file
 from zkcontroller.errors import CorruptRecord, ZkControllerError
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, is_intact, read_header
@@ -171,21 +172,35 @@ def cleaning_job(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Cleani
     """The part to compact of a log that was cleaned up to ``checkpoint``."""
     found = dirtiness(log, checkpoint, now_ms)
     uncleanable = found.first_uncleanable_offset
+    segments = tuple(
+        segment
+        for segment in log.segments
+        if segment is not log.active_segment and segment.base_offset < uncleanable
+    )
     return CleaningJob(
         log.name,
-        tuple(
-            segment
-            for segment in log.segments
-            if segment is not log.active_segment and segment.base_offset < uncleanable
-        ),
+        segments,
         found,
         log.config,
         dict(log.producers.entries),
-        log.aborted_transactions(log.log_start_offset, uncleanable),
+        _aborted_in(log, segments),
         now_ms,
         log.new_segment,
         log.generation,
     )
+
+
+def _aborted_in(log: UnifiedLog, segments: Sequence[LogSegment]) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions in the whole range of ``segments``, the first ones of the log.
+
+    Segments are written again as a whole, with what is past the first uncleanable offset or below
+    the log start.  So the new transaction index needs every entry that the old ones have.
+    Source: Kafka ``Cleaner.cleanSegments``.
+    """
+    if not segments:
+        return ()
+    end = next(s.base_offset for s in log.segments if s.base_offset > segments[-1].base_offset)
+    return log.aborted_transactions(segments[0].base_offset, end)
 
 
 def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegment]:
@@ -195,7 +210,7 @@ def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegm
 
 
 def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None) -> Cleaned:
-    """Writes the new segments of a log beside the old.  Blocks; for a thread.
+    """Writes the new segments of a log beside the old, to disk.  Blocks; for a thread.
 
     OSError if the disk fails, CorruptRecord for a batch that is not what was written; nothing is
     left behind then.  CleaningAborted after an abort; what is left goes with the folder, or with
@@ -318,11 +333,16 @@ def _clean_group(
                     raise CorruptRecord(f"Offset {header.last_offset} in {segment.file.path}")
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
                 new.append((left,), len(left), header.last_offset, largest)
-        with switch.paths():
-            for aborted in transactions.kept[kept:]:
-                new.transaction_index.append(aborted)
-            new.deactivate()
-        new.file.flush()
+        with contextlib.ExitStack() as files:
+            with switch.paths():
+                for aborted in transactions.kept[kept:]:
+                    new.transaction_index.append(aborted)
+                new.deactivate()
+                indexes = files.enter_context(new.opened_indexes())
+                folder = files.enter_context(opened_directory(new.file.path.parent))
+            # Indexes, too: those below the recovery point are not built again after a crash.
+            new.flush(indexes)
+            sync_file(folder)
         modified_ns = os.fstat(group[-1].file.fileno()).st_mtime_ns
         os.utime(new.file.fileno(), ns=(modified_ns, modified_ns))
     except BaseException:

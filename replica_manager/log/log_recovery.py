@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX
+from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX, sync_directory
 from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.log_config import LogConfig
@@ -303,7 +303,9 @@ def split_segment(
         pieces[-1].append((batch,), header.size, header.last_offset, largest)
     for piece in pieces:
         piece.deactivate()
-        piece.file.flush()
+        with piece.opened_indexes() as indexes:
+            piece.flush(indexes)
+    sync_directory(segment.file.path.parent)
     # From the last to the first: a swap file counts only if no cleaned one is before it.
     for piece in reversed(pieces):
         piece.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -21,7 +22,7 @@ from replica_manager.log.files import (
     offset_in_name,
 )
 from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
-from replica_manager.regular_files import open_regular, read_file, sync_file
+from replica_manager.regular_files import open_regular, read_file, sync_file, undo
 from zkcontroller.errors import ZkControllerError
 
 _HEAD: Final = Struct(">hIi")
@@ -113,17 +114,35 @@ class ProducerSnapshotFiles:
         return offset_file(self.directory, offset, SNAPSHOT_SUFFIX)
 
     def take(self, entries: Iterable[ProducerEntry], end_offset: int) -> Path | None:
-        """Writes a snapshot unless there is one of that offset or a later; does not sync it."""
+        """Writes a snapshot unless there is one of that offset or a later; does not sync it.
+
+        OSError leaves no file of it.
+        """
         if end_offset <= self.last_taken:
             return None
         path = self.path(end_offset)
-        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with open(descriptor, "wb") as file:
-            file.write(encode_snapshot(entries))
+        rest = memoryview(encode_snapshot(entries))
+        try:
+            descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            finally:
+                os.close(descriptor)
+        except OSError:
+            undo(path.unlink)
+            raise
         self._offsets.add(end_offset)
         self._unsynced.add(end_offset)
         self.last_taken = end_offset
         return path
+
+    def forget_after(self, offset: int) -> None:
+        """Deletes the snapshots that count beyond ``offset``: no record has come up to there."""
+        for each in self.offsets:
+            if each > offset:
+                undo(partial(self.remove, each))
+        self.last_taken = min(self.last_taken, self.latest or 0)
 
     def sync(self) -> None:
         """Waits until the snapshots that were taken are on disk.  Blocks."""

@@ -5,8 +5,10 @@ Source: Kafka ``LogSegment``, ``FileRecords``.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,6 +31,7 @@ from replica_manager.log.index import (
     TimestampOffset,
 )
 from replica_manager.log.transaction_index import TransactionIndex
+from replica_manager.regular_files import open_regular, sync_file, undo
 from zkcontroller.errors import CorruptRecord, IllegalState
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, read_header
@@ -323,14 +326,43 @@ class LogSegment:
 
     def deactivate(self) -> None:
         """No more appends come: notes the largest timestamp and writes the indexes."""
+        self.prepare_deactivation()
+        self.finish_deactivation()
+
+    def prepare_deactivation(self) -> None:
+        """The part of :meth:`deactivate` that may fail; appends are still possible after it."""
         self.time_index.maybe_append(*self.largest_timestamp_so_far)
-        self.offset_index.deactivate()
-        self.time_index.deactivate()
+        self.write_indexes()
+
+    def finish_deactivation(self) -> None:
+        """The part of :meth:`deactivate` that cannot fail: frees the indexes' memory."""
+        self.offset_index.free()
+        self.time_index.free()
 
     def write_indexes(self) -> None:
         """Brings the index files up to date, without waiting for the disk."""
         self.offset_index.write()
         self.time_index.write()
+
+    @contextlib.contextmanager
+    def opened_indexes(self) -> Iterator[list[int]]:
+        """Descriptors of the index files that exist, to be synced; nothing waits for the disk."""
+        with contextlib.ExitStack() as opened:
+            descriptors: list[int] = []
+            for path in self.paths()[1:]:
+                with contextlib.suppress(FileNotFoundError):
+                    descriptors.append(open_regular(path, os.O_RDONLY))
+                    opened.callback(os.close, descriptors[-1])
+            yield descriptors
+
+    def flush(self, index_descriptors: Iterable[int]) -> None:
+        """Returns when the records and those indexes are on disk.  Blocks.
+
+        Source: Kafka ``LogSegment.flush``.
+        """
+        self.file.flush()
+        for descriptor in index_descriptors:
+            sync_file(descriptor)
 
     def paths(self) -> tuple[Path, ...]:
         """Every file of the segment, whether it exists or not."""
@@ -342,14 +374,24 @@ class LogSegment:
         )
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Renames every file that exists: ``….log.cleaned`` to ``….log.swap`` and so on."""
-        for path in self.paths():
-            renamed = path.with_name(path.name.removesuffix(old) + new)
-            if path == self.file.path:
-                self.file.rename(renamed)
-            elif path.exists():
-                os.replace(path, renamed)
-        self._move_to(self.file.path.parent, old, new)
+        """Renames every file that exists: ``….log.cleaned`` to ``….log.swap`` and so on.
+
+        OSError leaves all of them as they were.
+        """
+        renamed: list[tuple[Path, Path]] = []
+        try:
+            for path in self.paths():
+                if path == self.file.path or path.exists():
+                    other = path.with_name(path.name.removesuffix(old) + new)
+                    os.replace(path, other)
+                    renamed.append((path, other))
+        except OSError:
+            for path, other in renamed:
+                undo(partial(os.replace, other, path))
+            raise
+        directory, name = self.file.path.parent, self.file.path.name
+        self.file.path = directory / (name.removesuffix(old) + new)
+        self._move_to(directory, old, new)
 
     def move_to(self, directory: Path) -> None:
         """Takes over the new name of the segment's directory."""

@@ -36,9 +36,9 @@ class TransactionIndex:
     def __init__(self, path: Path, base_offset: int) -> None:
         self.path = path
         self._base_offset = base_offset
-        self._entries: list[AbortedTransaction] | None = None if path.exists() else []
         self._descriptor = -1
         """Of the file, once an entry is about to be written."""
+        self._entries: list[AbortedTransaction] | None = None if path.exists() else []
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -52,14 +52,19 @@ class TransactionIndex:
             self._descriptor = open_regular(self.path, flags)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Adds an entry; its last offset must be larger than that of the one before."""
+        """Adds an entry; its last offset must be larger than that of the one before.
+
+        OSError leaves no entry in memory, and perhaps a part of one in the file.
+        """
         entries = self._load()
         if entries and entries[-1].last_offset >= aborted.last_offset:
             raise IllegalState(f"{aborted} cannot follow {entries[-1]} in {self.path}")
         self.prepare()
         descriptor, self._descriptor = self._descriptor, -1
+        rest = _ENTRY.pack(_VERSION, *aborted)
         try:
-            os.write(descriptor, _ENTRY.pack(_VERSION, *aborted))
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
         finally:
             os.close(descriptor)
         entries.append(aborted)

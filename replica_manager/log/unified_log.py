@@ -13,6 +13,7 @@ Source: Kafka ``UnifiedLog``.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -476,6 +477,11 @@ class UnifiedLog:
             self._roll_if_needed(valid_records)
             if any(each.completed is not None and each.completed.is_aborted for each in advances):
                 self.active_segment.transaction_index.prepare()
+            last = valid_records.last_offset
+            self._local.append(
+                valid_records.pieces, valid_records.size, last, valid_records.largest
+            )
+            # Not before: the epoch of records that are not there could win an election.
             for header in valid_records.headers:
                 if header.magic == MAGIC_2:
                     self.assign_epoch_start_offset(
@@ -485,10 +491,6 @@ class UnifiedLog:
                     # Truncation must go by the high watermark after this, as before KIP-101.
                     self._epochs.clear()
                     self._epoch_file.write_later()
-            last = valid_records.last_offset
-            self._local.append(
-                valid_records.pieces, valid_records.size, last, valid_records.largest
-            )
             if self._high_watermark.message_offset >= self._local.end.message_offset:
                 self._set_high_watermark(self._local.end)
             for header in valid_records.headers:
@@ -508,25 +510,30 @@ class UnifiedLog:
 
     def _complete(self, completed: CompletedTransaction) -> None:
         if completed.is_aborted:
-            self.active_segment.transaction_index.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    self._producers.last_stable_offset_after(completed),
-                )
+            aborted = AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                self._producers.last_stable_offset_after(completed),
             )
+            try:
+                self.active_segment.transaction_index.append(aborted)
+            except OSError as error:
+                # The marker is in the log already.  So this is a failed disk, also where memory is
+                # what was lacking: recovery finds the transaction in the log again.
+                raise OSError(errno.EIO, f"{aborted} cannot be noted: {error}") from error
         self._producers.complete(completed)
 
     def _roll_if_needed(self, valid_records: ValidRecords) -> None:
-        if self.active_segment.should_roll(
+        first_offset = valid_records.headers[0].base_offset
+        if first_offset < self.active_segment.base_offset or self.active_segment.should_roll(
             self._local.roll_limits,
             valid_records.size,
             valid_records.largest.timestamp,
             valid_records.last_offset,
             self._environment.now_ms(),
         ):
-            self._roll(valid_records.headers[0].base_offset)
+            self._roll(first_offset)
 
     def roll(self) -> LogSegment:
         """Starts a segment at the log's end."""
@@ -534,10 +541,18 @@ class UnifiedLog:
             return self._roll(self.log_end_offset)
 
     def _roll(self, expected_next_offset: int) -> LogSegment:
-        segment = self._local.roll(expected_next_offset)
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        if base_offset < self.active_segment.base_offset:
+            self._snapshots.forget_after(base_offset)
         # A snapshot at each segment's start lets recovery begin there.
-        self._producers.end_offset = segment.base_offset
-        self._snapshots.take(self._producers.entries.values(), segment.base_offset)
+        taken = self._snapshots.take(self._producers.entries.values(), base_offset)
+        try:
+            segment = self._local.roll(base_offset)
+        except OSError:
+            if taken is not None:
+                self._snapshots.forget_after(base_offset - 1)
+            raise
+        self._producers.end_offset = base_offset
         if self._high_watermark.message_offset >= self._local.end.message_offset:
             self._set_high_watermark(self._local.end)
         plan = self._local.plan_flush(segment.base_offset, self._write_small_files)
@@ -804,6 +819,8 @@ class UnifiedLog:
                 return False
             if sum(segment.size for segment in old) != old_size:
                 return False
+        # Its place in the file may move.
+        self._high_watermark = LogOffsetMetadata(self._high_watermark.message_offset)
         with self._local.guarded("Error while replacing segments of"):
             for replacement in replacements:
                 self._local.replace(replacement.new, replacement.old)
@@ -811,8 +828,6 @@ class UnifiedLog:
                     old for old in replacement.old if old.base_offset != replacement.new.base_offset
                 ]
                 self._delete_snapshots(merged)
-        # Its place in the file may have moved.
-        self._high_watermark = LogOffsetMetadata(self._high_watermark.message_offset)
         return True
 
     # To disk.

@@ -119,6 +119,7 @@ def end_transaction(
     commit: bool,
     coordinator_epoch: int = 0,
     producer_epoch: int = 0,
+    leader_epoch: int = 0,
 ) -> LogAppendInfo:
     key, value = EndTransactionMarker(commit, coordinator_epoch).encode()
     marker = encode_batch(
@@ -128,7 +129,7 @@ def end_transaction(
         is_transactional=True,
         is_control=True,
     )
-    return log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    return log.append_as_leader(marker, leader_epoch, origin=AppendOrigin.COORDINATOR)
 
 
 def read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -519,3 +520,159 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) 
     assert shown == {"partitions-count": {"Value": 1}, "bytes": {"Value": log.size}}
     assert files(log.directory, ".cleaned") == []
     assert first.read_bytes() == damaged
+
+
+def write_in_transaction(log: UnifiedLog, producer_id: int, key: str, value: str) -> None:
+    records = [Record(0, START_MS, key.encode(), value.encode())]
+    log.append_as_leader(
+        encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        ),
+        0,
+    )
+
+
+def committed_values(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
+    """What a consumer of committed records knows in the end, as Kafka's consumer finds it out."""
+    known: dict[bytes | None, bytes | None] = {}
+    offset = log.log_start_offset
+    while True:
+        found = read(log, offset, isolation=FetchIsolation.TXN_COMMITTED)
+        if not found.size:
+            return known
+        assert found.slice is not None
+        assert found.aborted_transactions is not None
+        coming = sorted(found.aborted_transactions, key=lambda each: each.first_offset)
+        aborted: set[int] = set()
+        data = found.slice.read()
+        for place, header in iterate_batches(data):
+            while coming and coming[0].first_offset <= header.last_offset:
+                aborted.add(coming.pop(0).producer_id)
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                known.update((r.key, r.value) for r in iterate_batch(data, place, header))
+            offset = header.next_offset
+
+
+def test_a_transaction_aborted_past_the_last_stable_offset_stays_aborted(tmp_path: Path) -> None:
+    world = LogWorld(tmp_path / "orders-0", replace(COMPACTED, segment_bytes=10_000))
+    log = world.open()
+    put(log, ("a", "committed"), ("b", "1"))
+    write_in_transaction(log, 1, "c", "open")
+    write_in_transaction(log, 2, "a", "aborted")
+    end_transaction(log, 2, commit=False)
+    log.roll()
+    put(log, ("d", "1"))
+    assert log.last_stable_offset == 2
+
+    end = compact(log, world)
+    end_transaction(log, 1, commit=True)
+    put(log, ("d", "2"))
+    after_one = committed_values(log)
+    log.roll()
+    put(log, ("e", "1"))
+    compact(log, world, end)
+
+    assert after_one == {b"a": b"committed", b"b": b"1", b"c": b"open", b"d": b"2"}
+    assert committed_values(log) == {**after_one, b"e": b"1"}
+
+
+def test_a_transaction_aborted_below_a_raised_log_start_stays_aborted(tmp_path: Path) -> None:
+    world = LogWorld(tmp_path / "orders-0", replace(COMPACTED, segment_bytes=10_000))
+    log = world.open()
+    write_in_transaction(log, 2, "a", "aborted")
+    end_transaction(log, 2, commit=False)
+    put(log, ("b", "1"), ("c", "1"))
+    log.roll()
+    put(log, ("d", "1"))
+    log.delete_records(3)
+
+    compact(log, world)
+    log.close()
+    # The power failed before the raised start was in its checkpoint.
+    log = world.open()
+    log.update_high_watermark(log.log_end_offset)
+
+    assert log.log_start_offset == 0
+    assert b"a" not in committed_values(log)
+
+
+def note_syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files and folders that are synced from now on."""
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+    )
+    return synced
+
+
+def log_to_compact(world: LogWorld) -> UnifiedLog:
+    """A log whose first segment has an entry in each of its indexes."""
+    world.config = replace(COMPACTED, segment_bytes=10_000, index_interval_bytes=1)
+    log = world.open()
+    put(log, ("a", "1"), ("b", "1"))
+    write_in_transaction(log, 2, "a", "aborted")
+    write_in_transaction(log, 1, "a", "open")
+    end_transaction(log, 2, commit=False)
+    log.roll()
+    put(log, ("b", "2"))
+    log.flush()
+    return log
+
+
+def test_every_file_of_a_compacted_segment_and_its_folder_are_synced_before_the_swap(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_to_compact(world)
+    synced = note_syncs(monkeypatch)
+
+    cleaned = clean(cleaning_job(log, None, world.now_ms), MEMORY)
+
+    assert len(cleaned.replacements) == 1
+    names = [path.name for path in cleaned.replacements[0].new.paths()]
+    assert len(names) == 4
+    assert synced == [*names, log.directory.name]
+
+
+def test_replaced_files_are_deleted_only_when_the_renames_are_synced(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_to_compact(world)
+    world.do_deferred_tasks()
+    compact(log, world)
+    deleted = files(log.directory, ".deleted")
+    events = note_syncs(monkeypatch)
+    unlink = Path.unlink
+
+    def noting(path: Path, missing_ok: bool = False) -> None:
+        events.append(path.name)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", noting)
+    world.do_deferred_tasks()
+
+    assert len(deleted) == 4
+    assert events[0] == log.directory.name
+    assert sorted(events[1:]) == deleted
+
+
+def test_the_renames_are_synced_before_the_checkpoint_that_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = LogManager([tmp_path], lambda: START_MS)
+    manager.load({})
+    log = manager.get_or_create(TopicPartition("orders", 0), COMPACTED)
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    log.roll()
+    synced = note_syncs(monkeypatch)
+
+    with ThreadPoolExecutor(1) as executor:
+        assert asyncio.run(CleanerManager(manager, executor, lambda: MEMORY).clean_next())
+
+    assert synced[-3:] == ["orders-0", "cleaner-offset-checkpoint.tmp", tmp_path.name]
