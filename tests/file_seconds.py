@@ -28,8 +28,9 @@ class FileSeconds:
         """Stores the sums beside those of earlier runs."""
         config = session.config
         is_part = config.getoption("keyword") or any("::" in each for each in config.args)
-        if config.cache is None or is_part or exitstatus not in ENDED_BY_ITSELF:
+        cache = getattr(config, "cache", None)  # none with -p no:cacheprovider
+        if cache is None or is_part or exitstatus not in ENDED_BY_ITSELF:
             return
         measured = {file: round(seconds, 2) for file, seconds in self.seconds.items()}
         if measured:
-            config.cache.set(CACHE_KEY, config.cache.get(CACHE_KEY, {}) | measured)
+            cache.set(CACHE_KEY, cache.get(CACHE_KEY, {}) | measured)
