@@ -6,6 +6,7 @@ SEEDS ?= 200
 MINUTES ?= 10
 SHARE ?= 1
 MIX ?= real,ours,ours
+BASE ?= main
 # Files or tests that a slow suite is to run, instead of all of its own: make peers ONLY=tests/peers/test_equal_znodes.py
 ONLY ?=
 # Built here where nothing else is named: scripts/test-container.sh.
@@ -24,7 +25,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: lock audit help demo test test-time all install lint unit integration container clients peers kills history faults attack kit browser simulate bench coverage man site wheel clean
+.PHONY: lock audit help demo test affected test-time all install lint unit integration container clients peers kills history faults attack kit browser simulate bench coverage man site wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo $$((n + 4)) || echo $$((2 
 # Without --no-loadscope-reorder the files with the fewest tests would run last, and those are the longest.
 test: $(TEST_INSTALLED)  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
 	@$(WITH_JAVA) scripts/test.sh -q -rfEs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+affected: $(TEST_INSTALLED)  ## Style, types, and the nearest of the tests that could notice what changed since BASE=commit (main)
+	@$(WITH_JAVA) $(BIN)/python -m scripts.affected --base $(BASE) --workers $(WORKERS)
 
 test-time: $(TEST_INSTALLED)  ## The tests of make test, and the files of them that use most processor time
 	@$(WITH_JAVA) $(BIN)/pytest -q --processor-time -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -56,7 +60,7 @@ lint: $(TEST_INSTALLED)  ## ruff, mypy --strict and the import contracts
 	@$(BIN)/lint-imports
 
 unit: $(TEST_INSTALLED)  ## The quick tests that need nothing but Python: unit and scenarios
-	@$(BIN)/pytest -q tests/unit tests/scenarios
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests/unit tests/scenarios
 
 integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 	@$(WITH_JAVA) $(BIN)/pytest -q -m integration

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests.file_seconds import FileSeconds
 from tests.processor_time import ProcessorTime
 from tests.support.leftovers import Belongings
 from zkcontroller.zookeeper.container import ContainerZooKeeper
@@ -79,7 +80,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measures processor time where it is asked for."""
+    """Measures how long files of tests take, and their processor time where it is asked for."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FileSeconds())
     if config.getoption("--processor-time"):
         config.pluginmanager.register(ProcessorTime())
 
