@@ -5,8 +5,8 @@
     .venv/bin/python -m scripts.affected --list          only shows the choice
 
 The choice follows the imports.  A test file that imports a changed module is at distance 1, one
-that imports it through one other module at distance 2, and so on.  The nearest run first, until
-their time reaches the budget.  What does not run is named: this is quicker than ``make test``, and
+that imports it through one other module at distance 2, and so on.  The nearest come first, as many
+as the budget allows.  What does not run is named: this is quicker than ``make test``, and
 no replacement for it.
 
 :func:`choose` is pure: a :class:`Project`, the changed files and a budget in, a :class:`Choice`
@@ -49,7 +49,7 @@ HOUSE_DISTANCE: Final = 2
 """Of the house from a changed line of Python, which it rarely notices."""
 
 BUDGET_S: Final = 40.0
-"""Seconds of tests, added up over the workers: with the linters, a minute on two quiet cores."""
+"""Seconds of tests, added up over the workers: the aim is a minute on two quiet cores."""
 QUICK_S: Final = 10.0
 """Tests with a marker that are chosen in spite of it take no longer."""
 SECONDS_A_FILE: Final = {
