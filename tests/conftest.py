@@ -73,6 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "or a number that seeds a shuffle",
     )
     parser.addoption(
+        "--leftovers",
+        action="store_true",
+        help="fail each test that leaves descriptors, threads or clients of librdkafka behind",
+    )
+    parser.addoption(
         "--processor-time",
         action="store_true",
         help="show at the end which files of tests used most processor time",
@@ -182,14 +187,15 @@ _before_test: Final = pytest.StashKey[Belongings]()
 @pytest.fixture(autouse=True)
 def belongings(request: pytest.FixtureRequest) -> None:
     """Notes what the process holds before the test; the fixtures that tests share are there."""
-    request.node.stash[_before_test] = Belongings.now()
+    if request.config.getoption("--leftovers"):
+        request.node.stash[_before_test] = Belongings.now()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Fails a test that leaves descriptors, threads or clients behind, and names what it left.
+    """With --leftovers, fails a test that leaves something behind, and names what it left.
 
-    It is looked at when the test's fixtures have been given up, too.
+    It looks when the test's fixtures have been given up, too.
     """
     result = yield
     before = item.stash.get(_before_test, None)

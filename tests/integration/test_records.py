@@ -82,14 +82,20 @@ def produce(
         {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 20_000, **settings}
     )
     offsets: dict[bytes, int] = {}
+    # Not raised in the callback: its traceback would keep the producer alive.
+    errors: list[str] = []
 
     def delivered(error: Any, message: Any) -> None:
-        assert error is None, error
-        offsets[message.value()] = message.offset()
+        if error is None:
+            offsets[message.value()] = message.offset()
+        else:
+            errors.append(str(error))
 
     for value in values:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
     assert producer.flush(30) == 0
+    del producer
+    assert errors == []
     return [offsets[value] for value in values]
 
 

@@ -98,9 +98,18 @@ def test_a_test_that_leaves_a_socket_open_fails_itself_and_its_neighbour_does_no
         "    pass\n"
     )
 
-    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--import-mode=importlib", "-q"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, f"--rootdir={tmp_path}", file.name],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--leftovers",
+            *options,
+            f"--rootdir={tmp_path}",
+            file.name,
+        ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
         capture_output=True,

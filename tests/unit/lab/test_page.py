@@ -15,7 +15,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from zkcontroller_lab import server as server_module
 from zkcontroller_lab.experiment import run_seed
 from zkcontroller_lab.interventions import Act, Intervention
 from zkcontroller_lab.lessons import LESSONS, run_lesson
@@ -107,7 +106,7 @@ def test_a_bad_request_is_refused_in_a_sentence(
 
 
 def test_more_connections_than_the_bound_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(LabServer, "most_connections", 1)
     with LabServer(Lab({}, ()), 0) as lab:
         thread = threading.Thread(target=lab.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
