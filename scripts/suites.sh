@@ -35,6 +35,7 @@ readonly ATTACK="
     tests/attack/test_descriptor_limits.py"
 readonly KIT="
     tests/kit/test_known_bugs_of_kafka.py
+    tests/kit/test_tour.py
     tests/kit/test_histories.py"
 readonly HISTORY="
     tests/history/test_readers.py

@@ -91,7 +91,7 @@ def java(cluster: Cluster) -> Callable[..., str]:
 def zkctl(cluster: Cluster, *arguments: str, exit_code: int = 0) -> Any:
     """What ``zkctl`` says, as JSON."""
     at = ("-b", cluster.bootstrap_servers)
-    done = zkctl_here(*at, "-o", "json", "--timeout", "20", *arguments)
+    done = zkctl_here(*at, "-o", "json", "--timeout", "10", *arguments)
     assert done.exit_code == exit_code, done.stderr
     return json.loads(done.stdout) if done.stdout else None
 

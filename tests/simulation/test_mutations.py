@@ -46,6 +46,8 @@ from zkcontroller.zookeeper.requests import (
 )
 from zkcontroller_simulation import channel
 
+pytestmark = pytest.mark.planted
+
 SEEDS: Final = range(60)
 """Storms of which the first that finds a mutation ends the search; most are found at once."""
 

@@ -43,6 +43,8 @@ from zkcontroller.kraft.raft_log import LogPosition, ValidatedPosition
 from zkcontroller.kraft.states import CandidateState, UnattachedState, Vote
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
 
+pytestmark = pytest.mark.planted
+
 SEEDS: Final = range(400)
 """Seeds that find every mutation; a test tries one after the other until a run fails."""
 

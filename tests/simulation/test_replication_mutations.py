@@ -24,6 +24,8 @@ from tests.simulation.replication_broker import SimulatedBroker
 from tests.simulation.replication_log import InMemoryLog
 from tests.simulation.replication_world import replicated_world
 
+pytestmark = pytest.mark.planted
+
 SEEDS: Final = range(200)
 """Seeds that find every mutation; a test tries one after the other until a run fails."""
 

@@ -178,6 +178,7 @@ def test_every_key_of_a_broker_and_of_a_node_takes_or_refuses_hostile_values(par
                 check(prepare_node, node, key, value)
 
 
+@pytest.mark.attack
 def test_the_keys_about_security_take_or_refuse_hostile_values(tmp_path: Path) -> None:
     secured = _secured(tmp_path)
     os.mkfifo(tmp_path / "pipe")
@@ -279,6 +280,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             read_properties_file(path)
 
 
+@pytest.mark.attack
 def test_the_commands_refuse_such_files_with_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     os.mkfifo(tmp_path / "pipe")

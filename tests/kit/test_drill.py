@@ -16,10 +16,10 @@ from typing import Final
 
 import pytest
 
-from tests.integration.typed_page import RUN_S, Operator
+from tests.kit.typed_page import RUN_S, Operator
 from tests.support.drill_page import Command, Section, drill_sections
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.kit
 
 pytest.importorskip("confluent_kafka")
 

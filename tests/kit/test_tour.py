@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.integration.typed_page import Operator
+from tests.kit.typed_page import Operator
 from tests.support.drill_page import Command
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.kit
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "tour.md"
 

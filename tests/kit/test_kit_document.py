@@ -14,7 +14,7 @@ import pytest
 
 from scripts.list_hold_points import DOCUMENT, relisted
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.kit
 
 RUN_S: Final = 170
 BLOCKS: Final = re.findall(r"```(\w+)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
