@@ -19,6 +19,8 @@ from tests.scenarios.reassignments import (
     leadership,
     with_topic,
 )
+from tests.scenarios.requests import alter_partition, ask, isr_change
+from zkcontroller.core.effects import AlterPartitionResult
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.errors import ControllerMoved
@@ -31,6 +33,9 @@ from zkcontroller.zookeeper.znodes import (
 from zkcontroller_simulation.process import ProcessState
 from zkcontroller_simulation.registration import Step
 from zkcontroller_simulation.world import World
+
+AUTO_REBALANCE_MS = 700_000
+"""By then the automatic balancing has looked at every partition twice."""
 
 
 @pytest.fixture
@@ -103,6 +108,43 @@ def test_a_partition_without_a_state_znode_is_no_end_of_the_failover(world: Worl
 
     assert world.active_controller == 1
     assert world.failures == []
+
+
+def test_a_second_order_that_drops_the_adding_replica_that_leads_elects_another(
+    world: World, admin: Admin
+) -> None:
+    with_topic(world, [1, 2], brokers=(1, 2, 3, 4, 5))
+    admin.alter({ORDERS_0: [3, 4]})
+    change = isr_change(world, ORDERS_0, [1, 2, 3])
+    ask(world, AlterPartitionResult, alter_partition(world, 1, change))
+    world.run_for(AUTO_REBALANCE_MS)
+    world.run_until_quiet()
+    assert leadership(world)[0] == 3
+
+    assert admin.codes({ORDERS_0: [4, 5]}) == {ORDERS_0: 0}
+
+    assert leadership(world)[0] in (1, 2)
+    assert 3 not in leadership(world)[2]
+    catch_up(world)
+    assert assignment(world) == ReplicaAssignment((4, 5))
+    assert leadership(world)[0] == 4
+    world.settle()
+
+
+@pytest.mark.parametrize("target", [[1], [1, 2]])
+def test_a_partition_that_never_had_a_leader_gets_one_on_the_live_brokers_of_an_order(
+    world: World, admin: Admin, target: list[int]
+) -> None:
+    world.start_brokers(1, 2)
+    world.create_topic("orders", replicas=[[9]])
+    world.run_until_quiet()
+
+    admin.alter({ORDERS_0: target})
+
+    assert leadership(world)[0] == target[0]
+    assert set(leadership(world)[2]) == set(target)
+    assert assignment(world) == ReplicaAssignment(tuple(target))
+    world.settle()
 
 
 def test_partitions_added_while_the_order_was_on_its_way_are_not_lost(

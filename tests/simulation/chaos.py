@@ -130,6 +130,42 @@ class Chaos:
         self.world.settle()
         self._finish_reassignments()
 
+    def live_calmly(self, actions: int) -> None:
+        """Orders, moves, deaths and returns in fair weather.
+
+        Whenever the cluster is quiet, each partition that can have a leader has one.  No failover
+        comes at the end of it: that would mend what a controller has left undone.
+        """
+        self.world.weather = CALM
+        table: list[tuple[int, Deed]] = [
+            (6, self._reassign_by_api),
+            (2, self._cancel),
+            (1, self._reassign),
+            (8, self._catch_up),
+            (2, self._fall_behind),
+            (2, self._prefer),
+            (2, self._elect),
+            (1, self._create_topic),
+            (1, self._add_partitions),
+            (1, self._delete_topic),
+            (1, self._kill),
+            (1, self._stop),
+            (2, self._start),
+            (1, self._shut_down),
+            (1, self._expire),
+            (1, self._break_connection),
+            (1, lambda: self.world.run_for(1_000 * BALANCE_INTERVAL_S)),
+        ]
+        weights, choices = zip(*table, strict=True)
+        for _ in range(actions):
+            (deed,) = self._random.choices(choices, weights)
+            deed()
+            if self._random.random() < 0.5:
+                self.world.run_for(self.world.timeline.within((0, 3_000)))
+            else:
+                self.world.run_until_quiet()
+                self.world.invariants.check_leaders()
+
     def refuse(self, actions: int) -> None:
         """ZooKeeper refuses parts of what controllers ask; brokers overlook partitions.
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.simulation.test_seeds import (
+    calm_world,
     contested_world,
     drizzly_world,
     is_refusal,
@@ -76,6 +77,15 @@ def ends_badly_contested(seed: int) -> bool:
     """As :func:`ends_badly` where controllers are deposed amid their failover."""
     try:
         world = contested_world(seed, deletions=100)
+    except Exception:  # noqa: BLE001 - as above
+        return True
+    return bool(world.failures)
+
+
+def ends_badly_in_calm_weather(seed: int) -> bool:
+    """As :func:`ends_badly` where no failover mends what a controller leaves undone."""
+    try:
+        world = calm_world(seed)
     except Exception:  # noqa: BLE001 - as above
         return True
     return bool(world.failures)
@@ -309,6 +319,21 @@ def write_features_without_a_fence(patch: Patch) -> None:
     patch.setattr(failover, "set_up_feature_versioning", late)
 
 
+def leave_a_moved_partition_without_a_leader(patch: Patch) -> None:
+    """An order that drops the leader, or gives the first live replicas, elects no leader."""
+
+    def nothing(_: object, __: Sequence[int]) -> Generator[Any, Any, None]:
+        return
+        yield
+
+    phases = reassignment_phases.ReassignmentPhases
+    patch.setattr(phases, "_elect_where_there_is_no_leader", nothing)
+
+
+CALM_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
+    leave_a_moved_partition_without_a_leader,
+)
+
 REFUSED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     take_a_refusal_for_an_empty_list,
     take_a_refusal_for_a_missing_znode,
@@ -347,6 +372,7 @@ FOUND_BY: Final[dict[Callable[[Patch], None], int]] = {
     leave_what_was_refused_to_others: 7,
     call_a_refused_deletion_complete: 2,
     take_silence_for_success: 6,
+    leave_a_moved_partition_without_a_leader: 7,
 }
 """The seed that is tried first for a mutation; for the others it is 0."""
 
@@ -369,6 +395,14 @@ def test_a_zookeeper_that_refuses_finds(
     assert any(ends_badly_refused(seed) for seed in seeds), mutate.__doc__
 
 
+@pytest.mark.parametrize("mutate", CALM_MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_calm_weather_finds(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutate(monkeypatch)
+
+    seeds = (FOUND_BY.get(mutate, 0), *SEEDS)
+    assert any(ends_badly_in_calm_weather(seed) for seed in seeds), mutate.__doc__
+
+
 @pytest.mark.parametrize("mutate", CONTESTED_MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_controllers_deposed_amid_a_failover_find(
     mutate: Callable[[Patch], None], monkeypatch: Patch
@@ -385,6 +419,7 @@ def test_the_core_as_it_is_survives_the_same_storms() -> None:
         (ends_badly, MUTATIONS),
         (ends_badly_refused, REFUSED_MUTATIONS),
         (ends_badly_contested, CONTESTED_MUTATIONS),
+        (ends_badly_in_calm_weather, CALM_MUTATIONS),
     ):
         seeds = {FOUND_BY.get(mutate, 0) for mutate in mutations}
         assert [seed for seed in seeds if ends(seed)] == [], ends.__doc__

@@ -28,6 +28,14 @@ def drizzly_world(seed: int) -> World:
     return world
 
 
+def calm_world(seed: int) -> World:
+    world = World(seed)
+    chaos = Chaos(world)
+    chaos.begin()
+    chaos.live_calmly(60)
+    return world
+
+
 def refusing_world(seed: int, deeds: int = 60) -> World:
     world = World(seed)
     chaos = Chaos(world)
@@ -66,6 +74,12 @@ def test_a_cluster_survives_misfortune_and_comes_to_rest(seed: int) -> None:
 
 def test_lost_replies_alone_leave_nothing_undone(seed: int) -> None:
     world = drizzly_world(seed)
+
+    assert world.failures == []
+
+
+def test_in_calm_weather_each_partition_that_can_have_a_leader_has_one(seed: int) -> None:
+    world = calm_world(seed)
 
     assert world.failures == []
 

@@ -24,7 +24,7 @@ from itertools import groupby
 from uuid import UUID
 
 from zkcontroller.core.effects import Procedure
-from zkcontroller.core.elections import ReassignElection
+from zkcontroller.core.elections import OfflineElection, ReassignElection
 from zkcontroller.core.journal import csv
 from zkcontroller.core.leader_epochs import bump_leader_epochs
 from zkcontroller.core.partition_states import PartitionStateMachine
@@ -35,7 +35,7 @@ from zkcontroller.core.state_znodes import read_states, report_unreadable
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topics import assignment_text
 from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import LeaderAndIsr, ReplicaAssignment
+from zkcontroller.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
     SetData,
@@ -143,7 +143,30 @@ class ReassignmentPhases:
                 if broker not in new.replicas:
                     unneeded.setdefault(broker, []).append(row)
         yield from self._remove_replicas(unneeded)
+        written = [row for row in changed if row not in failed]
+        yield from self._elect_where_there_is_no_leader(written)
         return failed
+
+    def _elect_where_there_is_no_leader(self, rows: Sequence[int]) -> Procedure[None]:
+        """Elects leaders for rows whose leader was dropped, or whose former replicas all were dead.
+
+        A second order drops an adding replica, which may lead by then.  Kafka leaves such a
+        partition Online without a leader, so no later election looks at it.
+        """
+        table = self._context.table
+        leaderless = [row for row in rows if table.leader[row] == NO_LEADER]
+        dropped = [row for row in leaderless if table.partition_state[row] == PartitionState.ONLINE]
+        yield from self._partitions.handle_state_changes(dropped, PartitionState.OFFLINE)
+        # A partition that never had a leader begins with the live ones among its replicas.
+        adding: dict[int, list[int]] = {}
+        for row in leaderless:
+            if table.partition_state[row] == PartitionState.NEW:
+                for broker in table.assignment(row).adding_replicas:
+                    adding.setdefault(broker, []).append(row)
+        yield from self._replicas.handle_state_changes(adding, ReplicaState.NEW)
+        yield from self._partitions.handle_state_changes(
+            leaderless, PartitionState.ONLINE, OfflineElection()
+        )
 
     def _write_assignments(self, changed: Mapping[int, ReplicaAssignment]) -> Procedure[set[int]]:
         """The znode of each topic, written once with all its changes; returns what failed."""
