@@ -8,11 +8,14 @@ version that lacks one fails here, by name.
 from __future__ import annotations
 
 import inspect
+import random
 
 import cramjam
 import pytest
+from kazoo import retry as kazoo_retry
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol import connection as kazoo_connection
 from kazoo.protocol.connection import ConnectionHandler
 
 CLIENT_FIELDS = (
@@ -64,3 +67,13 @@ def test_cramjam_says_that_the_room_was_too_small_for_a_frame(codec: object) -> 
 
     with pytest.raises(cramjam.DecompressionError, match="whole buffer"):
         codec.decompress_into(packed, bytearray(10))  # type: ignore[attr-defined]
+
+
+def test_kazoo_draws_no_random_number_that_hypothesis_would_miss() -> None:
+    before = random.getstate()
+
+    for module in (kazoo_connection, kazoo_retry):
+        assert isinstance(module.random, random.Random)
+        module.random.randint(1, 40)
+
+    assert random.getstate() == before
