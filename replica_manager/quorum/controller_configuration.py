@@ -5,6 +5,7 @@ Source: Kafka ``KafkaConfigSchema``, ``ControllerConfigurationValidator``.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -30,6 +31,7 @@ from zkcontroller.model import ConfigResourceType
 from zkcontroller.topic_names import invalid_name_reason
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_log: Final = logging.getLogger("org.apache.kafka.server.config.ConfigSynonym")
 
 
 class BrokerConfigSchema:
@@ -70,7 +72,22 @@ def _schema(key: ConfigKey, resource_type: int) -> ConfigKeySchema:
 def _synonym(name: str, unit: int) -> InheritedKey:
     if unit == 1:
         return InheritedKey(name)
-    return InheritedKey(name, lambda text: text if int(text) < 0 else str(int(text) * unit))
+    return InheritedKey(name, lambda text: str(_integer(name, text) * unit))
+
+
+def _integer(name: str, text: str) -> int:
+    """A broker's value as a 32-bit integer; what is none counts as 0, and the log says so.
+
+    Any text may stand there: a configuration of brokers is stored without a check of its values.
+    Source: Kafka ``ConfigSynonym.valueToInt``.
+    """
+    trimmed = text.strip()
+    if not trimmed:
+        return 0
+    if _NUMBER.fullmatch(trimmed) and -(2**31) <= int(trimmed) < 2**31:
+        return int(trimmed)
+    _log.error("%s: unable to parse '%s' as an integer; topics inherit 0", name, trimmed)
+    return 0
 
 
 class BrokerConfigValidator:
