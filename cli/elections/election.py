@@ -40,7 +40,7 @@ from zkcontroller_cli.wire.polls import CacheHistory, record_caches
 from zkcontroller_cli.wire.requests import Deadline, run
 from zkcontroller_cli.znodes.cluster_view import ControllerView, read_controller
 from zkcontroller_cli.znodes.registrations import read_registrations
-from zkcontroller_cli.znodes.session import ZooKeeper, now_ms, open_zookeeper
+from zkcontroller_cli.znodes.session import ZooKeeper, decoded, now_ms, open_zookeeper
 
 _SETTLE_S: Final = 10.0
 """How long brokers may take to learn of a controller that stands, before we stop looking."""
@@ -116,7 +116,7 @@ class Election:
     @classmethod
     @contextmanager
     def begin(cls, settings: Settings) -> Iterator[Election]:
-        """Read who the controller is; Refused if there is none."""
+        """Read who the controller is; Refused if there is none, or if it is one of KRaft."""
         created: queue.SimpleQueue[float] = queue.SimpleQueue()
 
         def on_watch(fired: WatchFired) -> None:
@@ -135,6 +135,14 @@ class Election:
                 raise Refused(
                     "there is no controller to move: /controller is missing or corrupt; "
                     "zkctl broker list shows the brokers that could be it"
+                )
+            claim = decoded(ControllerZnode.decode, znode.data)
+            if claim is not None and claim.kraft_controller_epoch >= 0:
+                raise Refused(
+                    f"/controller belongs to KRaft controller {claim.broker_id}, which migrates "
+                    "this cluster from ZooKeeper: without its claim a broker would become a second "
+                    "controller beside it. The quorum elects its controllers itself: zkctl quorum "
+                    "describe --bootstrap-controller HOST:PORT"
                 )
             plan = ElectionPlan(
                 zookeeper.full(ControllerZnode.PATH),

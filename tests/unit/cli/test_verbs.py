@@ -302,6 +302,18 @@ def test_without_a_controller_there_is_nothing_to_delete(zkctl: Zkctl) -> None:
     assert "there is no controller to move" in answer.stderr
 
 
+@pytest.mark.parametrize("how", ["--yes", "--dry-run"])
+def test_the_claim_of_a_kraft_controller_is_not_deleted(cluster: Zkctl, how: str) -> None:
+    claim = ControllerZnode(3000, 1, kraft_controller_epoch=4).encode()
+    cluster.session().write(SetData(ControllerZnode.PATH, claim))
+
+    answer = cluster("controller", "elect", how, *HERE)
+
+    assert answer.exit_code == 5
+    assert "/controller belongs to KRaft controller 3000" in answer.stderr
+    assert cluster.zookeeper.peek(ControllerZnode.PATH) is not None
+
+
 def test_a_controller_that_moved_since_it_was_shown_is_not_deleted(cluster: Zkctl) -> None:
     election = import_module("zkcontroller_cli.elections.election").Election
     settings = import_module("zkcontroller_cli.console.options").Settings(zookeeper_flag="zk:1")
