@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
 
+from tests.scenarios.requests import alter_partition, ask, isr_change
+from zkcontroller.core.effects import AlterPartitionResult, ControlledShutdownResult
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import FIRST_RETRY_MS, LONGEST_RETRY_MS
@@ -28,6 +31,7 @@ from zkcontroller.zookeeper.znodes import (
 )
 from zkcontroller_simulation.world import World
 
+ORDERS_0 = TopicPartition("orders", 0)
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CODES = [ZkCode.NO_AUTH, ZkCode.SYSTEM_ERROR, ZkCode.THROTTLED_OP, ZkCode.MARSHALLING_ERROR]
@@ -414,6 +418,33 @@ def test_an_epoch_that_was_rewritten_by_hand_ends_with_a_new_election(orders: Wo
     orders.settle()
 
     assert orders.state_znode("orders", 0).leader == 3
+
+
+def test_a_refused_fence_of_an_isr_change_ends_with_a_new_election(orders: World) -> None:
+    """The leader's changes would be refused for as long as the controller kept its office."""
+    orders.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
+    orders.write(SetData(ControllerEpochZnode.PATH, b"1"))
+    state = orders.state_znode("orders", 0)
+    shrink = isr_change(orders, ORDERS_0, [state.leader])
+
+    refused = ask(orders, AlterPartitionResult, alter_partition(orders, state.leader, shrink))
+    orders.run_until(lambda: orders.controller_epoch == 2)
+    orders.settle()
+    shrink = isr_change(orders, ORDERS_0, [state.leader])
+    accepted = ask(orders, AlterPartitionResult, alter_partition(orders, state.leader, shrink))
+
+    assert refused == AlterPartitionResult(ErrorCode.unknown_server_error)
+    assert [result.error_code for result in accepted.results] == [ErrorCode.none]
+
+
+def test_a_refused_fence_of_a_controlled_shutdown_ends_with_a_new_election(orders: World) -> None:
+    orders.write(SetData(ControllerEpochZnode.PATH, b"1"))
+
+    refused = orders.shut_down(orders.state_znode("orders", 0).leader)
+    orders.run_until(lambda: orders.controller_epoch == 2)
+    orders.settle()
+
+    assert orders.result(refused) == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
 
 
 def test_a_successors_znode_is_not_deleted_by_one_that_finds_its_own_stale_one(

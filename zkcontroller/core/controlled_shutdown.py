@@ -48,9 +48,9 @@ class ControlledShutdowns:
         try:
             yield from self._hand_over(event.broker_id)
         except ControllerMoved:  # STALE_CONTROLLER_EPOCH on the wire
-            # The broker asks the next controller; this one finds out at its next write.
+            # The broker asks the next controller.
             self._answer(event, ControlledShutdownResult(ErrorCode.stale_controller_epoch))
-            return
+            raise
         remaining = tuple(
             context.table.topic_partition(row) for row in context.rows_led_by(event.broker_id)
         )

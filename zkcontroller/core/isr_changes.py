@@ -63,7 +63,7 @@ class IsrChanges:
             # Kafka answers so too: the leader asks again, and by then finds the next controller.
             self._journal.error(f"Error when processing AlterPartition: {event}\n{moved}")
             self._answer(event, AlterPartitionResult(ErrorCode.unknown_server_error))
-            return
+            raise
         if isinstance(results, ErrorCode):
             self._answer(event, AlterPartitionResult(results))
             return
