@@ -376,7 +376,10 @@ def test_the_glossary_is_long_enough_to_look_things_up() -> None:
     assert len(kafka_names) >= 120
 
 
-@pytest.mark.parametrize("document", ["docs/glossary.md", "docs/walkthrough-broker.md"])
+NAMING_TABLES = ("docs/glossary.md", "docs/walkthrough-broker.md", "tests/README.md")
+
+
+@pytest.mark.parametrize("document", NAMING_TABLES)
 def test_every_name_of_a_table_is_defined_in_the_file_beside_it(document: str) -> None:
     rows = document_rows(document)
 
@@ -390,7 +393,7 @@ def test_every_name_of_a_table_is_defined_in_the_file_beside_it(document: str) -
     ] == []
 
 
-@pytest.mark.parametrize("document", ["docs/glossary.md", "docs/walkthrough-broker.md"])
+@pytest.mark.parametrize("document", NAMING_TABLES)
 def test_every_file_of_a_table_exists(document: str) -> None:
     named = [file for _, _, files in document_rows(document) for file in files]
 
