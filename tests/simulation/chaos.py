@@ -14,7 +14,7 @@ which ZooKeeper-mode Kafka does not promise either:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zkcontroller.core.events import (
@@ -101,10 +101,8 @@ class Chaos:
             (1, self._allow_unclean_elections),
             (1, self._fail_log_dir),
         ]
-        weights, choices = zip(*table, strict=True)
         for _ in range(actions):
-            (deed,) = self._random.choices(choices, weights)
-            deed()
+            self._do_one_of(table)
             self.world.run_for(self.world.timeline.within(pause_ms))
 
     def drizzle(self, actions: int) -> None:
@@ -156,10 +154,8 @@ class Chaos:
             (1, self._break_connection),
             (1, lambda: self.world.run_for(1_000 * BALANCE_INTERVAL_S)),
         ]
-        weights, choices = zip(*table, strict=True)
         for _ in range(actions):
-            (deed,) = self._random.choices(choices, weights)
-            deed()
+            self._do_one_of(table)
             if self._random.random() < 0.5:
                 self.world.run_for(self.world.timeline.within((0, 3_000)))
             else:
@@ -193,10 +189,8 @@ class Chaos:
             (2, self._prefer),
             (2, self._elect),
         ]
-        weights, choices = zip(*table, strict=True)
         for _ in range(actions):
-            (deed,) = self._random.choices(choices, weights)
-            deed()
+            self._do_one_of(table)
             self.world.run_for(self.world.timeline.within((0, 3_000)))
         self.world.weather = CALM
         if not self._candidates():
@@ -281,6 +275,12 @@ class Chaos:
                     assert set(state.in_sync_replicas) == set(assignment.replicas), (topic, state)
 
     # ------------------------------------------------------------------ actions
+
+    def _do_one_of(self, table: Sequence[tuple[int, Deed]]) -> None:
+        """Performs one action of a table of weights and actions."""
+        weights, choices = zip(*table, strict=True)
+        (chosen,) = self._random.choices(choices, weights)
+        chosen()
 
     def _any(self, broker_ids: list[int]) -> int | None:
         return self._random.choice(broker_ids) if broker_ids else None
