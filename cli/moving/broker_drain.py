@@ -283,7 +283,7 @@ class _Drain:
         runner, broker = self._runner, self._broker_id
         again = "" if runner.order.rate is None else f" --throttle {runner.order.rate}"
         again += "".join(f" --exclude '{pattern}'" for pattern in self._exclude)
-        say(f"{len(runner.begun)} moves have begun; those under way go on without this command")
+        say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
         if runner.edits:
             say("the throttle stands:")
             show([f"  {edit.text}" for edit in runner.edits if edit.value is not None])

@@ -95,7 +95,8 @@ class MoveRunner:
     """So long the brokers may take for one answer."""
     refused: dict[NamedPartition, tuple[str, str]] = field(default_factory=dict)
     """Error and reason of moves that were refused."""
-    begun: set[NamedPartition] = field(default_factory=set)
+    asked: set[NamedPartition] = field(default_factory=set)
+    """The moves that the brokers were asked for; whether they began is known with the answer."""
     edits: list[ConfigEdit] = field(default_factory=list)
     """The throttle, as it was set."""
     _pending_dirs: dict[HostedReplica, str] = field(default_factory=dict)
@@ -190,7 +191,7 @@ class MoveRunner:
             for each in progress
             if each.status is MoveStatus.ELSEWHERE and not self.order.is_additional
         }
-        return frozenset(self.begun | set(self.refused) | elsewhere)
+        return frozenset(self.asked | set(self.refused) | elsewhere)
 
     async def _begin(
         self, reading: MovesReading, progress: Sequence[MoveProgress], wave: Sequence[Move]
@@ -204,17 +205,31 @@ class MoveRunner:
         # Sent before the replicas exist as well: a new one is made in that directory at once.
         self._pending_dirs |= directories
         await self._ask_for_directories(directories)
+        allowed = [move for move in wave if move.name not in self.refused]
         wanted = [
             (move.name, move.replicas)
-            for move in wave
-            if move.name not in self.refused
-            and (move.name in reading.ongoing or reading.current.get(move.name) != move.replicas)
+            for move in allowed
+            if move.name in reading.ongoing or reading.current.get(move.name) != move.replicas
         ]
+        # Those whose directories alone change: they were asked for just now.
+        self.asked |= {move.name for move in allowed} - {name for name, _ in wanted}
         for start in range(0, len(wanted), MOVES_A_REQUEST):
-            some = wanted[start : start + MOVES_A_REQUEST]
-            for verdict in await reassign(self.bootstrap, self.deadline(), some):
-                self._note(verdict)
-        self.begun |= {move.name for move in wave if move.name not in self.refused}
+            await self._ask_for_replicas(wanted[start : start + MOVES_A_REQUEST])
+
+    async def _ask_for_replicas(
+        self, wanted: Sequence[tuple[NamedPartition, tuple[int, ...]]]
+    ) -> None:
+        names = {name for name, _ in wanted}
+        # Before the request is sent: whoever is interrupted before the answer has asked.
+        self.asked |= names
+        try:
+            verdicts = await reassign(self.bootstrap, self.deadline(), wanted)
+        except Refused:
+            self.asked -= names
+            raise
+        for verdict in verdicts:
+            self._note(verdict)
+        self.asked -= self.refused.keys()
 
     async def _throttle(
         self, reading: MovesReading, progress: Sequence[MoveProgress], wave: Sequence[Move]
@@ -284,7 +299,7 @@ class MoveRunner:
                     is_open = True
                 case _ if name not in left_out:
                     is_open = True  # it is to begin yet
-                case _ if name in self.begun and name not in self.refused:
+                case _ if name in self.asked and name not in self.refused:
                     since = self._unsettled_since.setdefault(name, now_s)
                     is_open |= now_s - since < SETTLE_S
                 case _:

@@ -142,13 +142,13 @@ def estimate_lines(planned: MoveEstimate, usable: Mapping[int, int], rate: int |
 
 def say_interrupted(runner: MoveRunner, what: str) -> None:
     """After Ctrl-C or an error: what goes on without the command, and what is left to do."""
-    if runner.begun:
-        say(f"{len(runner.begun)} moves have begun; those under way go on without this command")
+    if runner.asked:
+        say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
     if runner.edits:
         say("the throttle stands:")
         show([f"  {edit.text}" for edit in runner.edits if edit.value is not None])
         say(f"when all has moved, this removes it:  zkctl reassign verify {what}")
-    if runner.begun or runner.edits:
+    if runner.asked or runner.edits:
         say(f"this goes on where it stopped:  zkctl reassign start {what}")
         say(f"this cancels, and removes the throttle:  zkctl reassign cancel {what}")
 

@@ -149,7 +149,7 @@ def carry_out(given: Settings, runner: MoveRunner, what: str) -> None:
         given.renderer.rows([], MOVED)
         raise
     given.renderer.rows([moved_row(each, runner.refused) for each in progress], MOVED)
-    if failure is not None and runner.edits and not runner.begun:
+    if failure is not None and runner.edits and not runner.asked:
         say_end(run(runner.end_throttle()))
         raise failure
     if failure is not None:

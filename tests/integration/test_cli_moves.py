@@ -212,7 +212,7 @@ def test_a_plan_runs_in_waves_and_goes_on_where_it_was_interrupted(
     assert "the plan: 5 moves: 2 in progress, 3 not as planned" in status.stderr
     assert [row["partition"] for row in status.json] == [0, 1]
     assert (running.returncode, json.loads(out)) == (130, [])
-    assert "2 moves have begun; those under way go on without this command" in said
+    assert "2 moves were asked for; those under way go on without this command" in said
     assert f"when all has moved, this removes it:  zkctl reassign verify --file {file}" in said
     assert f"this goes on where it stopped:  zkctl reassign start --file {file}" in said
     assert left == [*[dict.fromkeys(RATES, SLOW)] * 3, first_wave]
@@ -322,7 +322,7 @@ def test_a_drain_that_was_interrupted_goes_on_and_takes_its_throttle_away(world:
     resumed = world.run(*drain, "--throttle", FAST)
 
     assert (running.returncode, out) == (130, "")
-    assert "1 moves have begun; those under way go on without this command" in said
+    assert "1 moves were asked for; those under way go on without this command" in said
     assert f"zkctl broker drain 4 --throttle {SLOW}" in said
     assert len(left) == 4  # brokers 1, 2 and 4, and the topic
     assert resumed.exit_code == 0, resumed.stderr
