@@ -48,6 +48,8 @@ _LONGEST_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 """A hundred years."""
 _MOST_HMAC_BYTES: Final = 4096
 _OWN_LIMIT: Final = -1
+_HIDDEN_S: Final = 3.0
+"""So long brokers are asked for a new token that its requester may have no right to see."""
 
 
 @click.group("token", cls=VerbGroup)
@@ -91,7 +93,7 @@ def create(
     the token.
     """
     from zkcontroller_cli.values.acls import parse_user
-    from zkcontroller_cli.wire.requests import run
+    from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.tokens import create_token, describe_tokens
 
     user = None if owner is None else parse_user(owner, "--owner")
@@ -114,16 +116,19 @@ def create(
         return
     given.confirm(question, yes=yes)
     token = run(create_token(bootstrap, deadline, user, those, max_lifetime))
-    proof = _proof(bootstrap, deadline, token.token_id, token.expires_at_ms)
     is_visible = token.requester in (None, token.owner, *token.renewers)
-    is_shown = not proof.brokers_without(token.token_id)
-    record = {
-        **_row(token, hmac=base64.b64encode(token.hmac).decode()),
-        "is_shown": is_shown if is_shown or is_visible else None,
-    }
-    given.renderer.record(record, _CREATED)
-    say("the HMAC is the token's password, and is not shown again: keep it now")
-    if not is_shown and not is_visible:
+    if not is_visible:
+        deadline = Deadline(min(deadline.left_s, _HIDDEN_S))
+    is_shown: bool | None = None
+    try:
+        proof = _proof(bootstrap, deadline, token.token_id, token.expires_at_ms)
+        is_shown = not proof.brokers_without(token.token_id) or (False if is_visible else None)
+    finally:
+        # Also where the brokers cannot be asked any more: no one else has the HMAC.
+        hmac = base64.b64encode(token.hmac).decode()
+        given.renderer.record({**_row(token, hmac=hmac), "is_shown": is_shown}, _CREATED)
+        say("the HMAC is the token's password, and is not shown again: keep it now")
+    if is_shown is None:
         say(f"{token.requester} may not see the token of {token.owner}: not proved at brokers")
         return
     _end(proof, token.token_id, "do not know the token yet")
