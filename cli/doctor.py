@@ -229,6 +229,8 @@ class _Doctor:
             reading.set_servers(servers)
 
         reading = read_cluster(zookeeper, self.patience_s)
+        if self.given.timeout_s is not None:
+            reading.broker_s = self.given.timeout_s
         reading.earlier = self.memory
         reading.start_files = _start_files(self.given)
         if before is not None:

@@ -39,8 +39,6 @@ from zkcontroller_cli.znodes.partitions import PartitionView
 from zkcontroller_cli.znodes.registrations import LiveBroker
 from zkcontroller_cli.znodes.session import now_ms
 
-BROKER_S: Final = 5.0
-"""So long each broker may take to answer."""
 MOST_COMPARED: Final = 10_000
 """So many partitions out of sync have the ends of their logs compared; so many topics that a broker
 does not name are asked for by name."""
@@ -92,7 +90,7 @@ async def _ask(
     began_ms = now_ms()
     request = "Metadata"
     try:
-        deadline = Deadline(BROKER_S)
+        deadline = Deadline(cluster.broker_s)
         async with connected([BrokerAddress(*address)], deadline, security) as connection:
             answer = await ask_metadata(connection)
             cluster.silences.pop(broker_id, None)
@@ -288,7 +286,7 @@ async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence 
         reading.leave_unchecked(["C01"], where, f"it has no {security.protocol} listener")
         return None
     try:
-        code = await probe_controller(address, security)
+        code = await probe_controller(address, security, reading.broker_s)
     except ApiNotKnown as error:
         reading.notes["C01"] = str(error)
         return None
@@ -338,7 +336,7 @@ async def _stranger(
     """The broker at an address, if it answers and none of the registered ones is meant."""
     where = f"DescribeConfigs of {address}, known {source}"
     try:
-        async with connected([address], Deadline(BROKER_S), security) as connection:
+        async with connected([address], Deadline(reading.broker_s), security) as connection:
             cluster_id = (await ask_metadata(connection, ())).cluster_id
             if cluster_id != reading.cluster_id:
                 return None  # of another cluster, and not registered in this one
@@ -427,7 +425,7 @@ async def _log_ends(
         )
         try:
             async with connected(
-                [BrokerAddress(*address)], Deadline(BROKER_S), security
+                [BrokerAddress(*address)], Deadline(reading.broker_s), security
             ) as connection:
                 answer = await connection.request(request)
         except CommandFailed as error:

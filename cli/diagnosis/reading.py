@@ -38,6 +38,8 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded, now_ms
 from zkcontroller_cli.znodes.topics import read_configs, read_deletions
 
 MIGRATION_PATH: Final = "/migration"
+BROKER_S: Final = 5.0
+"""So long each broker may take for its answers, if nothing else is said."""
 CONFIG_CHANGES_KEPT_S: Final = 900.0
 """Brokers delete changes of configurations then (``ZkNodeChangeNotificationListener``)."""
 _MIN_IN_SYNC: Final = "min.insync.replicas"
@@ -80,6 +82,8 @@ class ClusterReading:
     chroot: str
     patience_s: float
     """What is younger than this is under way, not stuck."""
+    broker_s: float = BROKER_S
+    """So long each broker may take for its answers."""
     cluster_id: str | None = None
     controller_data: bytes | None = None
     controller: ControllerZnode | None = None

@@ -15,13 +15,15 @@ _PROBE_S: Final = 5.0
 """So long the controller may take to answer."""
 
 
-async def probe_controller(address: tuple[str, int], security: ClientSecurity) -> ErrorCode:
+async def probe_controller(
+    address: tuple[str, int], security: ClientSecurity, patience_s: float = _PROBE_S
+) -> ErrorCode:
     """The error code of a request that only the controller's event thread answers.
 
     A broker that has resigned answers NOT_CONTROLLER, and one whose event thread hangs is silent
     (TimedOut), though both still answer Metadata.  ApiNotKnown before Kafka 2.4.
     """
-    deadline = Deadline(_PROBE_S)
+    deadline = Deadline(patience_s)
     async with connected([BrokerAddress(*address)], deadline, security) as connection:
         answer = await connection.request(
             ListPartitionReassignmentsRequest(timeout=timeout_of(deadline), topics=())

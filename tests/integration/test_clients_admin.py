@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -38,6 +38,9 @@ from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode
 
 pytestmark = pytest.mark.integration
+
+ANSWER_S: Final = 4
+"""A frozen broker is waited for so long; the others answer in a tenth of it."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +94,7 @@ def java(cluster: Cluster) -> Callable[..., str]:
 def zkctl(cluster: Cluster, *arguments: str, exit_code: int = 0) -> Any:
     """What ``zkctl`` says, as JSON."""
     at = ("-b", cluster.bootstrap_servers)
-    done = zkctl_here(*at, "-o", "json", "--timeout", "10", *arguments)
+    done = zkctl_here(*at, "-o", "json", "--timeout", str(ANSWER_S), *arguments)
     assert done.exit_code == exit_code, done.stderr
     return json.loads(done.stdout) if done.stdout else None
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.peers.cluster import Cluster
-from tests.support.doctor_causes import World
+from tests.support.doctor_causes import FROZEN_S, World
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Create, Znode
 
@@ -107,7 +107,8 @@ def test_a_deletion_that_a_reassignment_blocks_is_unblocked(world: World) -> Non
     # It cannot catch up, and dies before it has begun.
     os.kill(world.cluster.brokers[new].pid, signal.SIGSTOP)
     asked = ("-b", world.cluster.bootstrap(world.controller))
-    world.zkctl("reassign", "start", f"moving-0:{new},{second}", *asked, "--yes")
+    start = ("reassign", "start", f"moving-0:{new},{second}", "--timeout", str(FROZEN_S))
+    world.zkctl(*start, *asked, "--yes")
     kill(world, new)
     delete = ("topic", "delete", "moving", *at(world), "--yes", "--timeout", "1")
     world.zkctl(*delete, codes=(4,))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -42,15 +39,6 @@ def wait_until_well(cluster: LocalCluster) -> None:
     cluster.wait_for(lambda: set(findings(cluster)) <= {"P09"}, timeout_s=90)
 
 
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def broker(cluster: LocalCluster, *, is_controller: bool) -> dict[str, Any]:
     brokers = cluster.json("cluster", "status")["brokers"]
     found: dict[str, Any] = next(b for b in brokers if b["is_controller"] is is_controller)
@@ -64,34 +52,6 @@ def test_all_is_well(cluster: LocalCluster) -> None:
 
     assert answer.exit_code == 0
     assert "nothing is wrong" in answer.stderr or "P09" in answer.stdout
-
-
-def test_a_frozen_controller_is_found_though_its_znode_stands(cluster: LocalCluster) -> None:
-    wait_until_well(cluster)
-    controller = broker(cluster, is_controller=True)
-
-    with frozen(controller["pid"]):
-        found = findings(cluster)
-
-    where = f"ListPartitionReassignments of broker {controller['broker_id']}"
-    assert [each["where"] for each in found["C01"]["evidence"]] == [where]
-    [silent] = found["B02"]["evidence"]
-    assert silent["where"] == f"Metadata of broker {controller['broker_id']}"
-
-
-def test_another_frozen_broker_is_found_and_the_controller_is_not_blamed(
-    cluster: LocalCluster,
-) -> None:
-    wait_until_well(cluster)
-    other = broker(cluster, is_controller=False)
-
-    with frozen(other["pid"]):
-        found = findings(cluster)
-
-    assert "C01" not in found
-    assert [each["where"] for each in found["B02"]["evidence"]] == [
-        f"Metadata of broker {other['broker_id']}"
-    ]
 
 
 def test_a_broker_stopped_in_order_leaves_replicas_behind(cluster: LocalCluster) -> None:

@@ -24,6 +24,8 @@ EXTRA: Final = 4
 EDITED: Final = "edited"
 """A topic of one partition on brokers 1, 2 and 3, whose znodes are edited."""
 STATE: Final = f"/brokers/topics/{EDITED}/partitions/0/state"
+FROZEN_S: Final = 3
+"""So long a frozen broker is waited for, in seconds; living ones answer in a tenth of it."""
 Start = Callable[[int, Mapping[str, str]], BrokerProcess]
 
 
@@ -34,6 +36,7 @@ class World:
         self.cluster = cluster
         self.directory = directory
         self._start = start
+        self._timeout: tuple[str, ...] = ()
 
     def start_all(self) -> None:
         """Starts the brokers and creates the topic :data:`EDITED`."""
@@ -53,7 +56,7 @@ class World:
 
     def zkctl(self, *arguments: str, codes: Sequence[int] = (0,)) -> Any:
         """What a command prints as JSON."""
-        done = zkctl_here("-o", "json", *arguments)
+        done = zkctl_here("-o", "json", *self._timeout, *arguments)
         assert done.exit_code in codes, done.stderr
         return json.loads(done.stdout) if done.stdout else []
 
@@ -122,14 +125,16 @@ class World:
         return [broker_id for broker_id in IDS if broker_id != self.other]
 
     @contextmanager
-    def frozen(self, *broker_ids: int) -> Iterator[None]:
-        """These processes stand still meanwhile."""
+    def frozen(self, *broker_ids: int, patience_s: int = FROZEN_S) -> Iterator[None]:
+        """These processes stand still meanwhile; ``zkctl`` waits so long for each."""
         pids = [self.cluster.brokers[broker_id].pid for broker_id in broker_ids]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
+        self._timeout = ("--timeout", str(patience_s))
         try:
             yield
         finally:
+            self._timeout = ()
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
@@ -193,18 +198,20 @@ class Cause(NamedTuple):
     """Its value are further arguments of ``zkctl doctor``."""
     expected: Mapping[str, str]
     """By rule, a part of ``where: what`` of one of its evidences."""
+    absent: tuple[str, ...] = ()
+    """Rules that must find nothing."""
 
 
 CAUSES: Final[list[Cause]] = []
 
 
 def causes(
-    what: str, **expected: str
+    what: str, *, absent: tuple[str, ...] = (), **expected: str
 ) -> Callable[[Callable[[World], Iterator[tuple[str, ...]]]], None]:
     """Adds a cause; the generator yields once, while the trouble lasts."""
 
     def add(begin: Callable[[World], Iterator[tuple[str, ...]]]) -> None:
-        CAUSES.append(Cause(what, contextmanager(begin), expected))
+        CAUSES.append(Cause(what, contextmanager(begin), expected, absent))
 
     return add
 
@@ -213,6 +220,7 @@ def check(world: World, cause: Cause) -> None:
     """Causes the trouble; ``zkctl doctor`` must find it by each of its rules."""
     with cause.begin(world) as arguments:
         found = world.doctor(*arguments)
+    assert found.keys().isdisjoint(cause.absent), found
     for rule, part in cause.expected.items():
         assert rule in found, (rule, found)
         texts = [f"{each['where']}: {each['what']}" for each in found[rule]["evidence"]]
@@ -361,7 +369,7 @@ def _unclean(world: World) -> Iterator[tuple[str, ...]]:
 # Frozen, stopped and killed processes.
 
 
-@causes("a broker is frozen", B02="did not answer in time")
+@causes("a broker is frozen", absent=("C01",), B02="did not answer in time")
 def _frozen_broker(world: World) -> Iterator[tuple[str, ...]]:
     with world.frozen(world.other):
         yield ()
@@ -542,7 +550,7 @@ def _long_pause(world: World) -> Iterator[tuple[str, ...]]:
     world.start(EXTRA, zookeeper_session_timeout_ms="5000")
     registered = f"/brokers/ids/{EXTRA}"
     before = world.cluster.session.read(registered)
-    with world.frozen(EXTRA):
+    with world.frozen(EXTRA, patience_s=6):
         file = world.save()
         world.cluster.wait_until(
             lambda: EXTRA not in world.cluster.live_brokers(), "the end of its session"
