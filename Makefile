@@ -91,8 +91,11 @@ faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off,
 kit: $(TEST_INSTALLED)  ## The kit at work, and the documents typed as they stand: known bugs, histories, disks, tour, drill (minutes; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m kit $(or $(ONLY),tests/kit) --durations=5
 
+# The folder, and the files elsewhere that hold tests with its marker.
+ATTACKS := tests/attack tests/unit/configuration/test_hostile_properties.py tests/unit/server/test_large_requests.py
+
 attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
-	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack $(or $(ONLY),tests/attack tests/unit/configuration/test_hostile_properties.py) --durations=5
+	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack $(or $(ONLY),$(ATTACKS)) --durations=5
 
 browser: $(TEST_INSTALLED)  ## The page of zkctl lab in Debian's chromium (apt-get install chromium)
 	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[browser]'

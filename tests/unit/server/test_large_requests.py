@@ -31,6 +31,8 @@ from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import write
 
+pytestmark = pytest.mark.attack
+
 ELEMENTS: Final = 3_000
 LONGEST_MS: Final = 15.0
 """A handler that is not sliced takes 10 us for an element, and so 30 ms; slices are of 4 ms."""
