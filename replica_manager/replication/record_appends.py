@@ -2,9 +2,9 @@
 
 An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
 answer then waits in the purgatory until every replica in sync has the records.  What may take long
-is done in a thread: the check of a batch with many records (:mod:`.record_examinations`), before it
-is appended, and a flush that ``flush.messages`` asks for, before the high watermark counts the
-records.
+is done in a thread: the check of a client's batch with many records (:mod:`.record_examinations`),
+before it is appended, and a flush that ``flush.messages`` asks for, before the high watermark counts
+the records.  A coordinator's batches are checked at once, so that none overtakes another.
 
 Source: Kafka ``ReplicaManager.appendRecords`` and ``appendToLocalLog``, ``Partition
 .appendRecordsToLeader``.
@@ -42,6 +42,7 @@ from zkcontroller.errors import (
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.protocol.record_batch import MemoryRecords
+from zkcontroller.protocol.record_walk import finish
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -183,7 +184,11 @@ class RecordAppends:
         partition, log = led
         try:
             examination = log.examine(records, origin, min(UNPACKED_BYTES, unpacked_left))
-            examined, is_later = await self._examinations.ended(examination)
+            if origin is AppendOrigin.COORDINATOR:
+                # What a coordinator decides first is appended first, to the log that it leads now.
+                examined, is_later = finish(examination), False
+            else:
+                examined, is_later = await self._examinations.ended(examination)
             if is_later:
                 # Others had their turn: this broker may lead no more, or into another log.
                 led = self._led(tp, acks)
