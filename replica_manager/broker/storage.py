@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from replica_manager.broker.broker_records import monotonic_ms
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
@@ -66,6 +67,7 @@ class Storage:
         self.logs = LogManager(
             now.log_dirs,
             wall_time_ms,
+            monotonic_ms=monotonic_ms,
             on_failure=self._failed,
             recovery_threads_per_dir=now.integer("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=lambda: config().integer("producer.id.expiration.ms"),

@@ -178,7 +178,7 @@ class LocalLog:
         """Everything before it is on disk."""
         self.end = end
         """Where the next record goes."""
-        self.last_flushed_ms = environment.now_ms()
+        self.last_flushed_ms = environment.monotonic_ms()
         # Where high watermarks and readers that keep up are looked for.
         self._recent_ends: dict[int, LogOffsetMetadata] = {}
         self.generation = 0
@@ -344,7 +344,7 @@ class LocalLog:
 
         OSError leaves log and files as they were.
         """
-        started_ms = self._environment.now_ms()
+        started_ms = self._environment.monotonic_ms()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
         if active.size == 0 and base_offset <= active.base_offset:
@@ -365,7 +365,7 @@ class LocalLog:
             self.name,
             self.log_dir,
             base_offset,
-            self._environment.now_ms() - started_ms,
+            self._environment.monotonic_ms() - started_ms,
         )
         return segment
 
@@ -475,7 +475,7 @@ class LocalLog:
     ) -> None:
         """Adds deferred work."""
         environment = self._environment
-        due_ms = environment.now_ms() + delay_ms
+        due_ms = environment.monotonic_ms() + delay_ms
         environment.deferred_tasks.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
@@ -501,7 +501,7 @@ class LocalLog:
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The flush has run: its offset is on disk, unless the log was truncated since."""
-        self.last_flushed_ms = self._environment.now_ms()
+        self.last_flushed_ms = self._environment.monotonic_ms()
         if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
 

@@ -64,7 +64,7 @@ class LogMaintenance:
         self._manager = manager
         self._executor = executor
         times = schedule or Schedule()
-        now_ms = manager.environment.now_ms()
+        now_ms = manager.environment.monotonic_ms()
         first_ms = now_ms + times.initial_delay_ms
         self._periods: dict[str, int] = {
             "retention": times.retention_check_ms,
@@ -88,7 +88,7 @@ class LogMaintenance:
     async def run_due(self) -> None:
         """Does what is due now; unexpected failures are logged."""
         manager = self._manager
-        now_ms = manager.environment.now_ms()
+        now_ms = manager.environment.monotonic_ms()
         for task in list(manager.environment.deferred_tasks.take_due(now_ms)):
             await self._guarded(task.name, self._do(task))
         await self._guarded("stale-checkpoints", self._write_stale_checkpoints())
@@ -107,7 +107,7 @@ class LogMaintenance:
         if self._manager.is_live(task.directory):
             outcome = await self._blocking(task.directory, task.action)
             if outcome is _Outcome.PUT_OFF:
-                now_ms = self._manager.environment.now_ms()
+                now_ms = self._manager.environment.monotonic_ms()
                 self._manager.environment.deferred_tasks.put_off(task, now_ms + RETRY_MS)
             elif outcome is _Outcome.DONE and task.after is not None:
                 task.after()

@@ -3,8 +3,8 @@
 An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
 answer then waits in the purgatory until every replica in sync has the records.  What may take long
 is done in a thread: the check of a client's batch with many records (:mod:`.record_examinations`),
-before it is appended, and a flush that ``flush.messages`` asks for, before the high watermark counts
-the records.  A coordinator's batches are checked at once, so that none overtakes another.
+before it is appended, and a flush that ``flush.messages`` asks for, before the high watermark
+counts the records.  A coordinator's batches are checked at once, so that none overtakes another.
 
 Source: Kafka ``ReplicaManager.appendRecords`` and ``appendToLocalLog``, ``Partition
 .appendRecordsToLeader``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from math import isnan
 from pathlib import Path
@@ -48,6 +48,7 @@ from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
+from zkcontroller.wall_time import set_wall_time_offset
 
 GROUP = "billing"
 ORDERS = TopicPartition("orders", 0)
@@ -238,12 +239,38 @@ def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_member_that_says_nothing_is_out_when_its_time_is_over(tmp_path: Path) -> None:
+@pytest.fixture(params=[-3_600_000, 0, 3_600_000])
+def clock_step_ms(request: pytest.FixtureRequest) -> Iterator[int]:
+    """By how much a test sets the clock forward, which is set right after it."""
+    yield request.param
+    set_wall_time_offset(0)
+
+
+def test_setting_the_clock_ends_no_session(tmp_path: Path, clock_step_ms: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as world:
+            await world.lead()
+            joined = await world.join(session_timeout_ms=60_000)
+            await world.sync(joined)
+
+            set_wall_time_offset(clock_step_ms)
+
+            assert await world.commit(1, member=joined) is ErrorCode.none
+            assert await world.heartbeat(joined) is ErrorCode.none
+
+    run(scenario())
+
+
+def test_a_member_that_says_nothing_is_out_when_its_time_is_over(
+    tmp_path: Path, clock_step_ms: int
+) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             joined = await world.join(session_timeout_ms=50)
             await world.sync(joined)
+
+            set_wall_time_offset(clock_step_ms)
 
             await world.until(lambda group: group.state == "Empty")
             assert await world.heartbeat(joined) is ErrorCode.unknown_member_id

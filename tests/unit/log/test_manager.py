@@ -48,11 +48,14 @@ class Disks:
 
     log_dirs: list[Path]
     now_ms: int = START_MS
+    clock_step_ms: int = 0
+    """By how much the wall clock was set forward; the other clock does not know."""
     failures: list[LogDirFailure] = field(default_factory=list)
 
     def manager(self, **topic_configs: LogConfig) -> LogManager:
         manager = LogManager(
-            self.log_dirs, lambda: self.now_ms, default_config=SEGMENT,
+            self.log_dirs, lambda: self.now_ms + self.clock_step_ms,
+            monotonic_ms=lambda: self.now_ms, default_config=SEGMENT,
             on_failure=self.failures.append,
         )  # fmt: skip
         manager.load(topic_configs)
@@ -502,6 +505,38 @@ def test_upkeep_writes_checkpoints_and_flushes_when_it_is_time(
     assert read_offsets(log_dir / "recovery-point-offset-checkpoint") == {ORDERS: 1}
     assert read_offsets(log_dir / "replication-offset-checkpoint") == {ORDERS: 1}
     assert read_offsets(log_dir / "log-start-offset-checkpoint") == {}
+
+
+@pytest.mark.parametrize("clock_step_ms", [-3_600_000, 3_600_000])
+def test_setting_the_clock_neither_stops_nor_hastens_the_upkeep(
+    disks: Disks, executor: ThreadPoolExecutor, clock_step_ms: int
+) -> None:
+    manager = disks.manager()
+    log = manager.get_or_create(ORDERS, replace(SEGMENT, flush_ms=500))
+    for _ in range(5):
+        log.append_as_leader(batch(), 0)
+    log.update_high_watermark(5)
+    bills = manager.get_or_create(BILLS, SEGMENT)
+    manager.delete(BILLS)
+    maintenance = LogMaintenance(
+        manager, executor, Schedule(1000, 1000, 1000, 1000, 1000, initial_delay_ms=1000)
+    )
+    asyncio.run(maintenance.run_due())
+    disks.clock_step_ms = clock_step_ms
+    log.delete_records(3)
+
+    disks.now_ms += 499
+    asyncio.run(maintenance.run_due())
+    assert log.recovery_point == 4, "only the rolls are flushed"
+    assert [path.suffix for path in bills.directory.parent.glob("bills-1.*")] != []
+
+    disks.now_ms += 501
+    asyncio.run(maintenance.run_due())
+    assert log.recovery_point == 5
+    assert list(bills.directory.parent.glob("bills-1*")) == []
+    reopened = disks.manager().log(ORDERS)
+    assert reopened is not None
+    assert (reopened.log_start_offset, reopened.recovery_point) == (3, 5)
 
 
 def test_checkpoints_are_kafkas_text(tmp_path: Path) -> None:
