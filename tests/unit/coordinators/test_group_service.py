@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from math import isnan
@@ -13,6 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators import group_loading
 from replica_manager.coordinators.group_service import GroupService
 from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
@@ -38,12 +40,13 @@ from replica_manager.coordinators.groups.requests import (
     SyncResult,
     WantedOffsets,
 )
+from replica_manager.log.files import FileSlice
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
 from tests.support.group_logs import GroupLogs
 from tests.support.log_world import START_MS, batch
-from zkcontroller.errors import ConfigInvalid
+from zkcontroller.errors import ConfigInvalid, LimitReached
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.compression import Codec
@@ -405,6 +408,31 @@ def test_a_partition_whose_log_cannot_be_read_is_not_served(
 
             assert (await world.describe()).error is ErrorCode.not_coordinator
             assert f"Error loading offsets from {world.partition}" in caplog.text
+
+    run(scenario())
+
+
+def test_a_read_that_a_limit_of_the_system_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [OSError(errno.ENOMEM, "Cannot allocate memory"), LimitReached("files")]
+
+    def read(piece: FileSlice) -> bytes:
+        if refusals:
+            raise refusals.pop()
+        return piece.file.read(piece.position, piece.length)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as world:
+            await world.lead()
+            await world.commit(1)
+
+        monkeypatch.setattr(group_loading, "RETRY_S", 0)
+        monkeypatch.setattr(FileSlice, "read", read)
+        async with broker(tmp_path) as world:
+            await world.lead()
+            assert (await world.offsets())[ORDERS].offset == 1
+            assert refusals == []
 
     run(scenario())
 
