@@ -37,7 +37,6 @@ from zkcontroller.errors import (
     MessageTooLarge,
     RecordListTooLarge,
     RecordsRefused,
-    ZkControllerError,
 )
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
 from zkcontroller.protocol.error_codes import error_code_for
@@ -198,10 +197,11 @@ class RecordAppends:
             info = log.append_examined(
                 examined, partition.leader_epoch, origin=origin, verification_guard=guard
             )
-        except ZkControllerError as refused:
+        except (RecordsRefused, KafkaStorage) as refused:
             return self._refused(tp, records, log, refused)
         except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
             _log.exception("Error processing append operation on partition %s", tp)
+            self._stats.mark(tp.topic, "failed_produce_requests")
             return PartitionResponse(
                 ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
             )
@@ -242,7 +242,7 @@ class RecordAppends:
         tp: TopicPartition,
         records: MemoryRecords,
         log: UnifiedLog,
-        refused: ZkControllerError,
+        refused: RecordsRefused | KafkaStorage,
     ) -> PartitionResponse:
         error = error_code_for(refused)
         self._count(tp, records, refused)
@@ -258,7 +258,7 @@ class RecordAppends:
         )
 
     def _count(
-        self, tp: TopicPartition, records: MemoryRecords, refused: ZkControllerError
+        self, tp: TopicPartition, records: MemoryRecords, refused: RecordsRefused | KafkaStorage
     ) -> None:
         match refused:
             case MessageTooLarge() | RecordListTooLarge():
@@ -268,7 +268,7 @@ class RecordAppends:
             case InvalidRecord():
                 self._stats.mark(tp.topic, "invalid_offset_or_sequence_records")
             case _:
-                assert isinstance(refused, RecordsRefused | KafkaStorage), refused
+                pass
 
     def _tell_failure(self, tp: TopicPartition, reason: str, *, is_fault: bool = True) -> None:
         level = logging.ERROR if is_fault else logging.INFO
