@@ -69,8 +69,8 @@ class ConfigChanges:
             except Exception as failure:  # noqa: BLE001 - the other parts have their own change
                 self._missed[on_broker] = since
                 failures.append(failure)
-        for failure in failures[1:]:
-            _log.error("A change of the configuration failed", exc_info=failure)
+        for later in failures[1:]:
+            _log.error("A change of the configuration failed", exc_info=later)
         if failures:
             raise failures[0]
 
