@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -23,6 +24,7 @@ from replica_manager.log import files
 from replica_manager.log.checkpoints import write_offsets
 from replica_manager.log.partition_metadata import FILE_NAME, read_topic_id
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.regular_files import open_regular
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
@@ -83,7 +85,6 @@ def hear(
 def refuse_files(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
     """No file can be opened, so many times."""
     attempts = itertools.count()
-    open_regular = files.open_regular
 
     def opened(path: Path, flags: int) -> int:
         if next(attempts) < times:
@@ -105,8 +106,10 @@ def hear_from_controller(world: BrokerWorld) -> ErrorCode:
     frame = request_header(4, 4, CORRELATION_ID, None) + b"".join(body)
     answer = asyncio.run(world.ask_raw(frame))
     _, start = parse_response_header(4, 4, answer)
-    [partition] = read_response(4, 4, answer, start).partition_errors
-    return partition.error_code
+    response: Any = read_response(4, 4, answer, start)
+    [error] = [each.error_code for each in response.partition_errors]
+    assert isinstance(error, ErrorCode)
+    return error
 
 
 @pytest.mark.parametrize("times", [1, 5])

@@ -107,7 +107,12 @@ def test_an_offline_directory_is_not_asked_for_its_size(
 ) -> None:
     asked: list[Path] = []
     statvfs = os.statvfs
-    monkeypatch.setattr(os, "statvfs", lambda path: (asked.append(path), statvfs(path))[1])
+
+    def noted(path: Path) -> os.statvfs_result:
+        asked.append(path)
+        return statvfs(path)
+
+    monkeypatch.setattr(os, "statvfs", noted)
     world.logs.fail(dirs[0], "pulled")
 
     found = describe(world)
