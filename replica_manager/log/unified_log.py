@@ -475,8 +475,11 @@ class UnifiedLog:
         with self._local.guarded("Error while appending records to"):
             self._partition_metadata.maybe_flush()
             self._roll_if_needed(valid_records)
-            if any(each.completed is not None and each.completed.is_aborted for each in advances):
-                self.active_segment.transaction_index.prepare()
+            aborts = sum(
+                each.completed is not None and each.completed.is_aborted for each in advances
+            )
+            if aborts:
+                self.active_segment.transaction_index.prepare(aborts)
             last = valid_records.last_offset
             self._local.append(
                 valid_records.pieces, valid_records.size, last, valid_records.largest

@@ -13,6 +13,7 @@ import pytest
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (
     LogWorld,
@@ -135,6 +136,45 @@ def test_a_marker_whose_index_entry_was_refused_is_known_after_a_restart(
 
         assert log.last_stable_offset == 2, (number, refused.name)
         assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
+
+
+@limits
+def test_several_markers_of_one_append_of_a_follower_are_taken_all_or_none(
+    code: int, tmp_path: Path
+) -> None:
+    leader = LogWorld(tmp_path / "leader").open()
+    for producer_id in (7, 8):
+        leader.append_as_leader(
+            batch(
+                producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+            ),
+            0,
+        )
+    for producer_id in (7, 8):
+        end_transaction(leader, producer_id, commit=False)
+    found = leader.read(0, 2**20, FetchIsolation.LOG_END, min_one_message=True).slice
+    assert found is not None
+    records = found.read()
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}")
+        log = world.open()
+
+        with refused_call(code, number) as refused:
+            try:
+                log.append_as_follower(records)
+            except LimitReached:
+                assert log.log_end_offset == 0, refused.name
+            except KafkaStorage:
+                assert log.log_end_offset == 0 or refused.name == "write", refused.name
+        if refused.name is None:
+            break
+        log = reopened(world, log)
+        if log.log_end_offset == 0:
+            log.append_as_follower(records)
+        log.update_high_watermark(4)
+
+        assert log.last_stable_offset == 4, (number, refused.name)
+        assert [each.producer_id for each in log.aborted_transactions(0, 4)] == [7, 8]
 
 
 @limits
