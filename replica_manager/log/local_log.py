@@ -8,6 +8,7 @@ Source: Kafka ``LocalLog``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -397,13 +398,18 @@ class LocalLog:
             raise IllegalState(f"{self.name} begins after offset {offset}")
         # Opens files; if a limit forbids it nothing has changed yet.
         active.activate(self.config.index_bytes)
-        active.transaction_index.entries()
+        active.transaction_index.prepare_truncation(offset)
         _change_suffixes(deleted, "", DELETED_SUFFIX)
         self.generation += 1
         for segment in deleted:
             self.segments.remove(segment)
             self.delete_later(segment.paths())
-        active.truncate_to(offset, self._environment.now_ms())
+        try:
+            active.truncate_to(offset, self._environment.now_ms())
+        except OSError as error:
+            # Segments are gone already, and where this one ends is not known.  So this is a failed
+            # disk, also where memory is what was lacking: recovery finds out.
+            raise OSError(errno.EIO, f"{active} cannot be cut at {offset}: {error}") from error
         self._end_at(offset)
         return deleted
 

@@ -93,6 +93,11 @@ class TransactionIndex:
     def entries(self) -> tuple[AbortedTransaction, ...]:
         return tuple(self._load())
 
+    def prepare_truncation(self, offset: int) -> None:
+        """Opens what :meth:`truncate_to` needs.  OSError, before anything is cut."""
+        if any(aborted.last_offset >= offset for aborted in self._load()):
+            self.prepare()
+
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions that ended at or past ``offset``."""
         entries = self._load()
@@ -108,7 +113,8 @@ class TransactionIndex:
         self._entries = []
 
     def _truncate_file(self, size: int) -> None:
-        descriptor = open_regular(self.path, os.O_WRONLY)
+        self.prepare()
+        descriptor, self._descriptor = self._descriptor, -1
         try:
             os.ftruncate(descriptor, size)
         finally:
