@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from replica_manager.broker.broker_records import monotonic_ms
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
@@ -25,6 +24,7 @@ from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.resizable_executor import ResizableExecutor
+from zkcontroller.process.wall_clock import monotonic_ms
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 from zkcontroller.wall_time import wall_time_ms
 

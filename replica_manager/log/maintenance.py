@@ -89,9 +89,9 @@ class LogMaintenance:
         }
         self._due_ms = dict.fromkeys(self._periods, first_ms)
         self._queues: dict[Path, deque[_Work]] = {}
-        """What is to be done in each directory: what its logs deferred, and each duty once."""
+        """What is to be done in each directory: what logs deferred, and each periodic task once."""
         self._waiting: set[tuple[Path, str]] = set()
-        """The duties in those queues."""
+        """The periodic tasks in those queues."""
         self._workers: dict[Path, asyncio.Task[None]] = {}
         # A producer may write old timestamps: it is not forgotten sooner than need be.
         self._due_ms["producers"] = now_ms + times.producer_expiration_check_ms
@@ -102,19 +102,18 @@ class LogMaintenance:
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)
-                await self._begin_due()
+                await self.run_due(to_its_end=False)
         finally:
             workers = list(self._workers.values())
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def run_due(self) -> None:
-        """Does what is due now, to its end; unexpected failures are logged."""
-        await self._begin_due()
-        await asyncio.gather(*self._workers.values())
+    async def run_due(self, *, to_its_end: bool = True) -> None:
+        """Begins with what is due now; unexpected failures are logged.
 
-    async def _begin_due(self) -> None:
+        Work that waits for disks is done in tasks, whose end is awaited if ``to_its_end``.
+        """
         manager = self._manager
         now_ms = manager.environment.monotonic_ms()
         for task in manager.environment.deferred_tasks.take_due(now_ms):
@@ -127,6 +126,8 @@ class LogMaintenance:
             if now_ms >= due_ms:
                 self._due_ms[name] = now_ms + self._periods[name]
                 await self._guarded(name, self._perform(name))
+        if to_its_end:
+            await asyncio.gather(*self._workers.values())
 
     def _give(self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Adds work to a directory's queue, and begins with it if nothing is under way there."""
@@ -140,7 +141,7 @@ class LogMaintenance:
     def _give_once(
         self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Adds a duty, unless it is still waiting from the last time."""
+        """Adds a periodic task, unless it is still waiting from the last time."""
         if (log_dir, name) not in self._waiting:
             self._waiting.add((log_dir, name))
             self._give(log_dir, name, do)

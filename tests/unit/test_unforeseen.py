@@ -589,7 +589,11 @@ def test_an_unforeseen_exception_harms_no_neighbour(
 def test_an_inconsistent_log_harms_no_neighbour(
     name: str, world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SEAMS[name](world, IllegalState("unforeseen"), monkeypatch)
+    inconsistent = IllegalState("unforeseen")
+
+    SEAMS[name](world, inconsistent, monkeypatch)
+
+    assert inconsistent.__traceback__ is not None, "no part raised it"
 
 
 # ---------------------------------------------------------------------- the loops
