@@ -108,6 +108,7 @@ class LogMaintenance:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+            self._workers.clear()  # one that had not begun has not taken itself out
 
     async def run_due(self, *, to_its_end: bool = True) -> None:
         """Begins with what is due now; unexpected failures are logged.
@@ -153,7 +154,7 @@ class LogMaintenance:
                 self._waiting.discard((log_dir, work.name))
                 await self._guarded(work.name, work.do())
         finally:
-            del self._workers[log_dir]
+            self._workers.pop(log_dir, None)
 
     async def _guarded(self, name: str, action: Coroutine[Any, Any, None]) -> None:
         try:
@@ -173,6 +174,8 @@ class LogMaintenance:
     async def _write_stale_checkpoints(self, stale: StaleCheckpoints) -> None:
         """Writes the checkpoint files of a directory where logs were deleted, moved or cut off."""
         for write in stale.writes:
+            if not self._manager.is_live(write.log_dir):
+                return
             if await self._blocking(write.log_dir, write.run) is not _Outcome.DONE:
                 return
         self._manager.finish_stale_checkpoints(stale)
