@@ -95,9 +95,13 @@ def show(name: str, measured: Measured, records: int, size: int) -> None:
     )
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def new_log(directory: Path) -> UnifiedLog:
     shutil.rmtree(directory, ignore_errors=True)
-    environment = LogEnvironment(lambda: time.time_ns() // 1_000_000)
+    environment = LogEnvironment(_now_ms, _now_ms)
     return UnifiedLog.open(directory, LogConfig(), environment)
 
 

@@ -1,15 +1,18 @@
 """Java's numbers, where Kafka's behaviour is an accident of them.
 
-Source: Java ``String.hashCode``, Kafka ``Utils.abs``.
+Source: Java ``String.hashCode``, ``Integer.parseInt``, Kafka ``Utils.abs``.
 """
 
 from __future__ import annotations
 
+import re
 from struct import unpack
 from typing import Final
 
 _MASK: Final = 0xFFFFFFFF
 _SIGN: Final = 1 << 31
+# 19 digits hold every 64-bit number; int() refuses thousands of digits with an error of its own.
+_WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,19})")
 
 
 def string_hash(text: str) -> int:
@@ -34,3 +37,18 @@ def signed(code: int) -> int:
 def kafka_abs(number: int) -> int:
     """``Utils.abs``: Java's own leaves the smallest ``int`` negative, Kafka makes it 0."""
     return 0 if number == -_SIGN else abs(number)
+
+
+def parse_int(text: str, bits: int = 32) -> int | None:
+    """``Integer.parseInt``: a sign and digits, of any script, and nothing else.
+
+    None for other text, or a number that needs more than ``bits``.  Python's own ``int`` takes
+    blanks and underscores as well.
+    """
+    whole = _WHOLE.fullmatch(text)
+    # Java looks at UTF-16 units: the digits beyond them are none there.
+    if whole is None or max(text) > "\uffff":
+        return None
+    number = int(whole[1] + whole[2])
+    limit = 1 << (bits - 1)
+    return number if -limit <= number < limit else None

@@ -8,7 +8,6 @@ Source: Kafka ``KafkaServer.startup``, ``RequestHandlerHelper.onLeadershipChange
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from random import SystemRandom
@@ -49,6 +48,7 @@ from zkcontroller.model import TopicPartition
 from zkcontroller.net.client_security import ClientSecurity
 from zkcontroller.observability.log_files import StateChangeSink
 from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.process.wall_clock import monotonic_ms
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 
 
@@ -73,11 +73,6 @@ class RecordStorage(Protocol):
 
     async def flush(self, log: UnifiedLog, /) -> None:
         """Brings a log to disk."""
-
-
-def monotonic_ms() -> int:
-    """The time by which a broker's replicas and requests are timed, in milliseconds."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class BrokerRecords:

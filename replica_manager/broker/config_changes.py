@@ -10,10 +10,13 @@ Source: Kafka ``DynamicBrokerConfig`` (``addReconfigurable``, ``addBrokerReconfi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from replica_manager.configuration.config import BrokerConfig
+
+_log = logging.getLogger("kafka.server.DynamicBrokerConfig")
 
 OnBroker: TypeAlias = Callable[[BrokerConfig, BrokerConfig], None]
 """Gets the broker's configuration before and after a change."""
@@ -38,6 +41,8 @@ class ConfigChanges:
         """
         self.brokers: list[OnBroker] = []
         """Called in the executor, in order, when a change counts."""
+        self._missed: dict[OnBroker, BrokerConfig] = {}
+        """What the parts go by whose last call failed."""
         self.topics: list[OnEntity] = []
         """Called on the event loop."""
         self.clients: list[OnEntity] = []
@@ -51,9 +56,23 @@ class ConfigChanges:
             check(before, after)
 
     def broker_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """The configuration of the broker is ``after`` from now on."""
+        """The configuration of the broker is ``after`` from now on.
+
+        A part that fails keeps no other from it, and gets what it missed with the next call; the
+        first failure is raised in the end.
+        """
+        failures: list[Exception] = []
         for on_broker in self.brokers:
-            on_broker(before, after)
+            since = self._missed.pop(on_broker, before)
+            try:
+                on_broker(since, after)
+            except Exception as failure:  # noqa: BLE001 - the other parts have their own change
+                self._missed[on_broker] = since
+                failures.append(failure)
+        for later in failures[1:]:
+            _log.error("A change of the configuration failed", exc_info=later)
+        if failures:
+            raise failures[0]
 
     def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
         """A topic has that configuration of its own."""

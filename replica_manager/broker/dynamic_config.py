@@ -78,6 +78,8 @@ class DynamicConfig:
         )
         self.current = config
         """The configuration as it is now; replaced, never changed."""
+        self._is_passed_on_in_part = False
+        """Whether a part of the broker failed to take it over, and is to get it again."""
 
     def load(self) -> None:
         """Reads the dynamic configuration of this broker and the default, at the start.
@@ -127,19 +129,22 @@ class DynamicConfig:
         return usable
 
     def _broker_changed(self) -> None:
-        before = self.current
+        before = after = self.current
         try:
             after = self._read()
-            if after == before:
-                return
-            self._prepare(before, after)
+            if after != before:
+                self._prepare(before, after)
         except (ConfigInvalid, ReconfigurationRefused) as refused:
             _log.error("Configs of broker %d could not be applied: %s", self._broker_id, refused)
+            after = before
+        if after == before and not self._is_passed_on_in_part:
             return
         self.current = after
         changed = after.effective.items() - before.effective.items()
         _warn_of_ineffective(sorted(name for name, _ in changed), BROKER_EFFECTS)
+        self._is_passed_on_in_part = True
         self._on_broker_config(before, after)
+        self._is_passed_on_in_part = False
 
     def load_topics(self, topics: Sequence[str] | None = None) -> None:
         """Passes on the configurations of these topics, or of all configured topics."""

@@ -24,6 +24,7 @@ from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.resizable_executor import ResizableExecutor
+from zkcontroller.process.wall_clock import monotonic_ms
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 from zkcontroller.wall_time import wall_time_ms
 
@@ -66,6 +67,7 @@ class Storage:
         self.logs = LogManager(
             now.log_dirs,
             wall_time_ms,
+            monotonic_ms=monotonic_ms,
             on_failure=self._failed,
             recovery_threads_per_dir=now.integer("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=lambda: config().integer("producer.id.expiration.ms"),

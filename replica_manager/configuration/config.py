@@ -52,6 +52,8 @@ _LISTENER_PREFIX: Final = re.compile(
 )
 _OF_THE_AUTHORIZER: Final = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 _CLOSEST_MATCH: Final = 0.85
+MOST_SUGGESTIONS: Final = 20
+"""For so many unknown keys a similar one is looked for, which takes a comparison with every key."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Of a file of properties; some hold certificates."""
 
@@ -414,7 +416,7 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
         if plain_key in _OF_THE_AUTHORIZER and "authorizer.class.name" in properties:
             continue
         if plain_key not in BROKER_KEYS:
-            warnings.append(_unknown(key))
+            warnings.append(_unknown(key, with_hint=len(warnings) < MOST_SUGGESTIONS))
         elif BROKER_EFFECTS[plain_key].kind is KeyEffectKind.WARNED:
             ineffective.append(key)
     if ineffective:
@@ -436,7 +438,9 @@ def no_effect_warning(names: Iterable[str]) -> str:
     return f"These configurations are valid but have no effect in this version: {', '.join(names)}"
 
 
-def _unknown(key: str) -> str:
-    closest = difflib.get_close_matches(key, BROKER_KEYS, n=1, cutoff=_CLOSEST_MATCH)
+def _unknown(key: str, *, with_hint: bool) -> str:
+    closest: list[str] = []
+    if with_hint:
+        closest = difflib.get_close_matches(key, BROKER_KEYS, n=1, cutoff=_CLOSEST_MATCH)
     hint = f" (did you mean {closest[0]}?)" if closest else ""
     return f"The configuration '{key}' was supplied but isn't a known config{hint}."

@@ -19,6 +19,7 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.java import parse_int
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
@@ -27,7 +28,6 @@ _MAX_LONG: Final = 2**63 - 1
 _INTEGER_BITS: Final = {"short": 16, "int": 32, "long": 64}
 BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 """What Java's ``String.trim`` takes away: everything up to the space, and no other blank."""
-_INTEGER = re.compile(r"([+-]?)0*(\d{1,19})")
 _DECIMAL = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?P<suffix>[fFdD])?)"
 )
@@ -92,13 +92,9 @@ def _parse_double(key: str, text: str, trimmed: str) -> float:
 
 
 def _parse_integer(key: str, text: str, trimmed: str, bits: int) -> int:
-    limit = 1 << (bits - 1)
-    # 19 digits hold every 64-bit number; int() refuses thousands of digits with its own error.
-    number = _INTEGER.fullmatch(trimmed)
-    if number is not None:
-        value = int(number[1] + number[2])
-        if -limit <= value < limit:
-            return value
+    value = parse_int(trimmed, bits)
+    if value is not None:
+        return value
     raise ConfigInvalid(key, text, f"a whole number of {bits} bits")
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +23,11 @@ from uuid import UUID
 from replica_manager.configuration.properties import format_properties, parse_properties
 from replica_manager.regular_files import open_regular, read_file
 from zkcontroller.errors import ConfigInvalid, InconsistentClusterId
+from zkcontroller.java import parse_int
 from zkcontroller.protocol.uuid_text import parse_uuid, uuid_text
 
 FILE_NAME: Final = "meta.properties"
 LOCK_NAME: Final = ".lock"
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,39 +86,41 @@ def read_meta_properties(log_dir: Path) -> MetaProperties | None:
             version,
             "0: a broker in ZooKeeper mode supports no other (1 is KRaft's)",
         )
-    broker_id = properties.get("broker.id")
-    if broker_id is not None and not (broker_id.isascii() and broker_id.isdigit()):
-        raise ConfigInvalid(f"broker.id in {path}", broker_id, "a broker id")
-    return MetaProperties(
-        None if broker_id is None else int(broker_id), properties.get("cluster.id")
-    )
+    text, broker_id = properties.get("broker.id"), None
+    if text is not None:
+        broker_id = parse_int(text)
+        if broker_id is None or broker_id < 0:
+            raise ConfigInvalid(f"broker.id in {path}", text, "a broker id")
+    return MetaProperties(broker_id, properties.get("cluster.id"))
 
 
 def meta_properties_of(properties: Mapping[str, str]) -> MetaProperties:
     """What a file of either version says; ValueError, in Kafka's words, if it is none."""
-    version = properties.get("version", "0").strip()
-    if not _INTEGER.fullmatch(version):
-        raise ValueError(f"Invalid meta.properties version string '{version}'")
-    if int(version) not in (0, 1):
-        raise ValueError(f"Unknown meta.properties version number {int(version)}")
-    key = "broker.id" if int(version) == 0 else "node.id"
-    node_id = _integer(properties, key) if key in properties or int(version) else None
+    text = properties.get("version", "0").strip()
+    version = parse_int(text)
+    if version is None:
+        raise ValueError(f"Invalid meta.properties version string '{text}'")
+    if version not in (0, 1):
+        raise ValueError(f"Unknown meta.properties version number {version}")
+    key = "broker.id" if version == 0 else "node.id"
+    node_id = _integer(properties, key) if key in properties or version else None
     directory_id = None
     if "directory.id" in properties:
         try:
             directory_id = parse_uuid(properties["directory.id"])
         except ValueError as wrong:
             raise ValueError(f"Unable to read directory.id as a Uuid: {wrong}") from None
-    return MetaProperties(node_id, properties.get("cluster.id"), int(version), directory_id)
+    return MetaProperties(node_id, properties.get("cluster.id"), version, directory_id)
 
 
 def _integer(properties: Mapping[str, str], key: str) -> int:
     text = properties.get(key)
     if text is None:
         raise ValueError(f"Failed to find {key}")
-    if not _INTEGER.fullmatch(text):
+    number = parse_int(text)
+    if number is None:
         raise ValueError(f"Unable to read {key} as a base-10 number.")
-    return int(text)
+    return number
 
 
 def write_meta_properties(log_dir: Path, meta: MetaProperties) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.configuration.config_keys import ConfigValue, text_of
+from replica_manager.configuration.config_keys import BLANKS, ConfigValue, text_of
 from replica_manager.configuration.dynamic_keys import LISTENER_KEYS, THREAD_POOLS
 from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from zkcontroller.java import parse_int
 from zkcontroller.model import Endpoint
 
 _POSITIVE: Final = ("max.connections", "max.connection.creation.rate")
@@ -102,10 +103,10 @@ def _check_connections(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _whole(key: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigInvalid(key, text, "a whole number") from None
+    number = parse_int(text.strip(BLANKS))
+    if number is None:
+        raise ConfigInvalid(key, text, "a whole number")
+    return number
 
 
 def _by_name(endpoints: tuple[Endpoint, ...]) -> dict[str, Endpoint]:

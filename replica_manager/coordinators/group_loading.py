@@ -23,11 +23,15 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
-from zkcontroller.errors import CorruptRecord, ZkControllerError
+from zkcontroller.errors import CorruptRecord, LimitReached, ZkControllerError
 from zkcontroller.model import TopicPartition
+from zkcontroller.process.resource_limits import exhausted_limit
 
 RECORDS_AT_ONCE: Final = 1_000
 """So many are given to the coordinator in one step, or one batch: some 5 ms."""
+
+RETRY_S: Final = 1.0
+"""After so long a read that a limit of the system has refused is tried again."""
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 
@@ -73,7 +77,8 @@ async def read_partition(
 
     ``led_log`` gives the log while this broker leads it, else None.  Raises LeadershipLost
     when that is over; CorruptRecord, InvalidRecord, OffsetOutOfRange, KafkaStorage or OSError if
-    the log cannot be read to its end.
+    the log cannot be read to its end.  A read that a limit of the system has refused is tried
+    again after RETRY_S, as long as this broker leads.
     """
     loop = asyncio.get_running_loop()
     offset = 0
@@ -85,9 +90,18 @@ async def read_partition(
         offset = max(offset, log.log_start_offset)
         if offset >= log.log_end_offset:
             return
-        piece = log.read(offset, buffer_bytes, FetchIsolation.LOG_END, min_one_message=True).slice
-        if piece is None:
-            return
+        try:
+            found = log.read(offset, buffer_bytes, FetchIsolation.LOG_END, min_one_message=True)
+            piece = found.slice
+            if piece is None:
+                return
+            chunk = await loop.run_in_executor(executor, _read, piece)
+        except (LimitReached, OSError) as error:
+            if isinstance(error, OSError) and exhausted_limit(error) is None:
+                raise
+            _log.warning("Loading waits %g s: %s", RETRY_S, error)
+            await asyncio.sleep(RETRY_S)
+            continue
         if piece.length > buffer_bytes:
             _log.warning(
                 "Loaded offsets and group metadata with buffer larger (%d bytes) than configured"
@@ -95,7 +109,6 @@ async def read_partition(
                 piece.length,
                 buffer_bytes,
             )
-        chunk = await loop.run_in_executor(executor, _read, piece)
         for batches in _portions(chunk.batches):
             yield batches
             await asyncio.sleep(0)

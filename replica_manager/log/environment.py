@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class DeferredTask(NamedTuple):
-    """Something to do off the event loop, not before ``due_ms``."""
+    """Something to do off the event loop, not before ``due_ms`` of the monotonic clock."""
 
     due_ms: int
     number: int
@@ -99,7 +99,9 @@ class LogEnvironment:
     """Shared by the logs of a broker."""
 
     now_ms: Callable[[], int]
-    """Milliseconds since 1970."""
+    """Milliseconds since 1970: for what is compared with timestamps of records or files."""
+    monotonic_ms: Callable[[], int]
+    """Milliseconds by which work is timed; setting the clock does not change them."""
     deferred_tasks: DeferredTasks = field(default_factory=DeferredTasks)
     random: Random = field(default_factory=Random)
     """Gives the jitter of rolls."""

@@ -8,6 +8,7 @@ Source: Kafka ``LocalLog``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -178,7 +179,7 @@ class LocalLog:
         """Everything before it is on disk."""
         self.end = end
         """Where the next record goes."""
-        self.last_flushed_ms = environment.now_ms()
+        self.last_flushed_ms = environment.monotonic_ms()
         # Where high watermarks and readers that keep up are looked for.
         self._recent_ends: dict[int, LogOffsetMetadata] = {}
         self.generation = 0
@@ -344,7 +345,7 @@ class LocalLog:
 
         OSError leaves log and files as they were.
         """
-        started_ms = self._environment.now_ms()
+        started_ms = self._environment.monotonic_ms()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
         if active.size == 0 and base_offset <= active.base_offset:
@@ -365,7 +366,7 @@ class LocalLog:
             self.name,
             self.log_dir,
             base_offset,
-            self._environment.now_ms() - started_ms,
+            self._environment.monotonic_ms() - started_ms,
         )
         return segment
 
@@ -397,13 +398,18 @@ class LocalLog:
             raise IllegalState(f"{self.name} begins after offset {offset}")
         # Opens files; if a limit forbids it nothing has changed yet.
         active.activate(self.config.index_bytes)
-        active.transaction_index.entries()
+        active.transaction_index.prepare_truncation(offset)
         _change_suffixes(deleted, "", DELETED_SUFFIX)
         self.generation += 1
         for segment in deleted:
             self.segments.remove(segment)
             self.delete_later(segment.paths())
-        active.truncate_to(offset, self._environment.now_ms())
+        try:
+            active.truncate_to(offset, self._environment.now_ms())
+        except OSError as error:
+            # Segments are gone already, and where this one ends is not known.  So this is a failed
+            # disk, also where memory is what was lacking: recovery finds out.
+            raise OSError(errno.EIO, f"{active} cannot be cut at {offset}: {error}") from error
         self._end_at(offset)
         return deleted
 
@@ -475,7 +481,7 @@ class LocalLog:
     ) -> None:
         """Adds deferred work."""
         environment = self._environment
-        due_ms = environment.now_ms() + delay_ms
+        due_ms = environment.monotonic_ms() + delay_ms
         environment.deferred_tasks.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
@@ -501,7 +507,7 @@ class LocalLog:
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The flush has run: its offset is on disk, unless the log was truncated since."""
-        self.last_flushed_ms = self._environment.now_ms()
+        self.last_flushed_ms = self._environment.monotonic_ms()
         if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
 

@@ -86,6 +86,7 @@ class LogManager:
         log_dirs: Sequence[Path],
         now_ms: Callable[[], int],
         *,
+        monotonic_ms: Callable[[], int] | None = None,
         default_config: LogConfig | None = None,
         on_failure: Callable[[LogDirFailure], None] = _ignore,
         recovery_threads_per_dir: int = 1,
@@ -94,7 +95,10 @@ class LogManager:
         random: Random | None = None,
         on_flush: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """``on_flush`` is called with the milliseconds of each flush, in its thread."""
+        """``on_flush`` is called with the milliseconds of each flush, in its thread.
+
+        ``monotonic_ms`` times the upkeep; without it ``now_ms`` does, which must never go back.
+        """
         self.default_config = default_config or LogConfig()
         """Of topics without a configuration of their own."""
         self._log_dirs = tuple(log_dirs)
@@ -114,6 +118,7 @@ class LogManager:
         """``num.recovery.threads.per.data.dir``; counts for the next load or close."""
         self.environment = LogEnvironment(
             now_ms,
+            monotonic_ms or now_ms,
             DeferredTasks(),
             random or Random(),
             self._disk_failed,
@@ -170,7 +175,7 @@ class LogManager:
         several threads.
         """
         _log.info("Loading logs from log dirs %s", ", ".join(map(str, self._log_dirs)))
-        started_ms = self.environment.now_ms()
+        started_ms = self.environment.monotonic_ms()
         for log_dir in self.live_log_dirs:
             try:
                 log_dir.mkdir(parents=True, exist_ok=True)
@@ -180,7 +185,9 @@ class LogManager:
                 raise_if_limit(error, f"Failed to load logs in {log_dir}")
                 self.fail(log_dir, f"Failed to load logs in {log_dir}: {error}")
         _log.info(
-            "Loaded %d logs in %dms", len(self._all_logs()), self.environment.now_ms() - started_ms
+            "Loaded %d logs in %dms",
+            len(self._all_logs()),
+            self.environment.monotonic_ms() - started_ms,
         )
 
     def _load_directory(
@@ -376,7 +383,7 @@ class LogManager:
             remove_log_files(path)
             _log.info("Deleted log for %s", path)
 
-        due_ms = self.environment.now_ms() + delay_ms
+        due_ms = self.environment.monotonic_ms() + delay_ms
         self.environment.deferred_tasks.add(
             "kafka-delete-logs", path.name, path.parent, due_ms, remove
         )
@@ -442,7 +449,7 @@ class LogManager:
 
     def dirty_logs(self) -> Iterator[UnifiedLog]:
         """The logs to flush because ``flush.ms`` is over."""
-        now_ms = self.environment.now_ms()
+        now_ms = self.environment.monotonic_ms()
         for _, log in self._all_logs():
             if log.unflushed_messages and now_ms - log.last_flushed_ms >= log.config.flush_ms:
                 yield log

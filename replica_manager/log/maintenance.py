@@ -1,5 +1,9 @@
 """Periodic work on logs: decided on the event loop, done in threads.
 
+The work on one log directory is done in the order in which it fell due, one piece at a time.
+Directories do not wait for each other: a disk that is slow, or hangs, takes one thread of the pool,
+and delays its own logs only.
+
 Source: Kafka ``LogManager.startupWithConfigOverrides`` (its schedules).
 """
 
@@ -7,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.environment import DeferredTask
-from replica_manager.log.log_manager import LogManager
+from replica_manager.log.log_manager import LogManager, StaleCheckpoints
 from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.process.resource_limits import exhausted_limit
@@ -55,6 +61,13 @@ class Schedule:
     initial_delay_ms: int = 30_000
 
 
+class _Work(NamedTuple):
+    """Work in one log directory."""
+
+    name: str
+    do: Callable[[], Coroutine[Any, Any, None]]
+
+
 class LogMaintenance:
     """Runs as one task until it is cancelled; :meth:`run_due` may be called for itself."""
 
@@ -64,7 +77,7 @@ class LogMaintenance:
         self._manager = manager
         self._executor = executor
         times = schedule or Schedule()
-        now_ms = manager.environment.now_ms()
+        now_ms = manager.environment.monotonic_ms()
         first_ms = now_ms + times.initial_delay_ms
         self._periods: dict[str, int] = {
             "retention": times.retention_check_ms,
@@ -75,27 +88,73 @@ class LogMaintenance:
             "producers": times.producer_expiration_check_ms,
         }
         self._due_ms = dict.fromkeys(self._periods, first_ms)
+        self._queues: dict[Path, deque[_Work]] = {}
+        """What is to be done in each directory: what logs deferred, and each periodic task once."""
+        self._waiting: set[tuple[Path, str]] = set()
+        """The periodic tasks in those queues."""
+        self._workers: dict[Path, asyncio.Task[None]] = {}
         # A producer may write old timestamps: it is not forgotten sooner than need be.
         self._due_ms["producers"] = now_ms + times.producer_expiration_check_ms
         self._due_ms["high-watermark"] = now_ms + times.high_watermark_checkpoint_ms
 
     async def run(self) -> None:
         """Checks the logs every TICK_MS, endlessly."""
-        while True:
-            await asyncio.sleep(TICK_MS / 1000)
-            await self.run_due()
+        try:
+            while True:
+                await asyncio.sleep(TICK_MS / 1000)
+                await self.run_due(to_its_end=False)
+        finally:
+            workers = list(self._workers.values())
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            self._workers.clear()  # one that had not begun has not taken itself out
 
-    async def run_due(self) -> None:
-        """Does what is due now; unexpected failures are logged."""
+    async def run_due(self, *, to_its_end: bool = True) -> None:
+        """Begins with what is due now; unexpected failures are logged.
+
+        Work that waits for disks is done in tasks, whose end is awaited if ``to_its_end``.
+        """
         manager = self._manager
-        now_ms = manager.environment.now_ms()
-        for task in list(manager.environment.deferred_tasks.take_due(now_ms)):
-            await self._guarded(task.name, self._do(task))
-        await self._guarded("stale-checkpoints", self._write_stale_checkpoints())
+        now_ms = manager.environment.monotonic_ms()
+        for task in manager.environment.deferred_tasks.take_due(now_ms):
+            self._give(task.directory, task.name, partial(self._do, task))
+        for stale in manager.stale_checkpoints():
+            self._give_once(
+                stale.log_dir, "stale-checkpoints", partial(self._write_stale_checkpoints, stale)
+            )
         for name, due_ms in self._due_ms.items():
             if now_ms >= due_ms:
                 self._due_ms[name] = now_ms + self._periods[name]
                 await self._guarded(name, self._perform(name))
+        if to_its_end:
+            await asyncio.gather(*self._workers.values())
+
+    def _give(self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Adds work to a directory's queue, and begins with it if nothing is under way there."""
+        queue = self._queues.setdefault(log_dir, deque())
+        queue.append(_Work(name, do))
+        if log_dir not in self._workers:
+            self._workers[log_dir] = asyncio.get_running_loop().create_task(
+                self._work_off(log_dir, queue)
+            )
+
+    def _give_once(
+        self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Adds a periodic task, unless it is still waiting from the last time."""
+        if (log_dir, name) not in self._waiting:
+            self._waiting.add((log_dir, name))
+            self._give(log_dir, name, do)
+
+    async def _work_off(self, log_dir: Path, queue: deque[_Work]) -> None:
+        try:
+            while queue:
+                work = queue.popleft()
+                self._waiting.discard((log_dir, work.name))
+                await self._guarded(work.name, work.do())
+        finally:
+            self._workers.pop(log_dir, None)
 
     async def _guarded(self, name: str, action: Coroutine[Any, Any, None]) -> None:
         try:
@@ -107,19 +166,19 @@ class LogMaintenance:
         if self._manager.is_live(task.directory):
             outcome = await self._blocking(task.directory, task.action)
             if outcome is _Outcome.PUT_OFF:
-                now_ms = self._manager.environment.now_ms()
+                now_ms = self._manager.environment.monotonic_ms()
                 self._manager.environment.deferred_tasks.put_off(task, now_ms + RETRY_MS)
             elif outcome is _Outcome.DONE and task.after is not None:
                 task.after()
 
-    async def _write_stale_checkpoints(self) -> None:
-        """Writes the checkpoint files of directories where logs were deleted, moved or cut off."""
-        for stale in self._manager.stale_checkpoints():
-            for write in stale.writes:
-                if await self._blocking(write.log_dir, write.run) is not _Outcome.DONE:
-                    break
-            else:
-                self._manager.finish_stale_checkpoints(stale)
+    async def _write_stale_checkpoints(self, stale: StaleCheckpoints) -> None:
+        """Writes the checkpoint files of a directory where logs were deleted, moved or cut off."""
+        for write in stale.writes:
+            if not self._manager.is_live(write.log_dir):
+                return
+            if await self._blocking(write.log_dir, write.run) is not _Outcome.DONE:
+                return
+        self._manager.finish_stale_checkpoints(stale)
 
     async def _perform(self, name: str) -> None:
         manager = self._manager
@@ -131,14 +190,21 @@ class LogMaintenance:
             case "producers":
                 manager.remove_expired_producers()
             case "flush":
-                for log in list(manager.dirty_logs()):
-                    await self.flush(log)
+                dirty: defaultdict[Path, list[UnifiedLog]] = defaultdict(list)
+                for log in manager.dirty_logs():
+                    dirty[log.log_dir].append(log)
+                for log_dir, logs in dirty.items():
+                    self._give_once(log_dir, name, partial(self._flush_all, logs))
             case "recovery-point":
-                await self._write(manager.recovery_point_checkpoints())
+                self._write(name, manager.recovery_point_checkpoints())
             case "start-offset":
-                await self._write(manager.start_offset_checkpoints())
+                self._write(name, manager.start_offset_checkpoints())
             case _:
-                await self._write(manager.high_watermark_checkpoints())
+                self._write(name, manager.high_watermark_checkpoints())
+
+    async def _flush_all(self, logs: Iterable[UnifiedLog]) -> None:
+        for log in logs:
+            await self.flush(log)
 
     async def flush(self, log: UnifiedLog, offset: int | None = None) -> None:
         """Brings a log to disk in a thread; its recovery point moves when that is done."""
@@ -151,10 +217,13 @@ class LogMaintenance:
         if await self._blocking(log.directory.parent, plan.run) is _Outcome.DONE:
             log.finish_flush(plan)
 
-    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
+    def _write(self, name: str, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:
-            if self._manager.is_live(write.log_dir):
-                await self._blocking(write.log_dir, write.run)
+            self._give_once(write.log_dir, name, partial(self._write_one, write))
+
+    async def _write_one(self, write: CheckpointWrite) -> None:
+        if self._manager.is_live(write.log_dir):
+            await self._blocking(write.log_dir, write.run)
 
     async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> _Outcome:
         try:

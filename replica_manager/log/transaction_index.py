@@ -38,15 +38,21 @@ class TransactionIndex:
         self._base_offset = base_offset
         self._descriptor = -1
         """Of the file, once an entry is about to be written."""
+        self._expected = 0
+        """How many entries are about to be written."""
         self._entries: list[AbortedTransaction] | None = None if path.exists() else []
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
-    def prepare(self) -> None:
-        """Opens what :meth:`append` needs.  OSError, before the marker itself is in the log."""
+    def prepare(self, count: int = 1) -> None:
+        """Opens what so many calls of :meth:`append` need, the last of which closes it.
+
+        OSError, before the markers themselves are in the log.
+        """
         self._load()
+        self._expected = count
         if self._descriptor < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             self._descriptor = open_regular(self.path, flags)
@@ -59,14 +65,17 @@ class TransactionIndex:
         entries = self._load()
         if entries and entries[-1].last_offset >= aborted.last_offset:
             raise IllegalState(f"{aborted} cannot follow {entries[-1]} in {self.path}")
-        self.prepare()
-        descriptor, self._descriptor = self._descriptor, -1
+        if self._descriptor < 0:
+            self.prepare()
         rest = _ENTRY.pack(_VERSION, *aborted)
+        self._expected -= 1
         try:
             while rest:
-                rest = rest[os.write(descriptor, rest) :]
+                rest = rest[os.write(self._descriptor, rest) :]
         finally:
-            os.close(descriptor)
+            if self._expected == 0:
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
         entries.append(aborted)
 
     def collect(
@@ -84,6 +93,11 @@ class TransactionIndex:
     def entries(self) -> tuple[AbortedTransaction, ...]:
         return tuple(self._load())
 
+    def prepare_truncation(self, offset: int) -> None:
+        """Opens what :meth:`truncate_to` needs.  OSError, before anything is cut."""
+        if any(aborted.last_offset >= offset for aborted in self._load()):
+            self.prepare()
+
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions that ended at or past ``offset``."""
         entries = self._load()
@@ -99,7 +113,8 @@ class TransactionIndex:
         self._entries = []
 
     def _truncate_file(self, size: int) -> None:
-        descriptor = open_regular(self.path, os.O_WRONLY)
+        self.prepare()
+        descriptor, self._descriptor = self._descriptor, -1
         try:
             os.ftruncate(descriptor, size)
         finally:

@@ -17,7 +17,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import NamedTuple, assert_never
 from uuid import UUID
 
 from replica_manager.log import leader_epochs
@@ -62,6 +62,7 @@ from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.truncation_plans import (
     READ_AT_ONCE_BYTES,
+    Prepared,
     TruncationPlan,
     plan_truncation,
     take_over,
@@ -82,6 +83,16 @@ from zkcontroller.protocol.records import NO_TIMESTAMP
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
+class _Cut(NamedTuple):
+    """What is to be done after records were cut off."""
+
+    deleted: Sequence[LogSegment]
+    is_below_recovery_point: bool
+    """Whether the recovery point has fallen."""
+    prepared: Prepared | None = None
+    is_full: bool = False
+
+
 class UnifiedLog:
     """One replica's log.  For the event loop.
 
@@ -100,6 +111,8 @@ class UnifiedLog:
         self._log_start_offset = loaded.log_start_offset
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._truncation_plan: TruncationPlan | None = None
+        self._cut: _Cut | None = None
+        """A truncation whose records are gone, and whose rest is still to be done."""
         self._epoch_file.write_later()
 
     @staticmethod
@@ -233,6 +246,8 @@ class UnifiedLog:
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which consumers of committed records may read."""
+        if self._cut is not None:
+            return self._log_start_offset  # which transactions are open is not known yet
         unstable = self._producers.first_unstable_offset
         if unstable is None:
             return self._high_watermark.message_offset
@@ -453,6 +468,7 @@ class UnifiedLog:
         guard: VerificationGuard | None,
     ) -> BatchMetadata | None:
         """Writes the batches; returns the earlier one if they repeat it."""
+        self._finish_cut()
         config = self.config
         if valid_records.size > config.segment_bytes:
             raise RecordListTooLarge(
@@ -475,8 +491,11 @@ class UnifiedLog:
         with self._local.guarded("Error while appending records to"):
             self._partition_metadata.maybe_flush()
             self._roll_if_needed(valid_records)
-            if any(each.completed is not None and each.completed.is_aborted for each in advances):
-                self.active_segment.transaction_index.prepare()
+            aborts = sum(
+                each.completed is not None and each.completed.is_aborted for each in advances
+            )
+            if aborts:
+                self.active_segment.transaction_index.prepare(aborts)
             last = valid_records.last_offset
             self._local.append(
                 valid_records.pieces, valid_records.size, last, valid_records.largest
@@ -541,6 +560,7 @@ class UnifiedLog:
             return self._roll(self.log_end_offset)
 
     def _roll(self, expected_next_offset: int) -> LogSegment:
+        self._finish_cut()
         base_offset = max(expected_next_offset, self.log_end_offset)
         if base_offset < self.active_segment.base_offset:
             self._snapshots.forget_after(base_offset)
@@ -652,6 +672,7 @@ class UnifiedLog:
         """
         if offset < 0:
             raise IllegalState(f"{self.name} cannot be truncated to offset {offset}")
+        self._finish_cut()
         if offset < self.log_end_offset:
             self._environment.before_truncation(self.directory)
         plan, self._truncation_plan = self._truncation_plan, None
@@ -673,43 +694,65 @@ class UnifiedLog:
             _log.info("%s Truncating to offset %d", self._prefix, offset)
             if self._local.segments.first.base_offset > offset:
                 self._truncate_fully(offset, offset)
-                return True
-            recovery_point = self._local.recovery_point
-            self._delete_snapshots(self._local.truncate_to(offset))
-            self._truncate_epochs(offset)
-            self._log_start_offset = start
-            if prepared is None:
-                self._rebuild_producers(offset)
             else:
-                take_over(prepared, self._producers, self._snapshots, start, offset)
-            if self._high_watermark.message_offset >= offset:
-                self._set_high_watermark(self._local.end)
-            self._environment.after_truncation(
-                self.directory,
-                self.active_segment.base_offset,
-                self._local.recovery_point < recovery_point,
-            )
+                recovery_point = self._local.recovery_point
+                deleted = self._local.truncate_to(offset)
+                self._cut = _Cut(deleted, self._local.recovery_point < recovery_point, prepared)
+                self._truncate_epochs(offset)
+                self._log_start_offset = start
+                if self._high_watermark.message_offset >= offset:
+                    self._set_high_watermark(self._local.end)
+        self._finish_cut()
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drops everything; the next record gets ``offset``."""
+        self._finish_cut()
         self._environment.before_truncation(self.directory)
         with self._local.guarded("Error while truncating the entire log for"):
             self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
+        self._finish_cut()
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
         recovery_point = self._local.recovery_point
-        self._delete_snapshots(self._local.truncate_fully_and_start_at(offset))
+        deleted = self._local.truncate_fully_and_start_at(offset)
+        self._cut = _Cut(deleted, self._local.recovery_point < recovery_point, is_full=True)
         self._epochs.clear()
         self._epoch_file.write_later()
         self._producers.clear(offset)
-        self._snapshots.remove_all()
         self._log_start_offset = log_start_offset
-        self._rebuild_producers(offset)
         self._set_high_watermark(self._local.end)
-        self._environment.after_truncation(
-            self.directory, offset, self._local.recovery_point < recovery_point
-        )
+
+    def _finish_cut(self) -> None:
+        """Brings snapshots, producers and checkpoints after records that were cut off.
+
+        Opens files.  What a limit refuses is done before the next change of the log: nothing is
+        appended behind producers that had records which are gone.
+        """
+        cut = self._cut
+        if cut is None:
+            return
+        self._cut = cut._replace(prepared=None)  # a second attempt goes by what is on disk
+        with self._local.guarded("Error while truncating log to an offset for"):
+            self._delete_snapshots(cut.deleted)
+            if cut.is_full:
+                self._snapshots.remove_all()
+            if cut.prepared is None:
+                self._rebuild_producers(self.log_end_offset)
+            else:
+                take_over(
+                    cut.prepared,
+                    self._producers,
+                    self._snapshots,
+                    self._log_start_offset,
+                    self.log_end_offset,
+                )
+            self._environment.after_truncation(
+                self.directory,
+                self.active_segment.base_offset,
+                cut.is_below_recovery_point,
+            )
+        self._cut = None
 
     def _truncate_epochs(self, offset: int) -> None:
         self._epochs.truncate_from_end(offset)
@@ -861,6 +904,7 @@ class UnifiedLog:
 
     def close(self) -> None:
         """Writes what is only in memory: indexes, epochs, topic id, a snapshot.  Blocks."""
+        self._finish_cut()
         with self._local.guarded("Error while closing"):
             self._partition_metadata.maybe_flush()
             self._epoch_file.write()

@@ -11,6 +11,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.api_error import ApiException
 
 LEAST_INTERVAL_MS: Final = 100
@@ -26,7 +27,6 @@ _MATCHED: Final = (
     "client_source_address",
     "client_source_port",
 )
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _UNKNOWN_ESCAPE: Final = "bad escape"
 
 
@@ -55,8 +55,8 @@ def _split(text: str) -> list[str]:
 
 
 def _check_interval(text: str) -> None:
-    is_number = _INTEGER.fullmatch(text) is not None
-    if not is_number or not LEAST_INTERVAL_MS <= int(text) <= MOST_INTERVAL_MS:
+    number = parse_int(text)
+    if number is None or not LEAST_INTERVAL_MS <= number <= MOST_INTERVAL_MS:
         raise ApiException(
             ErrorCode.invalid_request,
             f"Invalid value {text} for {_INTERVAL_MS}, interval must be between "

@@ -24,6 +24,7 @@ from replica_manager.configuration.listeners import (
 )
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.values import NodeAddress, VoterSet
@@ -33,9 +34,7 @@ BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 UNROUTABLE_HOST: Final = "0.0.0.0"
 _ADDRESS: Final = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
-_VOTER_ID: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _HIGHEST_PORT: Final = 65535
-_MAX_INT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +161,11 @@ def parse_voters(entries: Collection[str]) -> dict[int, NodeAddress]:
     key = "controller.quorum.voters"
     voters: dict[int, NodeAddress] = {}
     for entry in entries:
-        voter_id, _, address = entry.partition("@")
-        if not _VOTER_ID.fullmatch(voter_id) or abs(int(voter_id)) > _MAX_INT or "@" in address:
+        text, _, address = entry.partition("@")
+        voter_id = parse_int(text)
+        if voter_id is None or "@" in address:
             raise ConfigInvalid(key, entry, "entries in the form `{id}@{host}:{port}`")
-        voters[int(voter_id)] = parse_address(key, address)
+        voters[voter_id] = parse_address(key, address)
     return voters
 
 

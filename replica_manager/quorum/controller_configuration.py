@@ -6,7 +6,6 @@ Source: Kafka ``KafkaConfigSchema``, ``ControllerConfigurationValidator``.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -21,6 +20,7 @@ from replica_manager.configuration.topic_keys import (
     validate_topic_config,
 )
 from replica_manager.quorum.client_metrics_configs import validate_client_metrics
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.config_schema import (
     ConfigKeySchema,
@@ -30,7 +30,6 @@ from zkcontroller.kraft.controller.config_schema import (
 from zkcontroller.model import ConfigResourceType
 from zkcontroller.topic_names import invalid_name_reason
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _log: Final = logging.getLogger("org.apache.kafka.server.config.ConfigSynonym")
 
 
@@ -84,8 +83,9 @@ def _integer(name: str, text: str) -> int:
     trimmed = text.strip()
     if not trimmed:
         return 0
-    if _NUMBER.fullmatch(trimmed) and -(2**31) <= int(trimmed) < 2**31:
-        return int(trimmed)
+    number = parse_int(trimmed)
+    if number is not None:
+        return number
     _log.error("%s: unable to parse '%s' as an integer; topics inherit 0", name, trimmed)
     return 0
 
@@ -107,9 +107,10 @@ class BrokerConfigValidator:
                 if reason is not None:
                     raise ApiException(ErrorCode.invalid_topic_exception, reason)
             case ConfigResourceType.BROKER:
-                if resource.name and not _NUMBER.fullmatch(resource.name):
+                number = parse_int(resource.name) if resource.name else 0
+                if number is None:
                     raise _refusal("Unable to parse broker name as a base 10 number.")
-                if resource.name.startswith("-"):
+                if number < 0:
                     raise _refusal("Invalid negative broker ID.")
             case ConfigResourceType.CLIENT_METRICS:
                 if not resource.name:

@@ -109,7 +109,10 @@ class KafkaMetadataLog:
         claim(directory)
         start_offset = find_start_offset(directory)
         environment = LogEnvironment(
-            now_ms, verifies_transactions=lambda: False, producer_id_expiration_ms=lambda: _NEVER_MS
+            now_ms,
+            now_ms,
+            verifies_transactions=lambda: False,
+            producer_id_expiration_ms=lambda: _NEVER_MS,
         )
         if on_failure is not None:
             environment = replace(environment, on_failure=on_failure)
@@ -402,7 +405,7 @@ class KafkaMetadataLog:
                 path.unlink(missing_ok=True)
 
         if paths:
-            due_ms = self._environment.now_ms() + self._config.file_delete_delay_ms
+            due_ms = self._environment.monotonic_ms() + self._config.file_delete_delay_ms
             self.deferred_tasks.add(
                 "delete-snapshot-files", FOLDER, self._log.log_dir, due_ms, delete
             )

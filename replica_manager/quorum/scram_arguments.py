@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable
 from typing import Final
 
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.metadata.records import UserScramCredentialRecord
 from zkcontroller.protocol.scram import (
     MAX_ITERATIONS,
@@ -25,7 +25,6 @@ from zkcontroller.protocol.scram import (
     salt_password,
 )
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 SALT_BYTES: Final = 16
 """Of a salt that is made up."""
 
@@ -102,9 +101,10 @@ def _decoded(text: str, refusal: str) -> bytes:
 def _iterations_of(text: str | None) -> int:
     if text is None:
         return MIN_ITERATIONS
-    if not _INTEGER.fullmatch(text):
+    iterations = parse_int(text)
+    if iterations is None:
         raise FormatRefused(f"Failed to parse iterations count: {text}")
-    return int(text)
+    return iterations
 
 
 def _check_iterations(iterations: int, mechanism: ScramMechanism) -> None:

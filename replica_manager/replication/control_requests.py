@@ -5,7 +5,7 @@ Source: Kafka ``LeaderAndIsrRequest``, ``StopReplicaRequest``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -53,3 +53,5 @@ class PartitionErrors:
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    put_off: Sequence[TopicPartition] = ()
+    """Those whose logs a limit of the system kept shut; the same request may be tried again."""

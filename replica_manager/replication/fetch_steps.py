@@ -529,6 +529,10 @@ class ReplicaFetcher:
                 last_fetched_epoch=log.latest_epoch,
                 lag=None,
             )
+        except LimitReached as reached:
+            self._log.error("%s is not truncated yet: %s", tp, reached)
+            self._delay([tp], now_ms)
+            return
         except ZkControllerError:
             self._log.exception("Error getting offset for partition %s", tp)
             self._fail(tp)

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from replica_manager.replication.replica_log import ABSENT_LOG
-from zkcontroller.errors import InconsistentTopicId, KafkaStorage
+from zkcontroller.errors import InconsistentTopicId, KafkaStorage, LimitReached
 from zkcontroller.model import RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 from zkcontroller.topic_names import invalid_partition_reason
@@ -40,6 +40,7 @@ class LeaderAndIsrHandling:
         self._request = request
         self._now_ms = now_ms
         self._errors: dict[TopicPartition, ErrorCode] = {}
+        self._put_off: list[TopicPartition] = []
         self._base = replicas.base_record(
             Kind.LEADER_AND_ISR_HANDLING,
             request.controller_id,
@@ -98,7 +99,7 @@ class LeaderAndIsrHandling:
             yield from self._make_leaders(leaders)
         if followers:
             yield from self._make_followers(followers)
-        return PartitionErrors(ErrorCode.none, self._errors)
+        return PartitionErrors(ErrorCode.none, self._errors, self._put_off)
 
     def _refuse(self, tp: TopicPartition, reason: str) -> None:
         """Refuses a partition that cannot have a directory; the others are handled.
@@ -154,9 +155,11 @@ class LeaderAndIsrHandling:
     ) -> ErrorCode:
         """The controller repeats what is known: only the topic id may be new."""
         if topic_id is not None and partition.topic_id is None:
-            partition.create_replica(topic_id)
             if partition.log is not ABSENT_LOG:
-                self._replicas.logs.open(partition.topic_partition, topic_id, is_new=False)
+                role = "leader" if state.leader == self._replicas.broker_id else "follower"
+                if not self._opens_log(partition, state, role):
+                    return self._errors[partition.topic_partition]
+            partition.create_replica(topic_id)
             self._log_partition(partition, Kind.TOPIC_ID_ASSIGNED, topic_id=topic_id)
             self._update_fetched_id(partition, topic_id)
             return ErrorCode.none
@@ -187,7 +190,11 @@ class LeaderAndIsrHandling:
     def _opens_log(
         self, partition: Partition, state: LeaderAndIsrPartitionState, role: str
     ) -> bool:
-        """Opens the partition's log; False if it is offline, which marks the partition too."""
+        """Opens the partition's log; False if it cannot be opened, with its error noted.
+
+        A partition in a failed directory is offline from now on, one that a limit of the system
+        concerns is put off.
+        """
         tp = partition.topic_partition
         if tp in self._replicas.offline:
             # Its log directory has failed since the partition was checked.
@@ -214,7 +221,10 @@ class LeaderAndIsrHandling:
                     cause=f"org.apache.kafka.common.errors.KafkaStorageException: {error}",
                 )
             )
-            self._replicas.mark_offline([tp])
+            if isinstance(error, LimitReached):
+                self._put_off.append(tp)
+            else:
+                self._replicas.mark_offline([tp])
             return False
         except InconsistentTopicId as error:
             # The log was there before the partition: it is of a topic of that name that is gone.

@@ -2,9 +2,9 @@
 
 An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
 answer then waits in the purgatory until every replica in sync has the records.  What may take long
-is done in a thread: the check of a batch with many records (:mod:`.record_examinations`), before it
-is appended, and a flush that ``flush.messages`` asks for, before the high watermark counts the
-records.
+is done in a thread: the check of a client's batch with many records (:mod:`.record_examinations`),
+before it is appended, and a flush that ``flush.messages`` asks for, before the high watermark
+counts the records.  A coordinator's batches are checked at once, so that none overtakes another.
 
 Source: Kafka ``ReplicaManager.appendRecords`` and ``appendToLocalLog``, ``Partition
 .appendRecordsToLeader``.
@@ -37,11 +37,11 @@ from zkcontroller.errors import (
     MessageTooLarge,
     RecordListTooLarge,
     RecordsRefused,
-    ZkControllerError,
 )
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.protocol.record_batch import MemoryRecords
+from zkcontroller.protocol.record_walk import finish
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -183,7 +183,11 @@ class RecordAppends:
         partition, log = led
         try:
             examination = log.examine(records, origin, min(UNPACKED_BYTES, unpacked_left))
-            examined, is_later = await self._examinations.ended(examination)
+            if origin is AppendOrigin.COORDINATOR:
+                # What a coordinator decides first is appended first, to the log that it leads now.
+                examined, is_later = finish(examination), False
+            else:
+                examined, is_later = await self._examinations.ended(examination)
             if is_later:
                 # Others had their turn: this broker may lead no more, or into another log.
                 led = self._led(tp, acks)
@@ -193,10 +197,11 @@ class RecordAppends:
             info = log.append_examined(
                 examined, partition.leader_epoch, origin=origin, verification_guard=guard
             )
-        except ZkControllerError as refused:
+        except (RecordsRefused, KafkaStorage) as refused:
             return self._refused(tp, records, log, refused)
         except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
             _log.exception("Error processing append operation on partition %s", tp)
+            self._stats.mark(tp.topic, "failed_produce_requests")
             return PartitionResponse(
                 ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
             )
@@ -237,7 +242,7 @@ class RecordAppends:
         tp: TopicPartition,
         records: MemoryRecords,
         log: UnifiedLog,
-        refused: ZkControllerError,
+        refused: RecordsRefused | KafkaStorage,
     ) -> PartitionResponse:
         error = error_code_for(refused)
         self._count(tp, records, refused)
@@ -253,7 +258,7 @@ class RecordAppends:
         )
 
     def _count(
-        self, tp: TopicPartition, records: MemoryRecords, refused: ZkControllerError
+        self, tp: TopicPartition, records: MemoryRecords, refused: RecordsRefused | KafkaStorage
     ) -> None:
         match refused:
             case MessageTooLarge() | RecordListTooLarge():
@@ -263,7 +268,7 @@ class RecordAppends:
             case InvalidRecord():
                 self._stats.mark(tp.topic, "invalid_offset_or_sequence_records")
             case _:
-                assert isinstance(refused, RecordsRefused | KafkaStorage), refused
+                pass
 
     def _tell_failure(self, tp: TopicPartition, reason: str, *, is_fault: bool = True) -> None:
         level = logging.ERROR if is_fault else logging.INFO

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from zkcontroller.java import parse_int
 from zkcontroller.model import TopicPartition
 
 UNLIMITED: Final = 2**63 - 1
@@ -131,7 +132,7 @@ def throttled_partitions(replicas: str, broker_id: int) -> frozenset[int] | None
         return frozenset()
     split = [pair.partition(":") for pair in pairs]
     return frozenset(
-        int(partition)
+        number
         for partition, _, broker in split
-        if partition.isdecimal() and broker == str(broker_id)
+        if parse_int(broker) == broker_id and (number := parse_int(partition)) is not None
     )

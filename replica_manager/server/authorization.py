@@ -33,7 +33,7 @@ CLUSTER_GATES: Final[Mapping[int, tuple[AclOperation, ...]]] = {
     ApiKey.LEADER_AND_ISR: (AclOperation.CLUSTER_ACTION,),
     ApiKey.STOP_REPLICA: (AclOperation.CLUSTER_ACTION,),
     ApiKey.UPDATE_METADATA: (AclOperation.CLUSTER_ACTION,),
-    ApiKey.CONTROLLED_SHUTDOWN: (AclOperation.ALTER, AclOperation.CLUSTER_ACTION),
+    ApiKey.CONTROLLED_SHUTDOWN: (AclOperation.CLUSTER_ACTION,),
     ApiKey.WRITE_TXN_MARKERS: (AclOperation.ALTER, AclOperation.CLUSTER_ACTION),
     ApiKey.ALTER_PARTITION: (AclOperation.CLUSTER_ACTION,),
     ApiKey.ALLOCATE_PRODUCER_IDS: (AclOperation.CLUSTER_ACTION,),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -139,6 +140,8 @@ class BrokerContext:
     """Changes the delegation tokens; None without a secret."""
     request_metrics: RequestMetrics | None = None
     """None where they cannot be read."""
+    volumes: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "log-dir-volumes"))
+    """Asks the volumes of log directories, one after the other: one may never answer."""
 
     @property
     def offered(self) -> Mapping[int, tuple[int, int]]:

@@ -90,7 +90,7 @@ def transactional(
 
 def written_by_us(folder: Path) -> UnifiedLog:
     """Every codec, headers, null keys, an idempotent producer, transactions of both ends."""
-    environment = LogEnvironment(now_ms, verifies_transactions=lambda: False)
+    environment = LogEnvironment(now_ms, now_ms, verifies_transactions=lambda: False)
     log = UnifiedLog.open(folder, SMALL_SEGMENTS, environment)
     log.assign_topic_id(uuid4())
     sequence = 0
@@ -153,7 +153,7 @@ def test_kafkas_dump_tool_reads_what_compaction_leaves(tmp_path: Path) -> None:
     config = LogConfig(
         segment_bytes=4_000, index_interval_bytes=512, is_compacted=True, delete_retention_ms=10**9
     )
-    environment = LogEnvironment(now_ms, verifies_transactions=lambda: False)
+    environment = LogEnvironment(now_ms, now_ms, verifies_transactions=lambda: False)
     log = UnifiedLog.open(tmp_path / "orders-0", config, environment)
     for number in range(300):
         value = None if number % 7 == 0 else b"value %d" % number
@@ -243,6 +243,6 @@ def test_a_killed_kafkas_log_is_recovered_by_us_and_then_served_by_kafka(
     indexes = {p.name: p.read_bytes() for p in copy.glob("*index") if p.stem != last}
     for name in indexes:
         (copy / name).unlink()
-    UnifiedLog.open(copy, SMALL_SEGMENTS, LogEnvironment(now_ms)).close()
+    UnifiedLog.open(copy, SMALL_SEGMENTS, LogEnvironment(now_ms, now_ms)).close()
     assert len(indexes) > 6
     assert {name: (copy / name).read_bytes() for name in indexes} == indexes

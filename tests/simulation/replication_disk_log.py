@@ -38,7 +38,11 @@ class DiskLog:
 
     def _open(self) -> UnifiedLog:
         environment = LogEnvironment(
-            self._now_ms, DeferredTasks(), Random(4), verifies_transactions=lambda: False
+            self._now_ms,
+            self._now_ms,
+            DeferredTasks(),
+            Random(4),
+            verifies_transactions=lambda: False,
         )
         return UnifiedLog.open(self._directory, self._config, environment, had_clean_shutdown=False)
 

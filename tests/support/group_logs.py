@@ -1,54 +1,90 @@
-"""Logs of ``__consumer_offsets`` in a folder of the test, for a group coordinator to write to."""
+"""Logs of ``__consumer_offsets`` in a folder of the test, for a group coordinator to write to.
+
+Replicas and appends are the broker's own, so that records take the way that they take there.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.coordinators.group_loading import led_log
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.replication.control_requests import LeaderAndIsrRequest
+from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
+from replica_manager.replication.record_appends import RecordAppends
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from tests.support.broker_world import broker
 from tests.support.log_world import LogWorld
+from tests.support.steps import completed
 from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.record_batch import MemoryRecords
-
-
-class Outcome(NamedTuple):
-    error: ErrorCode
-    base_offset: int
+from zkcontroller.observability.metrics import Metrics
 
 
 class GroupLogs:
-    """The logs of one broker that leads what a test asks for, and has no followers."""
+    """The logs of broker 1, which leads what a test asks for, and has no followers."""
 
     def __init__(self, folder: Path, config: LogConfig | None = None) -> None:
         self.folder = folder
-        self._config = LogConfig() if config is None else config
-        self.led: dict[TopicPartition, UnifiedLog] = {}
+        self._config = LogConfig(is_compacted=True, is_deleted=False) if config is None else config
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._leader_epoch = -1
+        cache = MetadataCache(1)
+        brokers = MetadataUpdate(8, 1, 1, -1, (), (broker(1), broker(2)))
+        completed(cache.update(brokers, 0, trace=False))
+        self._replicas = ReplicaManager(
+            1,
+            cache,
+            write_state_changes=lambda _: None,
+            now_ms=lambda: 0,
+            logs=self,
+        )
+        self.appends = RecordAppends(
+            self._replicas, self._flush, BrokerTopicStats(Metrics()), lambda: 0
+        )
 
     def lead(self, partition: TopicPartition) -> None:
-        self.led[partition] = LogWorld(self.folder / str(partition), self._config).open()
+        """This broker leads it from now on."""
+        self._elect(partition, 1, (1,))
 
-    async def append_records(
-        self,
-        batches: Mapping[TopicPartition, MemoryRecords],
-        *,
-        acks: int,  # noqa: ARG002 - there is one replica
-        timeout_ms: int,  # noqa: ARG002
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        guards: Mapping[TopicPartition, VerificationGuard] | None = None,  # noqa: ARG002
-    ) -> Mapping[TopicPartition, Outcome]:
-        outcomes = {}
-        for partition, records in batches.items():
-            log = self.led.get(partition)
-            if log is None:
-                outcomes[partition] = Outcome(ErrorCode.not_leader_or_follower, -1)
-                continue
-            info = log.append_as_leader(records.buffer, 0, origin=origin)
-            await asyncio.sleep(0)
-            outcomes[partition] = Outcome(ErrorCode.none, info.first_offset)
-        return outcomes
+    def resign(self, partition: TopicPartition) -> None:
+        """Broker 2 leads it from now on; the coordinator does not know."""
+        self._elect(partition, 2, (2, 1))
+
+    def _elect(self, partition: TopicPartition, leader: int, replicas: tuple[int, ...]) -> None:
+        self._leader_epoch += 1
+        state = LeaderAndIsrPartitionState(
+            1, leader, self._leader_epoch, (leader,), 0, replicas, (), (), False, 0
+        )
+        request = LeaderAndIsrRequest(1, 1, -1, {partition: state}, {})
+        answer = completed(self._replicas.become_leader_or_follower(request, 0))
+        assert answer.partitions == {partition: ErrorCode.none}
+
+    def led(self, partition: TopicPartition) -> UnifiedLog | None:
+        """The log of a partition that this broker leads; None if it is not the leader."""
+        return led_log(self._replicas, partition)
+
+    def log(self, partition: TopicPartition) -> UnifiedLog:
+        """The log of a partition that is here."""
+        return self._logs[partition]
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+
+    # What the replica manager asks of its logs.
+
+    def open(self, partition: TopicPartition, _: UUID | None, *, is_new: bool) -> UnifiedLog:  # noqa: ARG002
+        log = LogWorld(self.folder / str(partition), self._config).open()
+        return self._logs.setdefault(partition, log)
+
+    def delete(self, partition: TopicPartition) -> None:
+        raise AssertionError(f"{partition} is not deleted here")
+
+    async def _flush(self, log: UnifiedLog) -> None:
+        log.flush()

@@ -34,6 +34,7 @@ class LogWorld:
     def __post_init__(self) -> None:
         self.environment = LogEnvironment(
             lambda: self.now_ms,
+            lambda: self.now_ms,
             DeferredTasks(),
             Random(4),
             lambda directory, message, error: self.failures.append(

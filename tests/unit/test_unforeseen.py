@@ -47,7 +47,7 @@ from tests.unit.network.test_server import answer, connect, echo, framed, server
 from tests.unit.replication.test_fetch_steps import ONE, ZERO, Follower, failed, records
 from tests.unit.replication.test_isr_changes import led, shrink
 from tests.unit.server.test_produce import produce
-from zkcontroller.errors import ZkControllerError
+from zkcontroller.errors import IllegalState, ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.record_batch import MemoryRecords
@@ -583,6 +583,17 @@ def test_an_unforeseen_exception_harms_no_neighbour(
     SEAMS[name](world, unforeseen, monkeypatch)
 
     assert unforeseen.__traceback__ is not None, "no part raised it"
+
+
+@pytest.mark.parametrize("name", ["an append of one partition", "a read of one partition"])
+def test_an_inconsistent_log_harms_no_neighbour(
+    name: str, world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inconsistent = IllegalState("unforeseen")
+
+    SEAMS[name](world, inconsistent, monkeypatch)
+
+    assert inconsistent.__traceback__ is not None, "no part raised it"
 
 
 # ---------------------------------------------------------------------- the loops

@@ -1,10 +1,15 @@
-"""A wall clock that never goes back, for code that stores times and also waits by them."""
+"""Clocks that never go back: to wait by, and for code that also stores the time."""
 
 from __future__ import annotations
 
 import time
 
 from zkcontroller.wall_time import wall_time_ms
+
+
+def monotonic_ms() -> int:
+    """Milliseconds by which waits and time limits are timed; setting the clock changes none."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class WallClock:
@@ -14,7 +19,7 @@ class WallClock:
     """
 
     def __init__(self) -> None:
-        self._since_1970_ms = wall_time_ms() - time.monotonic_ns() // 1_000_000
+        self._since_1970_ms = wall_time_ms() - monotonic_ms()
 
     def __call__(self) -> int:
-        return self._since_1970_ms + time.monotonic_ns() // 1_000_000
+        return self._since_1970_ms + monotonic_ms()

@@ -9,7 +9,6 @@ Source: Kafka ``ControllerApis.handleDescribeConfigsRequest``, ``ConfigHelper``.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -32,6 +31,7 @@ from replica_manager.server.configs.config_rows import config_result, config_row
 from replica_manager.server.configs.log_levels import log_levels
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource
 from zkcontroller.kraft.controller.configuration_control import DescribedConfigs
@@ -47,7 +47,6 @@ MALFORMED: Final = (
     "message was sent to an incompatible broker. See the broker logs for more details."
 )
 """What Kafka says with INVALID_REQUEST where it has no words of its own."""
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _IN_THE_LOG: Final = (ConfigResourceType.TOPIC, ConfigResourceType.CLIENT_METRICS)
 
 
@@ -167,9 +166,10 @@ def _topic(name: str, metadata: _Metadata) -> Sequence[DescribedEntry]:
 
 
 def _check_is_this_node(name: str, node_id: int, expected: str) -> None:
-    if not _NUMBER.fullmatch(name):
+    named = parse_int(name)
+    if named is None:
         raise _refusal(f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if named != node_id:
         raise _refusal(f"Unexpected broker id, expected {expected} but received {name}")
 
 

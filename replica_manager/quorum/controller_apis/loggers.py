@@ -8,7 +8,6 @@ Source: Kafka ``RuntimeLoggerManager``, ``ControllerApis.handleIncrementalAlterC
 from __future__ import annotations
 
 import logging
-import re
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -19,11 +18,11 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_alteration import KeyChange
 from replica_manager.server.configs.log_levels import change_levels, check_levels
 from zkcontroller.acls import AclOperation
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
 from zkcontroller.model import OpType
 from zkcontroller.protocol import request_types
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _log: Final = logging.getLogger("kafka.server.ControllerApis")
 
 
@@ -53,11 +52,12 @@ def alter_loggers(
 
 
 def _check_node(name: str, node_id: int) -> None:
-    if not _NUMBER.fullmatch(name):
+    named = parse_int(name)
+    if named is None:
         raise RequestRefused(
             ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
         )
-    if int(name) != node_id:
+    if named != node_id:
         raise RequestRefused(
             ErrorCode.invalid_request,
             f"Unexpected node id. Expected {node_id}, but received {name}",

@@ -37,6 +37,7 @@ from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.java import parse_int
 from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
@@ -194,12 +195,11 @@ class ConfigAlteration:
         if not name:
             return None
         own_id = self._broker.broker_id
-        try:
-            named = int(name)
-        except ValueError:
+        named = parse_int(name)
+        if named is None:
             raise RequestRefused(
                 ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
-            ) from None
+            )
         if named != own_id:
             raise RequestRefused(
                 ErrorCode.invalid_request,

@@ -30,6 +30,7 @@ from replica_manager.server.topics.topic_creation import check_name
 from zkcontroller.acls import AclOperation
 from zkcontroller.acls import ResourceType as AclResourceType
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.java import parse_int
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
@@ -164,9 +165,9 @@ def _broker(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[Desc
 
 
 def _broker_id(name: str) -> int:
-    try:
-        return int(name)
-    except ValueError:
+    broker_id = parse_int(name)
+    if broker_id is None:
         raise RequestRefused(
             ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}"
-        ) from None
+        )
+    return broker_id

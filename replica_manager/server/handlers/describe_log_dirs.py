@@ -72,11 +72,18 @@ async def handle(
         )
         asked = {tp async for tp in in_slices(named)}
     found = _logs_by_dir(broker, asked)
-    log_dirs = (*broker.logs.live_log_dirs, *broker.logs.offline_log_dirs)
-    spaces = await asyncio.to_thread(lambda: [_space(log_dir) for log_dir in log_dirs])
+    live, offline = broker.logs.live_log_dirs, broker.logs.offline_log_dirs
+    spaces = await asyncio.get_running_loop().run_in_executor(
+        broker.volumes, lambda: {log_dir: _space(log_dir) for log_dir in live}
+    )
     described = [
-        _LogDir(log_dir, is_live=broker.logs.is_live(log_dir), space=space, logs=found[log_dir])
-        for log_dir, space in zip(log_dirs, spaces, strict=True)
+        _LogDir(
+            log_dir,
+            is_live=broker.logs.is_live(log_dir),
+            space=spaces.get(log_dir),
+            logs=found[log_dir],
+        )
+        for log_dir in (*live, *offline)
     ]
     count = sum(map(len, found.values()))
     return await composed(count, lambda: _response(context, described))

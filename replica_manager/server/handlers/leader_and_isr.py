@@ -5,15 +5,17 @@ Source: Kafka ``KafkaApis.handleLeaderAndIsrRequest``, ``LeaderAndIsrRequest``.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.replication.control_requests import LeaderAndIsrRequest
+from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import (
@@ -34,6 +36,14 @@ API_KEY: Final = ApiKey.LEADER_AND_ISR
 VERSIONS: Final = (0, 7)
 _BY_TOPIC_SINCE: Final = 2
 _TOPIC_IDS_SINCE: Final = 5
+
+OPEN_RETRIES: Final = 20
+OPEN_RETRY_S: Final = 0.5
+"""A log that a limit of the system keeps shut is tried again so often, after so long a pause.
+
+The ten seconds are a third of what a controller waits for an answer.  The controller then takes the
+replica for offline, until a later request makes it leader or follower.
+"""
 
 
 async def handle(
@@ -57,6 +67,18 @@ async def handle(
         answer = await run_in_slices(
             replica_manager.become_leader_or_follower(decoded, context.correlation_id)
         )
+        for _ in range(OPEN_RETRIES):
+            if not answer.put_off:
+                break
+            await asyncio.sleep(OPEN_RETRY_S)
+            left = {tp: states[tp] async for tp in all_in_slices(answer.put_off)}
+            later = await run_in_slices(
+                replica_manager.become_leader_or_follower(
+                    replace(decoded, partitions=left), context.correlation_id
+                )
+            )
+            errors = {**answer.partitions, **later.partitions}
+            answer = PartitionErrors(answer.error, errors, later.put_off)
         await run_in_slices(_forget_what_was_led(decoded, broker))
     return await composed(
         len(answer.partitions),

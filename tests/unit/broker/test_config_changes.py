@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 
 from replica_manager.broker.config_changes import ConfigChanges
+from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.configuration.config import BrokerConfig
-from zkcontroller.errors import ConfigInvalid
+from tests.support.broker_world import BrokersSession
+from zkcontroller.errors import ConfigInvalid, ZooKeeperRefused
+from zkcontroller.zookeeper.requests import Create
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import PERSISTENT_PATHS, ConfigZnode
+from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 BEFORE = BrokerConfig.parse({"zookeeper.connect": "memory:1"})
 AFTER = BrokerConfig.parse({"zookeeper.connect": "memory:1", "num.io.threads": "9"})
@@ -27,6 +34,48 @@ def test_a_change_of_the_broker_is_checked_and_passed_on_in_order() -> None:
         return called
 
     assert asyncio.run(steps()) == ["check 1", "check 2", "part 1", "part 2"]
+
+
+def test_a_part_that_fails_keeps_no_other_from_the_change_and_gets_it_again() -> None:
+    refusals = [ZooKeeperRefused("/brokers/ids/1", "CONNECTION_LOSS")]
+    called: list[tuple[str, BrokerConfig, BrokerConfig]] = []
+
+    def fails_once(before: BrokerConfig, after: BrokerConfig) -> None:
+        if refusals:
+            raise refusals.pop()
+        called.append(("part 1", before, after))
+
+    async def steps() -> None:
+        changes = ConfigChanges(asyncio.get_running_loop())
+        changes.brokers += [fails_once, lambda *change: called.append(("part 2", *change))]
+        session = BrokersSession(SimulatedZooKeeper())
+        session.start()
+        session.create_missing(PERSISTENT_PATHS)
+        dynamic = DynamicConfig(
+            cast(ZooKeeperSession, session),
+            1,
+            BEFORE,
+            prepare=changes.prepare,
+            on_broker_config=changes.broker_changed,
+            on_topic=changes.topic_changed,
+            on_unclean_topic=changes.topic_became_unclean,
+            on_client=changes.client_changed,
+        )
+        stored = ConfigZnode({"num.io.threads": "9"}).encode()
+        session.write(Create(ConfigZnode.path("brokers/1"), stored))
+        with pytest.raises(ZooKeeperRefused):
+            dynamic.entity_changed("brokers/1")
+        after = dynamic.current
+        assert after.integer("num.io.threads") == 9
+        assert called == [("part 2", BEFORE, after)]
+
+        dynamic.entity_changed("brokers/1")
+
+        assert called[1:] == [("part 1", BEFORE, after), ("part 2", after, after)]
+        dynamic.entity_changed("brokers/1")
+        assert len(called) == 3
+
+    asyncio.run(steps())
 
 
 def test_a_check_that_refuses_ends_the_preparation() -> None:

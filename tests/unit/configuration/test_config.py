@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from replica_manager.configuration.broker_keys import BROKER_KEYS
-from replica_manager.configuration.config import BrokerConfig, load_config, parse_overrides
+from replica_manager.configuration.config import (
+    MOST_SUGGESTIONS,
+    BrokerConfig,
+    load_config,
+    parse_overrides,
+)
 from replica_manager.configuration.config_keys import text_of
 from replica_manager.configuration.topic_keys import (
     BROKER_SYNONYMS,
@@ -102,6 +109,27 @@ def test_an_unknown_key_costs_one_warning_with_a_guess() -> None:
     assert "'lisseners'" in warnings[0]
     assert "did you mean listeners?" in warnings[0]
     assert "'foo'" in warnings[1]
+
+
+def test_a_similar_key_is_looked_for_where_few_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look compares with every key there is, and a client may send 100,000 of its own."""
+    looks = 0
+    get_close_matches = difflib.get_close_matches
+
+    def counted(*arguments: Any, **named: Any) -> list[str]:
+        nonlocal looks
+        looks += 1
+        return get_close_matches(*arguments, **named)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    unknown = [f"listenersz{number}" for number in range(1_000)]
+
+    warnings = config(**dict.fromkeys(unknown, "1")).warnings
+
+    assert looks == MOST_SUGGESTIONS
+    assert [each.split("'")[1] for each in warnings] == unknown
+    assert "did you mean listeners?" in warnings[0]
+    assert warnings[MOST_SUGGESTIONS].endswith("isn't a known config.")
 
 
 def test_keys_without_effect_share_one_warning() -> None:

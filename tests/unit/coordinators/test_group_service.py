@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+import errno
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from math import isnan
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators import group_loading
 from replica_manager.coordinators.group_service import GroupService
 from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
@@ -38,16 +40,18 @@ from replica_manager.coordinators.groups.requests import (
     SyncResult,
     WantedOffsets,
 )
+from replica_manager.log.files import FileSlice
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
 from tests.support.group_logs import GroupLogs
 from tests.support.log_world import START_MS, batch
-from zkcontroller.errors import ConfigInvalid
+from zkcontroller.errors import ConfigInvalid, LimitReached
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import iterate_batches
+from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
+from zkcontroller.wall_time import set_wall_time_offset
 
 GROUP = "billing"
 ORDERS = TopicPartition("orders", 0)
@@ -77,7 +81,7 @@ class World:
         await self.until(lambda answer: answer.error is not ErrorCode.coordinator_load_in_progress)
 
     def begin_to_lead(self, leader_epoch: int = 0) -> None:
-        if self.partition not in self.logs.led:
+        if self.logs.led(self.partition) is None:
             self.logs.lead(self.partition)
         self.service.on_led(self.partition, leader_epoch)
 
@@ -146,14 +150,13 @@ async def broker(
 ) -> AsyncIterator[World]:
     logs = GroupLogs(folder, log_config)
     metrics = Metrics()
-    service = GroupService(settings_of(**properties), logs, logs.led.get, metrics=metrics)
+    service = GroupService(settings_of(**properties), logs.appends, logs.led, metrics=metrics)
     service.start(None)
     try:
         yield World(logs, service, metrics)
     finally:
         await service.stop()
-        for log in logs.led.values():
-            log.close()
+        logs.close()
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -197,7 +200,7 @@ def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path) -> N
             await world.sync(joined)
             await world.heartbeat(joined)
             assert world.measured["group-completed-rebalance-count"] == 1
-            world.logs.led.clear()
+            world.logs.resign(world.partition)
             assert await world.commit(44, member=joined) is not ErrorCode.none
             assert world.measured["offset-commit-count"] == 3
             assert world.measured["offset-expiration-count"] == 0
@@ -239,12 +242,38 @@ def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_member_that_says_nothing_is_out_when_its_time_is_over(tmp_path: Path) -> None:
+@pytest.fixture(params=[-3_600_000, 0, 3_600_000])
+def clock_step_ms(request: pytest.FixtureRequest) -> Iterator[int]:
+    """By how much a test sets the clock forward, which is set right after it."""
+    yield request.param
+    set_wall_time_offset(0)
+
+
+def test_setting_the_clock_ends_no_session(tmp_path: Path, clock_step_ms: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as world:
+            await world.lead()
+            joined = await world.join(session_timeout_ms=60_000)
+            await world.sync(joined)
+
+            set_wall_time_offset(clock_step_ms)
+
+            assert await world.commit(1, member=joined) is ErrorCode.none
+            assert await world.heartbeat(joined) is ErrorCode.none
+
+    run(scenario())
+
+
+def test_a_member_that_says_nothing_is_out_when_its_time_is_over(
+    tmp_path: Path, clock_step_ms: int
+) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             joined = await world.join(session_timeout_ms=50)
             await world.sync(joined)
+
+            set_wall_time_offset(clock_step_ms)
 
             await world.until(lambda group: group.state == "Empty")
             assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
@@ -343,7 +372,7 @@ def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
                     await world.commit(offset, partition, joined)
             world.service.on_partitions_deleted(partitions[:1])
             told = await world.offsets()
-            log = world.logs.led[world.partition]
+            log = world.logs.log(world.partition)
             async with asyncio.timeout(20):
                 while log.log_end_offset < 62:
                     await asyncio.sleep(0.001)
@@ -368,7 +397,7 @@ def test_a_partition_whose_log_cannot_be_read_is_not_served(
     async def scenario() -> None:
         async with broker(tmp_path) as world:
             world.logs.lead(world.partition)
-            log = world.logs.led[world.partition]
+            log = world.logs.log(world.partition)
             log.append_as_leader(batch(3, codec=Codec.GZIP, size=100), 0)
             [path] = (tmp_path / str(world.partition)).glob("*.log")
             with path.open("r+b") as file:
@@ -383,18 +412,78 @@ def test_a_partition_whose_log_cannot_be_read_is_not_served(
     run(scenario())
 
 
+def test_a_read_that_a_limit_of_the_system_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [OSError(errno.ENOMEM, "Cannot allocate memory"), LimitReached("files")]
+
+    def read(piece: FileSlice) -> bytes:
+        if refusals:
+            raise refusals.pop()
+        return piece.file.read(piece.position, piece.length)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as world:
+            await world.lead()
+            await world.commit(1)
+
+        monkeypatch.setattr(group_loading, "RETRY_S", 0)
+        monkeypatch.setattr(FileSlice, "read", read)
+        async with broker(tmp_path) as world:
+            await world.lead()
+            assert (await world.offsets())[ORDERS].offset == 1
+            assert refusals == []
+
+    run(scenario())
+
+
 def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as world:
             await world.lead()
             await world.commit(1)
-            log = world.logs.led.pop(world.partition)
+            world.logs.resign(world.partition)
 
             # The replica manager has given the partition up; the coordinator does not know.
             assert await world.commit(2) is ErrorCode.not_coordinator
 
-            world.logs.led[world.partition] = log
+            world.logs.lead(world.partition)
             assert (await world.offsets())[ORDERS].offset == 1
+
+    run(scenario())
+
+
+def test_records_are_appended_in_the_order_of_the_decisions(tmp_path: Path) -> None:
+    """A batch that takes long to check, behind one of a client that takes longer."""
+    partitions = [TopicPartition("orders", each) for each in range(1_000)]
+    clients = TopicPartition("clients", 0)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as world:
+            await world.lead()
+            asked = CommitOffsets(
+                world.service.new_request_id(), GROUP, dict.fromkeys(partitions, CommittedOffset(1))
+            )
+            await world.service.ask(asked, CommitResult)
+            world.logs.lead(clients)
+            produced = asyncio.create_task(
+                world.logs.appends.append_records(
+                    {clients: MemoryRecords(batch(50_000, codec=Codec.GZIP))},
+                    acks=1,
+                    timeout_ms=1_000,
+                )
+            )
+            await asyncio.sleep(0)
+
+            world.service.on_partitions_deleted(partitions)
+            assert await world.commit(7, partitions[0]) is ErrorCode.none
+
+            assert (await produced)[clients].error is ErrorCode.none
+
+        async with broker(tmp_path) as world:
+            await world.lead()
+            found = await world.offsets()
+            assert {each: offset.offset for each, offset in found.items()} == {partitions[0]: 7}
 
     run(scenario())
 
@@ -411,7 +500,7 @@ def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) ->
             assert list(await world.offsets()) == [kept]
             async with asyncio.timeout(20):
                 # No one waits for a tombstone, so no one can be asked when it is there.
-                while world.logs.led[world.partition].log_end_offset < 3:
+                while world.logs.log(world.partition).log_end_offset < 3:
                     await asyncio.sleep(0.001)
 
         async with broker(tmp_path) as world:
@@ -428,7 +517,7 @@ def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) -> None:
             await world.lead()
             await world.commit(1)
 
-            log = world.logs.led[world.partition]
+            log = world.logs.log(world.partition)
             piece = log.read(0, 10_000, FetchIsolation.LOG_END, min_one_message=True).slice
             assert piece is not None
             assert [header.codec for _, header in iterate_batches(piece.read())] == [codec]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import pytest
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.topic_keys import validate_topic_config
+from replica_manager.log import maintenance as maintenance_module
 from replica_manager.log.checkpoints import (
     CheckpointMalformed,
     read_epochs,
@@ -48,11 +50,14 @@ class Disks:
 
     log_dirs: list[Path]
     now_ms: int = START_MS
+    clock_step_ms: int = 0
+    """By how much the wall clock was set forward; the other clock does not know."""
     failures: list[LogDirFailure] = field(default_factory=list)
 
     def manager(self, **topic_configs: LogConfig) -> LogManager:
         manager = LogManager(
-            self.log_dirs, lambda: self.now_ms, default_config=SEGMENT,
+            self.log_dirs, lambda: self.now_ms + self.clock_step_ms,
+            monotonic_ms=lambda: self.now_ms, default_config=SEGMENT,
             on_failure=self.failures.append,
         )  # fmt: skip
         manager.load(topic_configs)
@@ -498,10 +503,95 @@ def test_upkeep_writes_checkpoints_and_flushes_when_it_is_time(
     asyncio.run(maintenance.run_due())
 
     assert log.recovery_point == 1
+    disks.now_ms += Schedule().recovery_point_checkpoint_ms
+    asyncio.run(maintenance.run_due())
     log_dir = log.directory.parent
     assert read_offsets(log_dir / "recovery-point-offset-checkpoint") == {ORDERS: 1}
     assert read_offsets(log_dir / "replication-offset-checkpoint") == {ORDERS: 1}
     assert read_offsets(log_dir / "log-start-offset-checkpoint") == {}
+
+
+@pytest.mark.parametrize("clock_step_ms", [-3_600_000, 3_600_000])
+def test_setting_the_clock_neither_stops_nor_hastens_the_upkeep(
+    disks: Disks, executor: ThreadPoolExecutor, clock_step_ms: int
+) -> None:
+    manager = disks.manager()
+    log = manager.get_or_create(ORDERS, replace(SEGMENT, flush_ms=500))
+    for _ in range(5):
+        log.append_as_leader(batch(), 0)
+    log.update_high_watermark(5)
+    bills = manager.get_or_create(BILLS, SEGMENT)
+    manager.delete(BILLS)
+    maintenance = LogMaintenance(
+        manager, executor, Schedule(1000, 1000, 1000, 1000, 1000, initial_delay_ms=1000)
+    )
+    asyncio.run(maintenance.run_due())
+    disks.clock_step_ms = clock_step_ms
+    log.delete_records(3)
+
+    disks.now_ms += 499
+    asyncio.run(maintenance.run_due())
+    assert log.recovery_point == 4, "only the rolls are flushed"
+    assert [path.suffix for path in bills.directory.parent.glob("bills-1.*")] != []
+
+    disks.now_ms += 501
+    asyncio.run(maintenance.run_due())
+    assert log.recovery_point == 5
+    assert list(bills.directory.parent.glob("bills-1*")) == []
+    disks.now_ms += 1000
+    asyncio.run(maintenance.run_due())
+    reopened = disks.manager().log(ORDERS)
+    assert reopened is not None
+    assert (reopened.log_start_offset, reopened.recovery_point) == (3, 5)
+
+
+def test_a_disk_that_hangs_delays_the_upkeep_of_no_other(disks: Disks) -> None:
+    manager = disks.manager()
+    slow, fast = (
+        manager.get_or_create(each, replace(SEGMENT, flush_ms=0)) for each in (ORDERS, BILLS)
+    )
+    assert slow.log_dir != fast.log_dir
+    is_back = threading.Event()
+
+    def hang() -> None:
+        is_back.wait()
+
+    manager.environment.deferred_tasks.add("hangs", "orders-0", slow.log_dir, 0, hang)
+
+    async def keep_up() -> None:
+        with ThreadPoolExecutor(2) as executor:
+            maintenance = LogMaintenance(
+                manager, executor, Schedule(1, 1, 1, 1, 1, 1, initial_delay_ms=0)
+            )
+            running = asyncio.create_task(maintenance.run())
+            try:
+                async with asyncio.timeout(20):
+                    for number in range(1, 3):
+                        for log in (slow, fast):
+                            log.append_as_leader(batch(), 0)
+                            log.update_high_watermark(number)
+                        disks.now_ms += 1000
+                        while (
+                            number
+                            not in read_offsets(
+                                fast.log_dir / "recovery-point-offset-checkpoint"
+                            ).values()
+                        ):
+                            disks.now_ms += 1
+                            await asyncio.sleep(0.001)
+                    assert slow.recovery_point == 0
+                    is_back.set()
+                    while slow.recovery_point != 2:
+                        await asyncio.sleep(0.001)
+            finally:
+                is_back.set()
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maintenance_module, "TICK_MS", 1)
+        asyncio.run(keep_up())
+    assert disks.failures == []
 
 
 def test_checkpoints_are_kafkas_text(tmp_path: Path) -> None:

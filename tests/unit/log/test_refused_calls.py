@@ -13,6 +13,7 @@ import pytest
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (
     LogWorld,
@@ -138,6 +139,45 @@ def test_a_marker_whose_index_entry_was_refused_is_known_after_a_restart(
 
 
 @limits
+def test_several_markers_of_one_append_of_a_follower_are_taken_all_or_none(
+    code: int, tmp_path: Path
+) -> None:
+    leader = LogWorld(tmp_path / "leader").open()
+    for producer_id in (7, 8):
+        leader.append_as_leader(
+            batch(
+                producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+            ),
+            0,
+        )
+    for producer_id in (7, 8):
+        end_transaction(leader, producer_id, commit=False)
+    found = leader.read(0, 2**20, FetchIsolation.LOG_END, min_one_message=True).slice
+    assert found is not None
+    records = found.read()
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}")
+        log = world.open()
+
+        with refused_call(code, number) as refused:
+            try:
+                log.append_as_follower(records)
+            except LimitReached:
+                assert log.log_end_offset == 0, refused.name
+            except KafkaStorage:
+                assert log.log_end_offset == 0 or refused.name == "write", refused.name
+        if refused.name is None:
+            break
+        log = reopened(world, log)
+        if log.log_end_offset == 0:
+            log.append_as_follower(records)
+        log.update_high_watermark(4)
+
+        assert log.last_stable_offset == 4, (number, refused.name)
+        assert [each.producer_id for each in log.aborted_transactions(0, 4)] == [7, 8]
+
+
+@limits
 def test_a_refused_append_leaves_no_leader_epoch(code: int, tmp_path: Path) -> None:
     for number in itertools.count(1):
         world = LogWorld(tmp_path / f"orders-{number}", ROLLING)
@@ -188,6 +228,74 @@ def test_a_swap_of_compacted_segments_is_made_as_a_whole_or_not_at_all(
 
         assert content(log) == before, (number, refused.name)
         assert log.log_end_offset == 6
+
+
+def grown(world: LogWorld) -> UnifiedLog:
+    """Segments with records of producer 7, between aborted transactions of producer 8."""
+    log = world.open()
+
+    def abort(sequence: int) -> None:
+        log.append_as_leader(
+            batch(producer_id=8, producer_epoch=0, base_sequence=sequence, is_transactional=True),
+            0,
+        )
+        end_transaction(log, 8, commit=False)
+
+    abort(0)
+    for sequence in range(4):
+        large = batch(size=600, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(large, sequence)
+    abort(1)
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def state(log: UnifiedLog) -> tuple[object, ...]:
+    """What a log is, and that producer 7 goes on where its records end."""
+    end = log.log_end_offset
+    sequence = min(max(end - 2, 0), 4)
+    appended = log.append_as_leader(
+        batch(producer_id=7, producer_epoch=0, base_sequence=sequence), 9
+    )
+    assert (appended.first_offset, appended.is_duplicate) == (end, False)
+    return (
+        content(log), log.high_watermark, log.last_stable_offset, log.epoch_entries,
+        log.aborted_transactions(0, 100),
+    )  # fmt: skip
+
+
+@limits
+@pytest.mark.parametrize("is_tried_again", [True, False])
+@pytest.mark.parametrize("cut", [1, 3, 5, 7, 0])
+def test_a_refused_truncation_to_an_offset_leaves_a_whole_log(
+    code: int, cut: int, is_tried_again: bool, tmp_path: Path
+) -> None:
+    untouched = state(grown(LogWorld(tmp_path / "untouched", ROLLING)))
+    log = grown(LogWorld(tmp_path / "cut", ROLLING))
+    log.truncate_to(cut)
+    truncated = state(log)
+
+    for number in itertools.count(1):
+        world = LogWorld(tmp_path / f"orders-{number}", ROLLING)
+        log = grown(world)
+
+        with refused_call(code, number) as refused:
+            try:
+                log.truncate_to(cut)
+            except KafkaStorage:
+                assert log.high_watermark <= log.log_end_offset, (number, refused.name)
+        if refused.name is None:
+            break
+        if world.failures:
+            assert code != errno.EMFILE, "a limit of open files is no failed disk"
+            continue  # its directory is offline; recovery reads what is there
+        if is_tried_again:
+            log.truncate_to(cut)
+        found = state(log)
+        assert found in ((truncated,) if is_tried_again else (untouched, truncated)), (
+            number, refused.name,
+        )  # fmt: skip
+        assert content(reopened(world, log)) == found[0], (number, refused.name)
 
 
 @limits

@@ -30,7 +30,7 @@ from zkcontroller.model import ConfigResourceType, OpType
 
 HOUR_MS = 3_600_000
 CONVERTED = ("log.retention.hours", "log.roll.hours", "log.roll.jitter.hours")
-NO_INTEGERS = ("abc", "1.5", "0x10", "9999999999", "2147483648", "1 2", "\u0661")
+NO_INTEGERS = ("abc", "1.5", "0x10", "9999999999", "2147483648", "1 2", "\U0001d7cf")
 
 
 @pytest.mark.parametrize(

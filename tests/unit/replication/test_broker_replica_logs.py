@@ -6,30 +6,41 @@ Source of the behaviours: Kafka ``ReplicaManagerTest``, ``PartitionTest``.
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.broker.broker_gauges import LATE_TRANSACTION_BUFFER_MS, register_replica_gauges
+from replica_manager.log import files
 from replica_manager.log.checkpoints import write_offsets
 from replica_manager.log.partition_metadata import FILE_NAME, read_topic_id
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.regular_files import open_regular
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
     StopReplicaRequest,
 )
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
+from replica_manager.server.handlers import leader_and_isr
 from tests.support.broker_world import CORRELATION_ID, ORDERS_ID, BrokerWorld, broker
+from tests.support.control_entries import leader_and_isr_entry
+from tests.support.frames import parse_response_header, request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
-from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsr, TopicPartition
 from zkcontroller.observability.metrics import Metrics
+from zkcontroller.protocol.bulk import leader_and_isr_body
+from zkcontroller.protocol.messages import read_response
 from zkcontroller.protocol.record_batch import MemoryRecords
 
 ORDERS = TopicPartition("orders", 0)
@@ -69,6 +80,72 @@ def hear(
         )
     )
     return answer.partitions[ORDERS]
+
+
+def refuse_files(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
+    """No file can be opened, so many times."""
+    attempts = itertools.count()
+
+    def opened(path: Path, flags: int) -> int:
+        if next(attempts) < times:
+            raise OSError(code, os.strerror(code))
+        return open_regular(path, flags)
+
+    monkeypatch.setattr(files, "open_regular", opened)
+
+
+def hear_from_controller(world: BrokerWorld) -> ErrorCode:
+    """The broker's answer to a LeaderAndIsr request on the wire."""
+    entry = leader_and_isr_entry(
+        4, "orders", 0, LeaderAndIsr(1, 0, (1, 2), 0, 1), (1, 2), (), (), True
+    )
+    body = leader_and_isr_body(
+        4, controller_id=1, controller_epoch=1, broker_epoch=-1,
+        topics=[("orders", None, [entry])], live_leaders=[(1, "host1", 9092)],
+    )  # fmt: skip
+    frame = request_header(4, 4, CORRELATION_ID, None) + b"".join(body)
+    answer = asyncio.run(world.ask_raw(frame))
+    _, start = parse_response_header(4, 4, answer)
+    response: Any = read_response(4, 4, answer, start)
+    [error] = [each.error_code for each in response.partition_errors]
+    assert isinstance(error, ErrorCode)
+    return error
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_log_that_a_limit_keeps_shut_is_opened_a_little_later(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(leader_and_isr, "OPEN_RETRY_S", 0)
+    refuse_files(monkeypatch, errno.EMFILE, times)
+
+    assert hear_from_controller(world) is ErrorCode.none
+
+    assert world.replicas.partitions[ORDERS].is_leader
+    assert len(world.logs.live_log_dirs) == 2
+
+
+def test_a_log_that_a_limit_keeps_shut_for_long_is_opened_at_the_next_request(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_and_isr, "OPEN_RETRY_S", 0)
+    refuse_files(monkeypatch, errno.EMFILE, 1 + leader_and_isr.OPEN_RETRIES)
+
+    assert hear_from_controller(world) is ErrorCode.kafka_storage_error
+
+    assert hear(world, leader_epoch=1) is ErrorCode.none
+    assert world.replicas.offline == set()
+
+
+def test_a_disk_that_cannot_be_read_goes_offline_at_once(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_files(monkeypatch, errno.EIO, 2)
+
+    assert hear_from_controller(world) is ErrorCode.kafka_storage_error
+
+    assert world.replicas.offline == {ORDERS}
+    assert world.logs.live_log_dirs == ()
 
 
 def stop(world: BrokerWorld, leader_epoch: int) -> ErrorCode:

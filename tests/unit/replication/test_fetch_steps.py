@@ -43,7 +43,7 @@ from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.followers import take_records
 from tests.support.log_world import LogWorld, at, batch
-from zkcontroller.errors import CorruptRecord, KafkaStorage
+from zkcontroller.errors import CorruptRecord, KafkaStorage, LimitReached
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.protocol.record_batch import encode_batch
@@ -580,6 +580,22 @@ def test_a_log_that_fails_takes_its_partition_out(answer: FetchPartitionData) ->
     follower.fetched(answer)
 
     assert follower.fetcher.failed == {ZERO}
+
+
+@pytest.mark.parametrize(
+    "answer", [records(1, 4), diverging(1, 0), failed(ErrorCode.offset_out_of_range)]
+)
+def test_what_a_limit_of_the_system_refuses_is_tried_again(answer: FetchPartitionData) -> None:
+    follower = Follower()
+    follower.logs[ZERO] = FailingLog(LimitReached("files"))
+    follower.wrote(3).add()
+
+    follower.fetched(answer)
+    if isinstance(request := follower.next(), AskOffsets):
+        follower.fetcher.handle_offsets(request, {ZERO: (ErrorCode.none, 0)}, follower.now_ms)
+
+    assert follower.fetcher.failed == set()
+    assert follower.fetcher.partitions[ZERO].is_delayed(follower.now_ms)
 
 
 def test_a_log_that_moved_behind_the_fetchers_back_is_not_written_to() -> None:

@@ -289,11 +289,27 @@ def test_the_table_has_every_api_that_asks_the_controller_or_obeys_it() -> None:
     assert unguarded == [], "name it in CLUSTER_GATES, or guard it in its handler and name it here"
 
 
-def test_one_of_two_operations_is_enough_to_ask_for_a_shutdown(world: BrokerWorld) -> None:
+def test_one_of_two_operations_is_enough_to_write_markers(world: BrokerWorld) -> None:
+    module = schema("write_txn_markers", 1)
+    topic = module.WritableTxnMarkerTopic(name="orders", partition_indexes=(9,))
+    marker = module.WritableTxnMarker(
+        producer_id=1, producer_epoch=0, transaction_result=True, topics=(topic,),
+        coordinator_epoch=0,
+    )  # fmt: skip
+    permit(world, CLUSTER, AclOperation.ALTER)
+
+    [answer] = ask(world, module.WriteTxnMarkersRequest(markers=(marker,))).markers
+    error = answer.topics[0].partitions[0].error_code
+    assert error is ErrorCode.unknown_topic_or_partition, "it was looked for"
+
+
+def test_a_shutdown_is_asked_for_by_who_may_act_for_the_cluster_alone(world: BrokerWorld) -> None:
     request = schema("controlled_shutdown", 3).ControlledShutdownRequest(
         broker_id=1, broker_epoch=1
     )
     permit(world, CLUSTER, AclOperation.ALTER)
+    assert ask(world, request).error_code is ErrorCode.cluster_authorization_failed
 
+    permit(world, CLUSTER, AclOperation.CLUSTER_ACTION)
     assert ask(world, request).error_code is ErrorCode.none
     assert world.controller.asked == [(1, 1)]

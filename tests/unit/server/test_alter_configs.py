@@ -250,6 +250,14 @@ def test_validate_only_writes_nothing_and_notifies_no_broker(world: BrokerWorld)
             ErrorCode.invalid_request,
             "Node id must be an integer, but it is: one",
         ),
+        *(
+            (
+                (BROKER, name, [("log.cleaner.threads", SET, "2")]),
+                ErrorCode.invalid_request,
+                f"Node id must be an integer, but it is: {name}",
+            )
+            for name in (" 1", "1\n", "0_1", "1" * 5000)
+        ),
         (
             (BROKER, "2", []),
             ErrorCode.invalid_request,

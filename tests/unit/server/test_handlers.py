@@ -426,6 +426,17 @@ def test_this_brokers_configuration_is_described_and_another_ones_is_not(
     assert other.error_code is ErrorCode.invalid_request
 
 
+@pytest.mark.parametrize("resource_type", [4, 8])
+@pytest.mark.parametrize("name", [" 1", "1\n", "0_1", "one"])
+def test_the_name_of_a_broker_is_an_integer_as_java_reads_it(
+    world: BrokerWorld, resource_type: int, name: str
+) -> None:
+    described = describe_configs(world, 4, resource_type, name)
+
+    assert described.error_code is ErrorCode.invalid_request
+    assert described.error_message == f"Broker id must be an integer, but it is: {name}"
+
+
 def test_a_default_that_is_a_class_of_kafka_is_shown_as_kafka_shows_it(world: BrokerWorld) -> None:
     own = {c.name: c.value for c in describe_configs(world, 4, 4, "1").configs}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -98,6 +100,57 @@ async def moved(is_done: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not is_done():
             await asyncio.sleep(0)
+
+
+def test_an_offline_directory_is_not_asked_for_its_size(
+    world: BrokerWorld, dirs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    statvfs = os.statvfs
+
+    def noted(path: Path) -> os.statvfs_result:
+        asked.append(path)
+        return statvfs(path)
+
+    monkeypatch.setattr(os, "statvfs", noted)
+    world.logs.fail(dirs[0], "pulled")
+
+    found = describe(world)
+
+    assert asked == [dirs[1]]
+    assert found[str(dirs[0])].error_code is ErrorCode.kafka_storage_error
+    assert found[str(dirs[1])].error_code is ErrorCode.none
+    assert found[str(dirs[1])].total_bytes > 0
+
+
+def test_a_directory_that_does_not_answer_takes_none_of_the_threads_that_all_share(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = load_payload_module(35, 4, EntityType.request)
+    is_back = threading.Event()
+    statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: (is_back.wait(), statvfs(path))[1])
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        described = [
+            asyncio.create_task(world.ask(schema.DescribeLogDirsRequest(topics=None)))
+            for _ in range(5)
+        ]
+        try:
+            await asyncio.sleep(0)
+            for given_up in described[:2]:
+                given_up.cancel()
+            async with asyncio.timeout(20):
+                assert await asyncio.to_thread(lambda: 7) == 7
+        finally:
+            is_back.set()
+        answers = await asyncio.gather(*described[2:])
+        assert {each.error_code for answer in answers for each in answer.results} == {
+            ErrorCode.none
+        }
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.acl_control import AclControlManager
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaControlManager
@@ -213,10 +214,10 @@ class QuorumControllerState:
                 message = f"The topic '{resource.name}' does not exist."
                 raise ApiException(ErrorCode.unknown_topic_or_partition, message)
         elif resource.resource_type == ConfigResourceType.BROKER and resource.name:
-            if not resource.name.isdecimal():
+            node_id = parse_int(resource.name)
+            if node_id is None:
                 message = f"{resource.name} is no id of a node"
                 raise ApiException(ErrorCode.invalid_request, message)
-            node_id = int(resource.name)
             is_broker = self.cluster.registration(node_id) is not None
             if not is_broker and not self.features.is_controller_id(node_id):
                 message = f"No node with id {node_id} found."
