@@ -23,8 +23,8 @@ from replica_manager.container import container_config
 from scripts import list_modules, write_request_types
 from scripts.draw_state_machines import DOCUMENT, redrawn
 from tests.support.asserting import Suite
+from tests.support.retired_words import RETIRED_WORDS, ROOT
 
-ROOT = Path(__file__).parent.parent
 INSTALLED_FOLDERS = list_modules.PACKAGES
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -461,14 +461,6 @@ def test_every_test_asserts_something() -> None:
     assert Suite(ROOT, folders).without_assertion() == []
 
 
-RETIRED_WORDS = re.compile(
-    r"\b(?:deeds?|desks?|story|stories|dut(?:y|ies)|told|hears?|heard|news|"
-    r"(?:some|no|every)body|who(?:m)?ever|what becomes of|is gone about)\b",
-    re.IGNORECASE,
-)
-"""Words that made sentences hard to read; CONTRIBUTING.md asks for the field's own terms."""
-
-
 def documentation(file: Path) -> list[str]:
     """The docstrings and comments of a module."""
     source = file.read_text()
@@ -567,6 +559,14 @@ def kit_interface() -> set[str]:
         *re.findall(r"\w+", " ".join(code)),
         *("pytest_addoption", "pytest_configure", "pytest_runtest_makereport"),
     }
+
+
+def test_no_test_module_imports_from_another() -> None:
+    imports = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
+    files = (ROOT / "tests").rglob("*.py")
+    found = {str(path): those for path in files if (those := imports.findall(path.read_text()))}
+
+    assert found == {}
 
 
 def names_in_tests() -> set[str]:

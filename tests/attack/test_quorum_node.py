@@ -12,8 +12,8 @@ import pytest
 from tests.attack.campaign import Campaign, huge_messages
 from tests.attack.checks import assert_descriptors_return, assert_harmless, assert_serving, tell
 from tests.attack.connections import offered
+from tests.attack.random_requests import attack
 from tests.attack.targets import quorum_target
-from tests.attack.test_random_requests import attack
 
 ITEMS: Final = 20_000
 

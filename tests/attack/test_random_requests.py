@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
 from random import Random
-from typing import Final
 
 import pytest
 
-from tests.attack.campaign import Campaign, random_messages
-from tests.attack.checks import (
-    GROWTH_BYTES,
-    assert_descriptors_return,
-    assert_harmless,
-    assert_serving,
-    tell,
-)
+from tests.attack.campaign import Campaign
 from tests.attack.conftest import NewBroker
 from tests.attack.connections import offered
-
-REQUESTS: Final = 4_000
-PATIENCE_S: Final = 1.0
-"""A broken frame may leave the target waiting for the rest of it."""
+from tests.attack.random_requests import attack
 
 
 @pytest.mark.parametrize("is_guarded", [False, True], ids=["open", "without rights"])
@@ -32,16 +20,3 @@ def test_random_requests_harm_no_other_client(
     target = new_broker(is_guarded=is_guarded)
     with closing(Campaign(target)) as campaign:
         attack(campaign, offered(target.address, target.credentials), random, share)
-
-
-def attack(
-    campaign: Campaign, versions: Mapping[int, tuple[int, int]], random: Random, share: float
-) -> None:
-    """Sends them; nothing of them may stay."""
-    at_first = campaign.target.watch.read()
-    for asked in random_messages(versions, random, int(REQUESTS * share)):
-        assert_harmless(campaign.send(asked, patience_s=PATIENCE_S))
-    tell(campaign)
-    assert_serving(campaign.target)
-    assert_descriptors_return(campaign, at_first.descriptors)
-    assert campaign.target.watch.read().rss_bytes - at_first.rss_bytes <= GROWTH_BYTES

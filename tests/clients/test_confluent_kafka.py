@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.clients.confluent import TIMEOUT_S, confluent, consumer_of, start_of
 from tests.clients.conftest import NewTopicName
 from tests.integration.broker_processes import Cluster, admin_client
 
-confluent: Any = pytest.importorskip("confluent_kafka")
 admin_module: Any = pytest.importorskip("confluent_kafka.admin")
 
 pytestmark = pytest.mark.integration
-
-TIMEOUT_S = 30
 
 
 def produce(
@@ -47,21 +45,6 @@ def produce(
     assert producer.flush(TIMEOUT_S) == 0
     assert failures == []
     return dict(acknowledged)
-
-
-def consumer_of(cluster: Cluster, **settings: Any) -> Any:
-    return confluent.Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "nobody",
-            "enable.auto.commit": False,
-            **settings,
-        }
-    )
-
-
-def start_of(topic: str, partition: int) -> Any:
-    return confluent.TopicPartition(topic, partition, confluent.OFFSET_BEGINNING)
 
 
 def bounds(consumer: Any, topic: str) -> tuple[int, int]:

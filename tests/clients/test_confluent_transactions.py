@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.clients.confluent import TIMEOUT_S, consumer_of, start_of
 from tests.clients.conftest import NewTopicName
-from tests.clients.test_confluent_kafka import TIMEOUT_S, consumer_of, start_of
 from tests.integration.broker_processes import Cluster
 
 confluent: Any = pytest.importorskip("confluent_kafka")

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.broker_processes import Cluster, cluster_in
+from tests.integration.client_logins import login, over_tls, trusting, written
 from tests.integration.secured_cluster import (
     Certificates,
     address,
@@ -18,7 +19,6 @@ from tests.integration.secured_cluster import (
     write_rules,
     write_users,
 )
-from tests.integration.test_cli_security import login, over_tls, trusting, written
 from tests.support.cli_world import Answer
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 

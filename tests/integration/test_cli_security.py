@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from cryptography.x509.oid import NameOID
 
 from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.client_logins import Properties, login, over_tls, trusting, written
 from tests.integration.secured_cluster import (
     USERS,
     Certificates,
@@ -27,9 +28,7 @@ pytestmark = pytest.mark.integration
 
 CANNOT_CONNECT: Final = 3
 REFUSED: Final = 5
-_MODULES: Final = "org.apache.kafka.common.security"
 Zkctl = Callable[..., Answer]
-Properties = Mapping[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -85,37 +84,6 @@ def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return Answer(main(list(arguments)), *capsys.readouterr())
 
     return call
-
-
-def trusting(certificates: Certificates) -> dict[str, str]:
-    return {
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": certificates.path("trusted.pem"),
-    }
-
-
-def login(mechanism: str, user: str, password: str) -> dict[str, str]:
-    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
-    return {
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f"{_MODULES}.{module}LoginModule required "
-        f'username="{user}" password="{password}";',
-    }
-
-
-def over_tls(certificates: Certificates, user: str = "admin", **changes: str) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_SSL",
-        **trusting(certificates),
-        **login("SCRAM-SHA-512", user, USERS[user]),
-        **{key.replace("_", "."): value for key, value in changes.items()},
-    }
-
-
-def written(directory: Path, properties: Properties) -> str:
-    path = directory / "client.properties"
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    return str(path)
 
 
 @pytest.fixture

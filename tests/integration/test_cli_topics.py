@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.broker_processes import Cluster, cluster_in
-from tests.integration.test_cli_groups import FIRST_MS, RECORDS, create, refused, run, zkctl
+from tests.integration.zkctl_brokers import FIRST_MS, RECORDS, create, refused, run, zkctl
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,6 @@ the broker of that replica stands still meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -30,9 +29,9 @@ from tests.integration.broker_processes import (
     state_of,
     wait_for,
 )
+from tests.integration.calls import call
 from tests.support.cli_world import zkctl_here
 from zkcontroller.model import ReplicaAssignment
-from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode
@@ -138,20 +137,6 @@ def zkctl_knows(address: str, topic: str, partitions: int) -> bool:
     )
     [found] = call(address, request).topics
     return len(found.partitions) == partitions
-
-
-def call(address: str, request: Any) -> Any:
-    """The answer of the broker at that address."""
-
-    async def exchange() -> Any:
-        host, _, port = address.rpartition(":")
-        connection = await Connection.open(host, int(port), client_id="test")
-        try:
-            return await connection.request(request)
-        finally:
-            await connection.close()
-
-    return asyncio.run(exchange())
 
 
 def controllers_address(cluster: Cluster, session: ZooKeeperSession) -> str:

@@ -5,17 +5,15 @@ A value that breaks a rule is refused by both, with the same code but in words o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final
 
 import pytest
 
+from tests.peers.answers import ask, differing, told
 from tests.peers.cluster import Cluster
-from zkcontroller.net.connection import Connection
 
 pytestmark = pytest.mark.peers
 
@@ -44,20 +42,6 @@ DESCRIBED: Final = ((2, "orders"), (2, "audit"), (2, "brief"), (4, ""), (4, "1")
 TIMEOUT: Final = timedelta(seconds=15)
 TOPIC, BROKER, LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-
-
-def ask(cluster: Cluster, request: Any) -> Any:
-    """The broker's answer as a dictionary."""
-
-    async def exchange() -> Any:
-        host, _, port = cluster.bootstrap(1).rpartition(":")
-        connection = await Connection.open(host, int(port), client_id="peers")
-        try:
-            return await connection.request(request)
-        finally:
-            await connection.close()
-
-    return asdict(asyncio.run(exchange()))
 
 
 def partitions(*topics: tuple[str, int, tuple[tuple[int, ...], ...] | None], only: bool) -> Any:
@@ -282,15 +266,6 @@ NOT_ALIKE: Final = frozenset(
 )
 
 
-def told(answer: Any) -> Any:
-    """An answer without order, where Kafka's comes out of a hash map."""
-    if isinstance(answer, dict):
-        return {key: told(value) for key, value in answer.items() if key != "throttle_time"}
-    if isinstance(answer, tuple | list):
-        return sorted(map(told, answer), key=repr)
-    return answer
-
-
 def live(cluster: Cluster) -> dict[str, Any]:
     """Asks everything; the answers by the questions' names."""
     for topic in ("orders", "orders-2", "audit", "brief"):
@@ -328,12 +303,3 @@ def entries(cluster: Cluster, resource: tuple[int, str]) -> dict[str, Any]:
     """The keys of a resource as they are described."""
     [result] = told(ask(cluster, description(resource)))["results"]
     return {entry["name"]: entry for entry in result["configs"] if entry["name"] not in NOT_ALIKE}
-
-
-def differing(ours: dict[str, Any], kafkas: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The values that differ, by name: first ours, then Kafka's."""
-    return {
-        name: (ours.get(name), kafkas.get(name))
-        for name in {**ours, **kafkas}
-        if ours.get(name) != kafkas.get(name)
-    }

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.peers.answers import ask, differing, told
 from tests.peers.cluster import Cluster
-from tests.peers.test_equal_answers import ask, differing, told
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import Record

@@ -8,19 +8,17 @@ the JMX exporter gives to MBeans.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from typing_extensions import override
 
-from benchmarks.broker_process import OurBroker
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.controller_story import CANDIDATE, ScenarioRunner
-from tests.peers.metric_values import Values, kafkas_metrics, scraped
+from tests.peers.metric_values import Values, kafkas_metrics
 from tests.peers.recording_brokers import RecordingBrokers
+from tests.peers.scraped_broker import ScrapedBroker
 
 pytestmark = pytest.mark.peers
 
@@ -39,7 +37,6 @@ PREFIXES: Final = (
     "kafka_server_metadataloader_",
 )
 OFFLINE: Final = "kafka_controller_kafkacontroller_offlinepartitionscount[]"
-_SERVED_AT: Final = re.compile(r"Serving metrics at (\S+)")
 _NOT_ALIKE: Final = (
     # Our reads are bulk reads and our writes go in transactions.
     "zookeeperrequestlatencyms",
@@ -47,22 +44,6 @@ _NOT_ALIKE: Final = (
     "manualleaderbalancerateandtimems",
     "eventqueuetimems",
 )
-
-
-class ScrapedBroker(OurBroker):
-    """Our broker with a metrics port."""
-
-    @override
-    def _command(self, properties: Path) -> Sequence[str]:
-        return [*super()._command(properties), "--metrics-port", "0"]
-
-    def metrics(self) -> Values:
-        """What Prometheus would read."""
-        [url] = [
-            found[1] for line in self.log_lines("server.log") if (found := _SERVED_AT.search(line))
-        ]
-        assert url.startswith("http://127.0.0.1:")
-        return scraped(url)
 
 
 @pytest.mark.timeout(240)

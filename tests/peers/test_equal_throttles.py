@@ -22,7 +22,7 @@ from kio.static.primitive import i32Timedelta
 from benchmarks.kafka_peer import run_kafka_tool
 from replica_manager.quotas.client_quotas import LONGEST_THROTTLE_MS
 from tests.peers.cluster import PROPERTIES, Cluster
-from tests.peers.test_equal_metrics import ScrapedBroker
+from tests.peers.scraped_broker import ScrapedBroker
 from tests.support.frames import request_header
 from tests.support.log_world import batch
 from zkcontroller.net.connection import Connection

@@ -24,11 +24,10 @@ from tests.integration.secured_cluster import (
     write_users,
 )
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
+from tests.peers.endpoints import endpoint
 from tests.support.guarded_world import cluster_requests, creation
 from zkcontroller.net.client_security import ClientSecurity, Credentials
 from zkcontroller.net.connection import Connection
-from zkcontroller.zookeeper.requests import ZkCode
-from zkcontroller.zookeeper.znodes import BrokerIdZnode
 
 pytestmark = [
     pytest.mark.peers,
@@ -70,15 +69,6 @@ def wait(cluster: Cluster, broker_id: int, topics: frozenset[str]) -> None:
         lambda: kcat(endpoint(cluster, broker_id, "PLAIN"), *admin) == topics,
         f"broker {broker_id} shows {topics}",
     )
-
-
-def endpoint(cluster: Cluster, broker_id: int, listener: str) -> str:
-    """``host:port`` of a listener, as it is registered."""
-    found = cluster.session.read(BrokerIdZnode.path(broker_id))
-    assert not isinstance(found, ZkCode)
-    registered = BrokerIdZnode.decode(broker_id, found.data).broker.endpoint(listener)
-    assert registered is not None
-    return f"{registered.host}:{registered.port}"
 
 
 def kcat(bootstrap: str, *options: str) -> frozenset[str] | str:

@@ -15,9 +15,9 @@ import pytest
 
 from benchmarks.kafka_peer import kafka_tool
 from replica_manager.security.password_encoder import PasswordEncoder
-from tests.peers.test_zkctl_groups import BROKER, RealCluster, started_real_cluster
+from tests.peers.real_cluster import BROKER, RealCluster, started_real_cluster
 from tests.support.cli_world import zkctl_here
-from tests.unit.cli.test_stored_configs import accepts
+from tests.support.stored_configs import accepts
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.znodes import desanitize
 

@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
-from tests.integration.test_cli_groups import FIRST_MS, RECORDS, create
+from tests.integration.zkctl_brokers import FIRST_MS, RECORDS, create
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper

@@ -8,14 +8,14 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from tests.integration.test_cli_transactions import (
+from tests.integration.lost_producers import (
     LOST_PRODUCER,
     committed_end,
     transaction_of,
     write_without_coordinator,
 )
 from tests.peers.clients import run_tool
-from tests.peers.test_zkctl_groups import BROKER, RealCluster, started_real_cluster
+from tests.peers.real_cluster import BROKER, RealCluster, started_real_cluster
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]

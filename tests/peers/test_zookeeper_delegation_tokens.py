@@ -22,7 +22,7 @@ from tests.integration.secured_cluster import (
     write_users,
 )
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
-from tests.peers.test_security import endpoint
+from tests.peers.endpoints import endpoint
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from zkcontroller.zookeeper.requests import ListChildren, ReadZnodes, ZkCode
 

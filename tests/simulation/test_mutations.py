@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.simulation.test_seeds import (
+from tests.simulation.seeded_worlds import (
     calm_world,
     contested_world,
     drizzly_world,

@@ -4,62 +4,17 @@ from __future__ import annotations
 
 import hashlib
 
-from tests.simulation.chaos import Chaos
 from tests.simulation.hash_seeds import run_under_hash_seeds
-from zkcontroller.errors import ZkControllerError, ZooKeeperRefused
+from tests.simulation.seeded_worlds import (
+    calm_world,
+    contested_world,
+    drizzly_world,
+    is_refusal,
+    refusing_world,
+    stormy_world,
+)
 from zkcontroller_simulation.history import BrokenWorldError
 from zkcontroller_simulation.world import World
-
-
-def stormy_world(seed: int, deeds: int = 120) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.storm(deeds)
-    chaos.end()
-    return world
-
-
-def drizzly_world(seed: int) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.drizzle(60)
-    return world
-
-
-def calm_world(seed: int) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.live_calmly(60)
-    return world
-
-
-def refusing_world(seed: int, deeds: int = 60) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.refuse(deeds)
-    chaos.end()
-    return world
-
-
-def contested_world(seed: int, deletions: int) -> World:
-    """Controllers follow each other so quickly that one is often deposed amid its failover."""
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.delete_controllers(deletions)
-    chaos.await_controller()
-    chaos.end()
-    assert chaos.deletions >= deletions
-    return world
-
-
-def is_refusal(error: ZkControllerError) -> bool:
-    """Whether an event may end with it where ZooKeeper refuses what it is asked."""
-    return isinstance(error, ZooKeeperRefused)
 
 
 def fingerprint(world: World) -> str:
@@ -107,7 +62,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 def test_a_history_does_not_depend_on_how_strings_are_hashed() -> None:
     program = (
-        "from tests.simulation.test_seeds import fingerprint, stormy_world;"
+        "from tests.simulation.seeded_worlds import fingerprint, stormy_world;"
         "print(fingerprint(stormy_world(7, 40)))"
     )
     scenarios = run_under_hash_seeds(program)

@@ -16,7 +16,7 @@ from replica_manager.quorum.metadata_log import FOLDER
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
-from tests.unit.kraft.test_state_records import everything
+from tests.support.state_records import everything
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.quorum_controller import QuorumController

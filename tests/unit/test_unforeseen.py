@@ -43,10 +43,10 @@ from replica_manager.server.token_sweep import TokenSweep
 from tests.support.broker_world import BrokerWorld
 from tests.support.fetch_world import ORDERS_ID, fetch
 from tests.support.log_world import batch
-from tests.unit.network.test_server import answer, connect, echo, framed, server_with
-from tests.unit.replication.test_fetch_steps import ONE, ZERO, Follower, failed, records
-from tests.unit.replication.test_isr_changes import led, shrink
-from tests.unit.server.test_produce import produce
+from tests.unit.network.echo_server import answer, connect, echo, framed, server_with
+from tests.unit.replication.follower import ONE, ZERO, Follower, failed, records
+from tests.unit.replication.led_isr import led, shrink
+from tests.unit.server.produced import produce
 from zkcontroller.errors import IllegalState, ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics

@@ -12,44 +12,25 @@ from hypothesis import strategies as st
 from kio.static.protocol import RequestPayload
 
 from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
+from tests.wire.bulk_columns import (
+    BROKERS,
+    HEADS,
+    IDS,
+    INT32,
+    NAMES,
+    STATES,
+    UPDATE_METADATA_TOPICS,
+    topics_of,
+)
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
 from zkcontroller.protocol import bulk
 from zkcontroller.protocol.messages import read, request_type, write
 
-INT32 = st.integers(-(2**31), 2**31 - 1)
-INT64 = st.integers(-(2**63), 2**63 - 1)
-IDS = st.lists(INT32, max_size=5).map(tuple)
-NAMES = st.text(st.characters(codec="utf-8"), max_size=40)
-TOPIC_IDS = st.none() | st.uuids().filter(lambda topic_id: topic_id.int != 0)
-STATES = st.builds(LeaderAndIsr, INT32, INT32, IDS, INT32, INT32, st.integers(0, 1))
-ENDPOINTS = st.builds(
-    Endpoint,
-    NAMES,
-    INT32,
-    st.just("PLAINTEXT") | NAMES,
-    st.sampled_from(["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
-)
-BROKERS = st.builds(
-    Broker,
-    INT32,
-    st.lists(ENDPOINTS, max_size=3).map(
-        lambda more: (Endpoint("h", 1, "PLAINTEXT", "PLAINTEXT"), *more)
-    ),
-    st.none() | NAMES,
-)
-
-
-def topics_of(partition: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.lists(st.tuples(NAMES, TOPIC_IDS, st.lists(partition, max_size=4)), max_size=4)
-
-
 LEADER_AND_ISR_TOPICS = topics_of(st.tuples(INT32, STATES, IDS, IDS, IDS, st.booleans()))
-UPDATE_METADATA_TOPICS = topics_of(st.tuples(INT32, STATES, IDS, IDS))
 STOP_REPLICA_TOPICS = st.lists(
     st.tuples(NAMES, st.lists(st.tuples(INT32, INT32, st.booleans()), max_size=4)), max_size=4
 )
-HEADS = st.tuples(INT32, INT32, INT64)
 
 
 def test_the_ranges_are_those_of_kafka() -> None:

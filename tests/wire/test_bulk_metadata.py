@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from tests.wire.test_bulk import IDS, INT32, NAMES, TOPIC_IDS
+from tests.wire.bulk_columns import IDS, INT32, NAMES, TOPIC_IDS
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.protocol import bulk_metadata
 from zkcontroller.protocol.bulk_metadata import METADATA_VERSIONS, TopicHead

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.control_entries import update_metadata_entry
-from tests.wire.test_bulk import BROKERS, HEADS, UPDATE_METADATA_TOPICS
+from tests.wire.bulk_columns import BROKERS, HEADS, UPDATE_METADATA_TOPICS
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol import bulk
 from zkcontroller.protocol.bulk_reading import VERSIONS, read_update_metadata

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from tests.unit.cli.test_options import all_commands
+from tests.unit.cli.commands import all_commands
 
 values = import_module("zkcontroller_cli.console.completion_values")
 reader = import_module("zkcontroller_cli.console.completion_reader")

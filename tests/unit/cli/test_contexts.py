@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from tests.unit.cli.test_options import write_cluster_file
+from tests.unit.cli.commands import write_cluster_file
 
 contexts = import_module("zkcontroller_cli.console.contexts")
 options = import_module("zkcontroller_cli.console.options")

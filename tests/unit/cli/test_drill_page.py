@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.drill_page import PAGE, Command, Section, drill_sections
-from tests.unit.cli.test_help import Parsed, parsed, words_of
+from tests.unit.cli.command_lines import Parsed, parsed, words_of
 
 __all__ = ["parsed"]  # a fixture
 

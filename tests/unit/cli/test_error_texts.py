@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from tests.support.code_texts import text_of, texts
-from tests.test_house import RETIRED_WORDS, ROOT
+from tests.support.retired_words import RETIRED_WORDS, ROOT
 
 errors = import_module("zkcontroller_cli.console.errors")
 

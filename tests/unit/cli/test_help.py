@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
-import shlex
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from tests.unit.cli.test_options import all_commands
+from tests.unit.cli.command_lines import Parsed, options, words_of
+from tests.unit.cli.commands import all_commands
 
-options = import_module("zkcontroller_cli.console.options")
 examples = import_module("zkcontroller_cli.console.examples")
 
 VERBS = [
@@ -36,28 +33,6 @@ def help_of(name: str, command: click.Command, width: int = 80) -> str:
 
 def example_lines(name: str, command: Any) -> list[str]:
     return [line.replace("\\\n", " ") for line in command.examples_at(name)]
-
-
-def words_of(line: str) -> list[str]:
-    """What zkctl gets of a line that a shell reads: no comment, no ``> FILE`` and no pipe."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
-    lexer.whitespace_split = True
-    return list(itertools.takewhile(lambda word: word[0] not in "|>;&", lexer))
-
-
-class Parsed(Exception):
-    """A verb was found, and its command line is one that it takes."""
-
-
-@pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verbs end when they have been parsed; the files that an example names need not be there."""
-
-    def stop(_self: click.Command, ctx: click.Context) -> None:
-        raise Parsed(ctx.command_path)
-
-    monkeypatch.setattr(options.Verb, "invoke", stop)
-    monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: Path(value))
 
 
 @pytest.mark.usefixtures("parsed")

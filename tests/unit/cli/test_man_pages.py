@@ -11,7 +11,7 @@ import click
 import pytest
 
 from scripts import write_man_pages
-from tests.unit.cli.test_options import all_commands
+from tests.unit.cli.commands import all_commands
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import pytest
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
+from tests.unit.cli.commands import all_commands, write_cluster_file
 from zkcontroller.errors import (
     ConfigInvalid,
     SessionExpired,
@@ -28,21 +28,6 @@ from zkcontroller.errors import (
 @pytest.fixture
 def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Zkctl]:
     yield from installed_zkctl(monkeypatch, capsys)
-
-
-def all_commands() -> list[tuple[str, click.Command]]:
-    root: click.Group = import_module("zkcontroller_cli.main").zkctl
-
-    def below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-        yield name, command
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            for member in command.list_commands(context):
-                found = command.get_command(context, member)
-                assert found is not None
-                yield from below(f"{name} {member}", found)
-
-    return list(below("zkctl", root))
 
 
 @pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: str(value))
@@ -320,13 +305,6 @@ def test_the_shell_is_offered_the_verbs() -> None:
     )
 
     assert done.stdout == "plain,partition\n"
-
-
-def write_cluster_file(directory: Path, zookeeper: str) -> None:
-    entry = {"connect": zookeeper, "is_embedded": False, "port": None, "process": None}
-    broker = {"broker_id": 1, "port": 1, "process": None, "host": "127.0.0.1"}
-    content = {"version": 1, "zookeeper": entry, "brokers": [broker]}
-    (directory / "cluster.json").write_bytes(orjson.dumps(content))
 
 
 MANY_ROWS = """

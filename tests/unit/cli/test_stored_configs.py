@@ -14,7 +14,7 @@ import pytest
 
 from replica_manager.security.password_encoder import PasswordEncoder
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from zkcontroller.protocol.scram import MECHANISMS, ScramCredential, salt_password
+from tests.support.stored_configs import accepts
 from zkcontroller.zookeeper.connect_string import parse_connect
 from zkcontroller.zookeeper.requests import ListChildren, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode
@@ -66,15 +66,6 @@ def notified(zkctl: Zkctl) -> list[str]:
 def put(zkctl: Zkctl, path: str, **config: str) -> None:
     named = {key.replace("__", "."): value for key, value in config.items()}
     zkctl.create(f"/config/{path}", ConfigZnode(named).encode())
-
-
-def accepts(text: str, mechanism: str, password: str) -> bool:
-    """Whether a server with that stored credential accepts the password."""
-    stored = ScramCredential.decode(text)
-    kind = MECHANISMS[mechanism]
-    salted = salt_password(kind, password, stored.salt, stored.iterations)
-    made = ScramCredential.of_salted_password(kind, stored.salt, salted, stored.iterations)
-    return made == stored
 
 
 def test_a_password_is_set_before_any_broker_runs(zkctl: Zkctl, password: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,191 +14,20 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.security.acl_cache import AclBinding, AclCache
-from replica_manager.security.authorizer import Authorizer
-from replica_manager.security.principals import Principal
 from replica_manager.server.large_answers import ENTRIES_AT_ONCE
-from tests.support.broker_world import BrokerWorld, broker, metadata
+from tests.support.broker_world import broker, metadata
+from tests.support.group_api_world import GROUP, NONE, GroupApiWorld
 from zkcontroller.acls import (
-    AccessControlEntry,
     AclOperation,
-    PermissionType,
-    ResourcePattern,
     ResourceType,
 )
 from zkcontroller.model import LEADER_DURING_DELETE
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
 
-GROUP = "billing"
-NONE = ErrorCode.none
 HIDDEN = ErrorCode.group_authorization_failed
-SUBSCRIPTION = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
-MS = timedelta(milliseconds=1)
 ALL_GROUP_OPERATIONS = (1 << 3) | (1 << 6) | (1 << 8)
 """Read, Delete and Describe."""
-
-
-class GroupWorld(BrokerWorld):
-    """A broker that coordinates every group, and those who ask it over the wire."""
-
-    def __init__(self, executor: ThreadPoolExecutor, folder: Path, **properties: Any) -> None:
-        super().__init__(
-            executor,
-            log_dirs=(folder,),
-            offsets__topic__num__partitions="1",
-            group__initial__rebalance__delay__ms="0",
-            **properties,
-        )
-
-    async def begin(self) -> None:
-        """The topic's one partition is led here, and there are two topics of others."""
-        self.groups.start(1)
-        self.lead(OFFSETS_TOPIC)
-        self.update({"orders": {0: metadata(1), 1: metadata(1)}, "invoices": {0: metadata(1)}})
-        async with asyncio.timeout(20):
-            while (await self.tell("list_groups", 5, states_filter=(), types_filter=())).error_code:
-                await asyncio.sleep(0)
-
-    async def end(self) -> None:
-        await self.groups.stop()
-        self.logs.close()
-
-    async def tell(self, api: str, version: int, /, **fields: Any) -> Any:
-        """The answer; fields that the version lacks are left out."""
-        module = import_module(f"kio.schema.{api}.v{version}.request")
-        name = "".join(map(str.title, api.split("_"))) + "Request"
-        return await self.ask(made(getattr(module, name), fields))
-
-    def authorize(self) -> None:
-        """From now on alice asks, who may do nothing yet."""
-        self.guard_by(Authorizer(AclCache({})))
-        self.principal = Principal("User", "alice")
-
-    def permit(self, kind: ResourceType, name: str, *operations: AclOperation) -> None:
-        entries = [
-            AccessControlEntry("User:alice", "*", each, PermissionType.ALLOW) for each in operations
-        ]
-        bindings = [AclBinding(ResourcePattern(kind, name), entry) for entry in entries]
-        assert set(self.create_acls(bindings)) == {NONE}
-
-    # What clients do.
-
-    async def find(self, version: int, *keys: str, key_type: int = 0) -> Any:
-        return await self.tell(
-            "find_coordinator", version, key=keys[0], coordinator_keys=keys, key_type=key_type
-        )
-
-    async def join(self, version: int = 9, member_id: str = "", **fields: Any) -> Any:
-        module = import_module(f"kio.schema.join_group.v{version}.request")
-        given = {
-            "group_id": GROUP, "member_id": member_id, "group_instance_id": None,
-            "session_timeout": 30_000 * MS, "rebalance_timeout": 30_000 * MS,
-            "protocol_type": "consumer", "reason": None,
-            "protocols": (
-                module.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION),
-            ),
-        }  # fmt: skip
-        answer = await self.tell("join_group", version, **given | fields)
-        if answer.error_code is ErrorCode.member_id_required:
-            return await self.join(version, answer.member_id, **fields)
-        return answer
-
-    async def sync(self, joined: Any, version: int = 5, **fields: Any) -> Any:
-        module = import_module(f"kio.schema.sync_group.v{version}.request")
-        given = {
-            "group_id": GROUP, "generation_id": joined.generation_id,
-            "member_id": joined.member_id, "group_instance_id": None,
-            "protocol_type": "consumer", "protocol_name": "range",
-            "assignments": (
-                module.SyncGroupRequestAssignment(
-                    member_id=joined.member_id, assignment=b"all of it"
-                ),
-            ),
-        }  # fmt: skip
-        return await self.tell("sync_group", version, **given | fields)
-
-    async def heartbeat(self, joined: Any, version: int = 4) -> ErrorCode:
-        answer = await self.tell(
-            "heartbeat", version, group_id=GROUP, generation_id=joined.generation_id,
-            member_id=joined.member_id, group_instance_id=None,
-        )  # fmt: skip
-        code: ErrorCode = answer.error_code
-        return code
-
-    async def leave(self, member_id: str, version: int = 5) -> Any:
-        fields: dict[str, Any] = {"group_id": GROUP, "member_id": member_id}
-        if version >= 3:
-            module = import_module(f"kio.schema.leave_group.v{version}.request")
-            identity = {"member_id": member_id, "group_instance_id": None, "reason": None}
-            fields["members"] = (made(module.MemberIdentity, identity),)
-        return await self.tell("leave_group", version, **fields)
-
-    async def commit(
-        self, offset: int, *topics: str, version: int = 9, partition: int = 0, metadata: str = "m"
-    ) -> dict[str, ErrorCode]:
-        """By topic; by a consumer that does not belong to a group."""
-        module = import_module(f"kio.schema.offset_commit.v{version}.request")
-        each = {
-            "partition_index": partition, "committed_offset": offset,
-            "committed_leader_epoch": -1, "commit_timestamp": -1, "committed_metadata": metadata,
-        }  # fmt: skip
-        answer = await self.tell(
-            "offset_commit", version, group_id=GROUP, generation_id_or_member_epoch=-1,
-            member_id="", group_instance_id=None, retention_time=-1 * MS,
-            topics=tuple(
-                module.OffsetCommitRequestTopic(
-                    name=topic, partitions=(made(module.OffsetCommitRequestPartition, each),)
-                )
-                for topic in topics
-            ),
-        )  # fmt: skip
-        return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-
-    async def offsets(self, *topics: str, version: int = 9) -> Any:
-        """The answer's group, or the answer itself where versions knew one group only."""
-        module = import_module(f"kio.schema.offset_fetch.v{version}.request")
-        plural = "s" if version >= 8 else ""
-        wanted = tuple(
-            getattr(module, f"OffsetFetchRequestTopic{plural}")(name=name, partition_indexes=(0,))
-            for name in topics
-        )
-        fields: dict[str, Any] = {"group_id": GROUP, "topics": wanted or None}
-        if version >= 8:
-            group = {**fields, "member_id": None, "member_epoch": -1}
-            fields = {"groups": (made(module.OffsetFetchRequestGroup, group),)}
-        answer = await self.tell("offset_fetch", version, **fields, require_stable=False)
-        return answer.groups[0] if version >= 8 else answer
-
-    async def delete_offset(self, *topics: str) -> Any:
-        module = import_module("kio.schema.offset_delete.v0.request")
-        part = module.OffsetDeleteRequestPartition(partition_index=0)
-        return await self.tell(
-            "offset_delete", 0, group_id=GROUP,
-            topics=tuple(
-                module.OffsetDeleteRequestTopic(name=name, partitions=(part,)) for name in topics
-            ),
-        )  # fmt: skip
-
-    async def listed(self, version: int = 5) -> list[str]:
-        answer = await self.tell("list_groups", version, states_filter=(), types_filter=())
-        assert answer.error_code is NONE
-        return [group.group_id for group in answer.groups]
-
-    async def described(self, *group_ids: str, version: int = 5, operations: bool = False) -> Any:
-        answer = await self.tell(
-            "describe_groups", version, groups=group_ids, include_authorized_operations=operations
-        )
-        return answer.groups
-
-    async def delete_groups(self, *group_ids: str, version: int = 2) -> dict[str, ErrorCode]:
-        answer = await self.tell("delete_groups", version, groups_names=group_ids)
-        return {each.group_id: each.error_code for each in answer.results}
-
-
-def made(kind: Any, fields: dict[str, Any]) -> Any:
-    known = kind.__dataclass_fields__
-    return kind(**{name: value for name, value in fields.items() if name in known})
 
 
 def found_offsets(group: Any) -> dict[str, tuple[int, ErrorCode]]:
@@ -209,7 +37,7 @@ def found_offsets(group: Any) -> dict[str, tuple[int, ErrorCode]]:
     }
 
 
-Tell = Callable[[Callable[[GroupWorld], Coroutine[Any, Any, None]]], None]
+Tell = Callable[[Callable[[GroupApiWorld], Coroutine[Any, Any, None]]], None]
 
 
 @pytest.fixture
@@ -222,9 +50,9 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
     """Runs steps in a world that coordinates groups."""
 
-    def run(scenario: Callable[[GroupWorld], Coroutine[Any, Any, None]]) -> None:
+    def run(scenario: Callable[[GroupApiWorld], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:
-            world = GroupWorld(executor, tmp_path)
+            world = GroupApiWorld(executor, tmp_path)
             await world.begin()
             try:
                 async with asyncio.timeout(30):
@@ -242,7 +70,7 @@ def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
 
 @pytest.mark.parametrize("version", range(7))
 def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, version: int) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         answer = await world.find(version, GROUP)
 
         [found] = answer.coordinators if version >= 4 else [answer]
@@ -254,7 +82,7 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, versi
 
 
 def test_several_groups_are_looked_up_at_once(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         answer = await world.find(4, "a", "b", "c")
         assert [each.key for each in answer.coordinators] == ["a", "b", "c"]
 
@@ -262,7 +90,7 @@ def test_several_groups_are_looked_up_at_once(tell: Tell) -> None:
 
 
 def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         world.update({OFFSETS_TOPIC: {0: metadata(-1)}})
         assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
         world.update({OFFSETS_TOPIC: {0: metadata(2)}}, brokers=[broker(1), broker(2, "OTHER")])
@@ -279,7 +107,7 @@ def test_who_asks_first_has_the_offsets_topic_created(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="2")
+        world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="2")
         world.update()
         answer = await world.find(4, GROUP)
         assert answer.coordinators[0].error_code is ErrorCode.coordinator_not_available
@@ -303,7 +131,7 @@ def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="3")
+        world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="3")
         world.update(brokers=[broker(1), broker(2)])
 
         answer = await world.find(3, GROUP)
@@ -322,7 +150,7 @@ def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
     tmp_path: Path, executor: ThreadPoolExecutor, version: int
 ) -> None:
     async def scenario() -> None:
-        world = GroupWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
+        world = GroupApiWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
         world.update(brokers=[broker(1)])
 
         async def find() -> Any:
@@ -340,7 +168,7 @@ def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
 
 
 def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         assert (await world.find(3, "id", key_type=9)).error_code is ErrorCode.invalid_request
         [share] = (await world.find(5, "id", key_type=2)).coordinators
         assert share.error_code is ErrorCode.invalid_request
@@ -354,7 +182,7 @@ def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None
 
 
 def test_a_member_joins_is_assigned_lives_commits_and_leaves(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         joined = await world.join()
         assert (joined.error_code, joined.leader) == (NONE, joined.member_id)
         assert (await world.sync(joined)).assignment == b"all of it"
@@ -377,7 +205,7 @@ def test_every_version_has_the_same_outcome(tell: Tell, step: int) -> None:
     def at_most(key: ApiKey) -> int:
         return min(step, APIS[key].max_version)
 
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         joined = await world.join(at_most(ApiKey.JOIN_GROUP))
         synced = await world.sync(joined, at_most(ApiKey.SYNC_GROUP))
         assert synced.assignment == b"all of it"
@@ -397,7 +225,7 @@ def test_every_version_has_the_same_outcome(tell: Tell, step: int) -> None:
 
 
 def test_a_sync_must_name_its_protocol_since_version_5(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         joined = await world.join()
         refused = await world.sync(joined, protocol_name=None)
         assert refused.error_code is ErrorCode.inconsistent_group_protocol
@@ -409,7 +237,7 @@ def test_a_sync_must_name_its_protocol_since_version_5(tell: Tell) -> None:
 
 
 def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         assert await world.commit(7, "none", "orders") == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
@@ -424,7 +252,7 @@ def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell
 
 
 def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         await world.commit(7, "orders", "invoices")
         answer = await world.delete_offset("orders", "none")
         assert answer.error_code is NONE
@@ -438,7 +266,7 @@ def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
 
 
 def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         assert await world.commit(7, "orders", "none", version=0) == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
@@ -464,7 +292,7 @@ def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
 
 
 def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         module = import_module("kio.schema.offset_fetch.v0.request")
         topic = module.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,))
 
@@ -477,7 +305,7 @@ def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell
 
 
 def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         await world.commit(7, "orders")
         module = import_module("kio.schema.offset_fetch.v8.request")
         answer = await world.tell(
@@ -501,7 +329,7 @@ def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell
         isr=(1,), zk_version=0, replicas=(1,), offline_replicas=(),
     )  # fmt: skip
 
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         await world.commit(7, "orders", "invoices")
         answer = await world.tell(
             "update_metadata", 8, controller_id=1, controller_epoch=1, live_brokers=(),
@@ -522,7 +350,7 @@ def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
     count = ENTRIES_AT_ONCE + 1
     commit = import_module("kio.schema.offset_commit.v9.request")
 
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         world.update({"orders": {each: metadata(1) for each in range(count)}})
         parts = tuple(
             commit.OffsetCommitRequestPartition(
@@ -549,7 +377,7 @@ def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
 
 
 def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         joined = await world.join()
         await world.sync(joined)
         world.authorize()
@@ -580,7 +408,7 @@ def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
 
 
 def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.READ)
         world.permit(ResourceType.TOPIC, "orders", AclOperation.READ)
@@ -604,7 +432,7 @@ def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
 
 
 def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         await world.commit(5, "orders", "invoices")
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DESCRIBE)
@@ -621,7 +449,7 @@ def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> N
 
 
 def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         await world.commit(5, "orders", "invoices")
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DELETE)
@@ -638,7 +466,7 @@ def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
 
 
 def test_who_may_describe_the_cluster_sees_every_group(tell: Tell) -> None:
-    async def scenario(world: GroupWorld) -> None:
+    async def scenario(world: GroupApiWorld) -> None:
         await world.commit(5, "orders")
         world.authorize()
         world.permit(ResourceType.CLUSTER, "kafka-cluster", AclOperation.DESCRIBE)

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
-from tests.unit.kraft.test_alter_partition import propose
+from tests.unit.kraft.proposals import propose
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.broker_transitions import BrokerTransitions

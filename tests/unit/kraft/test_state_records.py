@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from tests.unit.kraft.test_quorum_controller_properties import BROKERS, TOPICS, Scenario, Step
+from tests.support.state_records import DEFAULTS, USER, everything, stable_records
+from tests.unit.kraft.controller_scenario import BROKERS, Scenario, Step
 from zkcontroller import acls as acl_words
 from zkcontroller.errors import IllegalState, UnsupportedVersion
 from zkcontroller.kraft.controller.acl_control import StandardAcl
@@ -82,8 +83,6 @@ EPOCH = 1
 CONFIG = QuorumControllerConfig(
     0, CLUSTER_ID, delegation_tokens=DelegationTokenConfig(secret_key="secret")
 )
-USER = (("user", "alice"),)
-DEFAULTS = (("client-id", None), ("user", None))
 
 STEPS = st.lists(
     st.builds(
@@ -178,37 +177,6 @@ def rule(name: str) -> StandardAcl:
             "User:alice", "*", acl_words.AclOperation.READ, acl_words.PermissionType.ALLOW
         ),
     )
-
-
-def everything(controller: QuorumController) -> tuple[object, ...]:
-    """What a controller holds now, looked up in other ways than for its records."""
-    state = controller.state
-    topics = state.replication.state
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in TOPICS]
-    resources.append(ConfigResource(ConfigResourceType.BROKER, ""))
-    return (
-        state.cluster.registrations(),
-        state.cluster.controllers(),
-        state.features.finalized_features().levels,
-        state.features.zk_migration_state,
-        {topic_id: (each.name, dict(each.partitions.items()))
-         for topic_id, each in topics.topics.items()},
-        dict(topics.topics_by_name.items()),
-        set(topics.imbalanced_partitions),
-        set(topics.reassigning_partitions),
-        set(topics.brokers_to_isrs.partitions_with_no_leader()),
-        [set(topics.brokers_to_isrs.partitions_with_broker_in_isr(each)) for each in BROKERS],
-        [set(topics.partitions_in_directory(UUID(int=(1 << 64) + each))) for each in BROKERS],
-        [state.configs.configs(resource) for resource in resources],
-        [state.quotas.quotas(entity) for entity in (USER, DEFAULTS)],
-        state.producer_ids.next_producer_id,
-        state.acls.acls(),
-        state.scram.credential("alice", 1),
-    )  # fmt: skip
-
-
-def stable_records(controller: QuorumController) -> list[VersionedRecord]:
-    return list(state_records(controller.state, controller.state.offsets.last_stable_offset))
 
 
 def in_any_order(records: list[VersionedRecord]) -> Counter[str]:

@@ -22,7 +22,7 @@ from tests.support import fetch_world
 from tests.support.descriptors import open_descriptors
 from tests.support.frames import request_header
 from tests.support.log_world import batch
-from tests.unit.server.test_produce import request as produced
+from tests.unit.server.produced import request as produced
 from zkcontroller.model import Endpoint
 from zkcontroller.net.presence import abandonable, raise_if_abandoned
 from zkcontroller.protocol.messages import write

@@ -18,6 +18,7 @@ from replica_manager.server.dispatch import respond
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.frames import request_header
+from tests.unit.network.bodies import empty_body
 from zkcontroller.model import Endpoint
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import read_request, read_response, write
@@ -74,22 +75,6 @@ async def is_alive(port: int) -> bool:
     [answer] = await exchange(port, data)
     response: Any = read_response(ApiKey.METADATA, 1, answer, 4)
     return any(topic.name == "orders" for topic in response.topics)
-
-
-def empty_body(api_key: int, version: int) -> bytes:
-    """A body that parses where one exists: empty lists, empty names, zeros."""
-    row = APIS.get(api_key)
-    if row is None or not row.is_flexible(version):
-        return b"\0" * 120
-    size = 120
-    if api_key == ApiKey.FETCH:
-        # The tagged fields at the end are known ones: there must be none.
-        size = 24 if version >= 15 else 28
-    elif api_key == ApiKey.CREATE_DELEGATION_TOKEN:
-        size = 3 if version >= 3 else 1  # then its life in milliseconds: kio reads no 0x0101…
-    elif api_key in (ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN):
-        size = 1
-    return b"\1" * size + b"\0" * (120 - size)
 
 
 def test_every_api_key_in_every_version_is_answered_or_closed() -> None:

@@ -8,9 +8,8 @@ import logging
 import socket
 import struct
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -24,59 +23,17 @@ from replica_manager.network.connection import (
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.frames import request_header
+from tests.unit.network.echo_server import LOCAL, answer, connect, echo, framed, server_with
 from zkcontroller.errors import ConfigInvalid, InvalidFrame
 from zkcontroller.model import Endpoint
 from zkcontroller.protocol.messages import read_response
 
-LOCAL = Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
 INTERNAL = Endpoint("127.0.0.1", 0, "INTERNAL", "PLAINTEXT")
 METADATA_V1 = request_header(3, 1, 9, "test") + b"\xff\xff\xff\xff"
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 30))
-
-
-def framed(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
-
-
-@asynccontextmanager
-async def server_with(
-    respond: Callable[[bytes, Peer], Awaitable[ResponseFrame]],
-    *endpoints: Endpoint,
-    **limits: Any,
-) -> AsyncIterator[SocketServer]:
-    server = SocketServer(
-        endpoints or (LOCAL,),
-        ServerLimits(**limits),
-        respond,
-        broker_id=1,
-        protected_listener="INTERNAL",
-    )
-    server.open()
-    try:
-        yield server
-    finally:
-        await server.close()
-
-
-async def echo(data: bytes, peer: Peer) -> ResponseFrame:
-    """Answers with what was asked, on which listener, and from where."""
-    return ResponseFrame(
-        framed(data + b"|" + peer.listener_name.encode() + b"|" + peer.address.encode())
-    )
-
-
-async def connect(
-    server: SocketServer, listener_name: str = "PLAINTEXT"
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", server.ports[listener_name])
-
-
-async def answer(reader: asyncio.StreamReader) -> bytes:
-    size = struct.unpack(">i", await reader.readexactly(4))[0]
-    return await reader.readexactly(size)
 
 
 def test_a_request_is_answered_with_its_listener_and_address() -> None:

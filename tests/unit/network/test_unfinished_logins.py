@@ -10,7 +10,7 @@ import pytest
 
 from replica_manager.security.settings import ListenerSecurity
 from tests.support.descriptors import open_descriptors
-from tests.unit.security.test_connections import Broker, listener, run, sasl, tls_listener
+from tests.unit.security.listeners import Broker, listener, run, sasl, tls_listener
 
 CLIENTS = 30
 MAX_IDLE_MS = 300

@@ -13,7 +13,7 @@ from kio.static.primitive import i8, i16, i32, i64Timedelta, u16
 from kio.static.protocol import RequestPayload
 
 from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
-from tests.unit.quorum.test_controller_permissions import (
+from tests.unit.quorum.permissions import (
     CLUSTER,
     DENIED,
     TOPIC_DENIED,

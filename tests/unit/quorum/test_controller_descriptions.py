@@ -16,7 +16,7 @@ from replica_manager.quorum.node_versions import NodeVersions
 from tests.support.config_messages import altered_resources
 from tests.support.frames import request_header
 from tests.support.quorum import CLUSTER_ID, in_the_end
-from tests.unit.quorum.test_controller_apis import Client, told
+from tests.unit.quorum.controller_client import Client, told
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest

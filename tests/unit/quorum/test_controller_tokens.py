@@ -26,7 +26,7 @@ from replica_manager.security.principals import ANONYMOUS, Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
-from tests.unit.quorum.test_controller_apis import Client, told
+from tests.unit.quorum.controller_client import Client, told
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type

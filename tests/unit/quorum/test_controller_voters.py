@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, u16
 
 from tests.support.quorum import CLUSTER_ID
-from tests.unit.quorum.test_controller_apis import Client, told
+from tests.unit.quorum.controller_client import Client, told
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 

@@ -19,7 +19,7 @@ from replica_manager.quorum.snapshot_generator import CommittedProgress, Snapsho
 from tests.support.quorum import eventually, in_the_end
 from tests.support.quorum_controller_world import QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
-from tests.unit.kraft.test_state_records import stable_records
+from tests.support.state_records import stable_records
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_values import (

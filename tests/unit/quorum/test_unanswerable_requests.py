@@ -22,7 +22,7 @@ from replica_manager.quorum.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
-from tests.unit.quorum.test_controller_apis import Client, told
+from tests.unit.quorum.controller_client import Client, told
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.kraft.messages import VoteRequest, VoteResponse
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey

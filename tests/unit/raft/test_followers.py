@@ -16,15 +16,15 @@ from tests.support.raft_harness import (
     records,
     refused,
 )
+from tests.unit.raft.followers import diverging, fetches
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import (
     QuorumConfig,
 )
 from zkcontroller.kraft.messages import (
     FetchRequest,
-    FetchResponse,
 )
-from zkcontroller.kraft.outputs import FlushLog, RaftOutput, SendRequest
+from zkcontroller.kraft.outputs import FlushLog, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import (
     ElectionState,
@@ -32,16 +32,6 @@ from zkcontroller.kraft.values import (
     OffsetAndEpoch,
     ReplicaKey,
 )
-
-
-def fetches(outputs: list[RaftOutput]) -> list[tuple[int, int, int]]:
-    """The Fetches among the outputs: whom they go to, from where, of which epoch the last is."""
-    return [
-        (output.destination_id, output.request.fetch_offset, output.request.last_fetched_epoch)
-        for output in outputs
-        if isinstance(output, SendRequest) and isinstance(output.request, FetchRequest)
-    ]
-
 
 # A follower fetches.
 
@@ -152,12 +142,6 @@ def test_a_leader_that_takes_its_high_watermark_back_is_fatal() -> None:
 
 
 # Logs that part.
-
-
-def diverging(leader: int, epoch: int, offset: int, last_epoch: int) -> FetchResponse:
-    return FetchResponse(
-        leader_id=leader, leader_epoch=epoch, diverging_epoch=OffsetAndEpoch(offset, last_epoch)
-    )
 
 
 @pytest.mark.parametrize(

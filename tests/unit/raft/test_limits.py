@@ -15,7 +15,7 @@ from tests.support.raft_harness import (
     records,
     refused,
 )
-from tests.unit.raft.test_followers import diverging, fetches
+from tests.unit.raft.followers import diverging, fetches
 from zkcontroller.kraft.messages import EndQuorumEpochRequest
 from zkcontroller.kraft.outputs import FlushLog
 from zkcontroller.kraft.states import StateName

@@ -12,7 +12,7 @@ from replica_manager.quorum.metadata_log import FOLDER, KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.snapshot_files import SnapshotWriter, parse_name
 from tests.support.log_world import START_MS
-from tests.unit.raft.test_log import batch, filled, opened
+from tests.unit.raft.log_files import batch, filled, opened
 from zkcontroller.errors import CorruptRecord, KafkaStorage, RaftFatal
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch

@@ -23,18 +23,25 @@ from replica_manager.replication.controller_link import (
     ControllerLink,
     ControllerLinkSettings,
 )
-from replica_manager.replication.isr import CommittedIsr, PendingIsr
+from replica_manager.replication.isr import CommittedIsr
 from replica_manager.replication.isr_znodes import CHECK_INTERVAL_MS, IsrZnodes
-from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
-from tests.simulation.replication_log import InMemoryLog
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.wire_peer import HANG_UP, WirePeer, until
+from tests.unit.replication.led_isr import (
+    ID,
+    LAG_MS,
+    LEADER_EPOCH,
+    ONE,
+    PARTITION_EPOCH,
+    ZERO,
+    led,
+    shrink,
+)
 from zkcontroller.model import Endpoint, TopicPartition
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
 from zkcontroller.protocol.versioned_messages import response_schema
-from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, SetData, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
@@ -46,30 +53,7 @@ from zkcontroller.zookeeper.znodes import (
 from zkcontroller_simulation.zookeeper import SimulatedSession
 from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
-ID = UUID(int=7)
-ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BROKER_EPOCH = 42
-LEADER_EPOCH, PARTITION_EPOCH = 5, 9
-LAG_MS = 1_000
-
-
-def led(tp: TopicPartition = ZERO, topic_id: UUID | None = ID) -> Partition:
-    """A partition that broker 1 leads for brokers 2 and 3, all of them in sync at time 0."""
-    partition = Partition(tp, 1, log=InMemoryLog(), replica_lag_time_max_ms=LAG_MS)
-    partition.log.append_as_leader("x", LEADER_EPOCH)  # type: ignore[attr-defined]
-    state = LeaderAndIsrPartitionState(
-        3, 1, LEADER_EPOCH, (1, 2, 3), PARTITION_EPOCH, (1, 2, 3), (), (), False, 0
-    )
-    base = StateChange(Kind.LEADER_AND_ISR_HANDLING, "broker", 1, 3, 1)
-    partition.make_leader(state, topic_id, base, 0)
-    return partition
-
-
-def shrink(partition: Partition) -> PendingIsr:
-    """Brokers 2 and 3 have sent nothing for too long."""
-    pending = partition.maybe_shrink_isr(LAG_MS + 1)
-    assert pending is not None
-    return pending
 
 
 class Controller:

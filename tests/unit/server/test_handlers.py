@@ -22,7 +22,7 @@ from tests.support.control_entries import leader_and_isr_entry, update_metadata_
 from tests.support.frames import parse_response_header, request_header
 from tests.support.kafka_versions import all_versions
 from tests.support.request_shapes import OFFERED
-from tests.unit.network.test_hostile import empty_body
+from tests.unit.network.bodies import empty_body
 from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.errors import InvalidFrame, ZooKeeperRefused
 from zkcontroller.model import LeaderAndIsr, TopicPartition

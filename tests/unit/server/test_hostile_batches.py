@@ -25,7 +25,7 @@ from tests.support.broker_world import BrokerWorld
 from tests.support.frames import request_header
 from tests.support.hostile_batches import Hostile, block, every_kind, packed_batch
 from tests.support.log_world import batch
-from tests.unit.server.test_produce import ORDERS, log_of, produce, request
+from tests.unit.server.produced import ORDERS, log_of, produce, request
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey

@@ -18,15 +18,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
-from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.network.connection import ResponseFrame
 from replica_manager.server import slices
-from replica_manager.server.dispatch import respond
 from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
-from tests.support.broker_world import metadata
 from tests.support.frames import request_header
 from tests.support.request_shapes import ORDERS, Shape, all_shapes
-from tests.unit.coordinators.test_group_handlers import GroupWorld
+from tests.unit.server.large_world import LargeWorld
 from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import write
@@ -41,25 +38,6 @@ TRIES: Final = 3
 MOST_BYTES_FOR_ONE: Final = 12
 """So many times as long as the request its answer may be."""
 CORRELATION_ID: Final = 7
-
-
-class LargeWorld(GroupWorld):
-    """A broker that coordinates groups and transactions and knows thousands of partitions."""
-
-    async def fill(self, count: int) -> None:
-        """There are ``count`` topics of one partition, and one of ``count`` partitions."""
-        self.transactions.start(1)
-        self.groups.start(1)
-        for topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC, ORDERS):
-            self.lead(topic)
-        topics = {f"t{number}": {0: metadata(1)} for number in range(1, count)}
-        self.update({**topics, ORDERS: {number: metadata(1) for number in range(count)}})
-        async with asyncio.timeout(20):
-            while (await self.tell("list_groups", 5, states_filter=(), types_filter=())).error_code:
-                await asyncio.sleep(0)
-
-    async def respond(self, data: bytes) -> ResponseFrame:
-        return await respond(data, Peer("PLAINTEXT", "192.0.2.1", self.principal), self.context)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.server.handlers import list_groups
 from tests.support.request_shapes import requests_with
-from tests.unit.server.test_large_requests import LargeWorld
+from tests.unit.server.large_world import LargeWorld
 from zkcontroller.protocol.answers import LONGEST_MESSAGE, clipped, write_answer
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import read_response

@@ -8,16 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i32Timedelta
 
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.record_appends import PartitionResponse
 from replica_manager.security.acl_cache import AclCache
@@ -26,14 +23,12 @@ from tests.support.broker_world import BrokerWorld
 from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
+from tests.unit.server.produced import log_of, produce, request
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.record_batch import MemoryRecords
-from zkcontroller.protocol.versioned_messages import request_schema
-
-ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture
@@ -45,47 +40,6 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture
 def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
     return BrokerWorld(executor, log_dirs=[tmp_path / "data"])
-
-
-def request(
-    records: bytes | None,
-    *,
-    version: int = 11,
-    acks: int = 1,
-    topic: str = "orders",
-    partition: int = 0,
-    timeout_ms: int = 1000,
-    transactional_id: str | None = None,
-) -> Any:
-    schema = request_schema(ApiKey.PRODUCE, version)
-    return schema.request(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout=i32Timedelta.parse(timedelta(milliseconds=timeout_ms)),
-        topic_data=(
-            schema.part(
-                "TopicProduceData",
-                name=topic,
-                partition_data=(
-                    schema.part("PartitionProduceData", index=partition, records=records),
-                ),
-            ),
-        ),
-    )
-
-
-def produce(world: BrokerWorld, records: bytes | None, **how: Any) -> Any:
-    """The answer for the one partition."""
-    response = asyncio.run(world.ask(request(records, **how)))
-    [topic] = response.responses
-    [answer] = topic.partition_responses
-    return answer
-
-
-def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
-    log = world.logs.log(tp)
-    assert log is not None
-    return log
 
 
 @pytest.mark.parametrize("version", range(3, 12))

@@ -22,8 +22,8 @@ from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_T
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from tests.support.broker_world import broker
 from tests.support.frames import request_header
+from tests.support.group_api_world import GROUP, GroupApiWorld
 from tests.support.log_world import batch
-from tests.unit.coordinators.test_group_handlers import GROUP, GroupWorld
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -36,7 +36,7 @@ ORDERS: Final = TopicPartition("orders", 0)
 PATIENCE_S: Final = 20
 
 
-class TransactionWorld(GroupWorld):
+class TransactionWorld(GroupApiWorld):
     """A broker that coordinates every transactional id, and leads everything."""
 
     def __init__(self, executor: ThreadPoolExecutor, folder: Path, **properties: Any) -> None:

@@ -1,0 +1,42 @@
+"""Answers of our brokers and Kafka's, to be compared."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+from tests.peers.cluster import Cluster
+from zkcontroller.net.connection import Connection
+
+
+def ask(cluster: Cluster, request: Any) -> Any:
+    """The broker's answer as a dictionary."""
+
+    async def exchange() -> Any:
+        host, _, port = cluster.bootstrap(1).rpartition(":")
+        connection = await Connection.open(host, int(port), client_id="peers")
+        try:
+            return await connection.request(request)
+        finally:
+            await connection.close()
+
+    return asdict(asyncio.run(exchange()))
+
+
+def told(answer: Any) -> Any:
+    """An answer without order, where Kafka's comes out of a hash map."""
+    if isinstance(answer, dict):
+        return {key: told(value) for key, value in answer.items() if key != "throttle_time"}
+    if isinstance(answer, tuple | list):
+        return sorted(map(told, answer), key=repr)
+    return answer
+
+
+def differing(ours: dict[str, Any], kafkas: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The values that differ, by name: first ours, then Kafka's."""
+    return {
+        name: (ours.get(name), kafkas.get(name))
+        for name in {**ours, **kafkas}
+        if ours.get(name) != kafkas.get(name)
+    }
