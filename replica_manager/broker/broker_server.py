@@ -159,7 +159,7 @@ class BrokerServer:
         try:
             await self._start(asyncio.get_running_loop(), executor)
         except BaseException as failure:
-            _log.critical(
+            _log.error(
                 "%sFatal error during KafkaServer startup. Prepare to shutdown: %s",
                 self._prefix,
                 failure,

@@ -10,6 +10,7 @@ Source: Kafka ``ZkNodeChangeNotificationListener``, ``ZkConfigManager``, ``Topic
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +25,13 @@ from replica_manager.configuration.config import (
 from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, KeyEffect
 from replica_manager.configuration.reconfiguration import ReconfigurationRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords
+from zkcontroller.core.journal import scala_map
 from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
+from zkcontroller.protocol.scram import MECHANISMS
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.requests import ReadZnodes, SetData, ZkCode, Znode
+from zkcontroller.zookeeper.scala_order import mutable_hash_map_order, properties_order
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     DEFAULT_ENTITY,
@@ -38,6 +42,8 @@ from zkcontroller.zookeeper.znodes import (
 
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
 _log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
+_changes_log = logging.getLogger("kafka.server.ZkConfigManager")
+_HIDDEN: Final = "[hidden]"
 
 
 class DynamicConfig:
@@ -181,6 +187,7 @@ class DynamicConfig:
             except ZnodeCorrupt as corrupt:
                 _log.error("error processing change notification: %s", corrupt)
         for entity_path in entity_paths:
+            self._log_override(entity_path)
             self.entity_changed(entity_path)
         self._notifications.processed()
 
@@ -205,6 +212,19 @@ class DynamicConfig:
                     pass
         except ZnodeCorrupt as corrupt:
             _log.error("error processing change notification: %s", corrupt)
+
+    def _log_override(self, entity_path: str) -> None:
+        with contextlib.suppress(ZnodeCorrupt):
+            config = self._config(entity_path)
+            pairs = [
+                (key, _HIDDEN if key in MECHANISMS else config[key])
+                for key in mutable_hash_map_order(properties_order(config))
+            ]
+            _changes_log.info(
+                "Processing override for entityPath: %s with config: %s",
+                entity_path,
+                scala_map(pairs),
+            )
 
     def _names(self, entity_type: str) -> list[str]:
         path = ConfigZnode.path(entity_type)

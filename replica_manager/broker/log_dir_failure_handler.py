@@ -51,7 +51,7 @@ class LogDirFailureHandler:
         )
         self._notify_controller()
         if not live_log_dirs:
-            _log.critical(
+            _log.error(
                 "Shutdown broker because all log dirs in %s have failed",
                 ", ".join(map(str, self._log_dirs)),
             )

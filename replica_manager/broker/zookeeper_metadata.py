@@ -410,7 +410,7 @@ class ZooKeeperMembership:
         try:
             self._metadata.broker_epoch = self._registration().register()
         except BrokerIdInUse as in_use:
-            _log.critical(
+            _log.error(
                 "[KafkaServer id=%d] This broker cannot go on: %s",
                 self._metadata.broker_id,
                 in_use,

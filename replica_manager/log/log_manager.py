@@ -249,7 +249,9 @@ class LogManager:
                 self._mark_stale(log_dir, tp)
         for folder in folders:
             if folder.kind is FolderKind.DELETED:
-                self._remove_folder_later(folder.path, self.default_config.file_delete_delay_ms)
+                self._remove_folder_later(
+                    folder.topic_partition, folder.path, self.default_config.file_delete_delay_ms
+                )
             elif folder.kind is FolderKind.STRAY:
                 _log.warning("Loaded stray log: %s", folder.path)
 
@@ -376,12 +378,14 @@ class LogManager:
         if is_stray:
             log.close()
         else:
-            self._remove_folder_later(path, log.config.file_delete_delay_ms)
+            self._remove_folder_later(topic_partition, path, log.config.file_delete_delay_ms)
 
-    def _remove_folder_later(self, path: Path, delay_ms: int) -> None:
+    def _remove_folder_later(
+        self, topic_partition: TopicPartition, path: Path, delay_ms: int
+    ) -> None:
         def remove() -> None:
             remove_log_files(path)
-            _log.info("Deleted log for %s", path)
+            _log.info("Deleted log for partition %s in %s.", topic_partition, path)
 
         due_ms = self.environment.monotonic_ms() + delay_ms
         self.environment.deferred_tasks.add(
@@ -411,7 +415,9 @@ class LogManager:
             path = partition_folder(current.log_dir, topic_partition, FolderKind.DELETED, uuid4())
             with contextlib.suppress(KafkaStorage):  # its directory is offline now
                 current.rename(path)
-                self._remove_folder_later(path, current.config.file_delete_delay_ms)
+                self._remove_folder_later(
+                    topic_partition, path, current.config.file_delete_delay_ms
+                )
         return future
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:

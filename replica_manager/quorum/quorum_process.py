@@ -125,7 +125,7 @@ async def _run(
     try:
         await node.run()
     except Exception:  # noqa: BLE001 - whatever it is, a node that goes on would endanger others
-        _log.critical("Encountered fatal fault: the node cannot go on", exc_info=True)
+        _log.error("Encountered fatal fault: the node cannot go on", exc_info=True)
         return FAILED
     finally:
         registering.cancel()

@@ -220,7 +220,7 @@ async def _applied(
 
 def _text(config: dict[str, str]) -> str:
     return ",".join(
-        f"({name},{'[hidden]' if _is_secret(name) else text})" for name, text in config.items()
+        f"{name} -> {'[hidden]' if _is_secret(name) else text}" for name, text in config.items()
     )
 
 

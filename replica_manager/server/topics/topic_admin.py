@@ -30,6 +30,7 @@ from replica_manager.server.topics.topic_creation import (
     NewTopic,
 )
 from replica_manager.server.topics.topic_waiters import TopicWaiters
+from zkcontroller.core.journal import scala_map, scala_seq
 from zkcontroller.model import Broker, ReplicaAssignment
 from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
 from zkcontroller.topic_names import has_collision_characters
@@ -38,6 +39,7 @@ from zkcontroller.zookeeper.requests import (
     Create,
     ZkCode,
 )
+from zkcontroller.zookeeper.scala_order import properties_order
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     DeleteTopicZnode,
@@ -145,8 +147,10 @@ class TopicAdmin:
         _log.info(
             "Creating topic %s with configuration %s and initial partition assignment %s",
             topic.name,
-            topic.config,
-            topic.assignment,
+            _properties_text(topic.config),
+            scala_map(
+                (p, scala_seq("ArrayBuffer", those)) for p, those in topic.assignment.items()
+            ),
         )
         write_entity_config(self._session, f"topics/{topic.name}", topic.config)
         self._write_topic(topic.name, topic.topic_id, topic.assignment)
@@ -179,3 +183,8 @@ class TopicAdmin:
 
     def _all_topics(self) -> list[str]:
         return required(TopicsZnode.PATH, self._session.children(TopicsZnode.PATH))
+
+
+def _properties_text(config: Mapping[str, str]) -> str:
+    """As ``java.util.Properties`` prints itself."""
+    return f"{{{', '.join(f'{key}={config[key]}' for key in properties_order(config))}}}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -216,12 +217,13 @@ def test_topics_have_their_own_configuration(disks: Disks) -> None:
 
 
 def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(
-    disks: Disks, executor: ThreadPoolExecutor
+    disks: Disks, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = disks.manager()
     log = manager.get_or_create(ORDERS, SEGMENT)
     log.append_as_leader(batch(), 0)
     found = read(log, 0)
+    caplog.set_level(logging.INFO, "kafka.log.LogManager")
 
     manager.delete(ORDERS)
 
@@ -233,6 +235,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(
     upkeep(manager, executor, Schedule())
     assert not log.directory.exists()
     assert offsets(found) == [0]
+    assert caplog.messages[-1] == f"Deleted log for partition orders-0 in {log.directory}."
 
 
 def test_a_folder_marked_as_deleted_is_removed_after_a_restart(
