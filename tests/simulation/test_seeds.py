@@ -62,7 +62,8 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 def test_a_history_does_not_depend_on_how_strings_are_hashed() -> None:
     program = (
-        "from tests.simulation.seeded_worlds import fingerprint, stormy_world;"
+        "from tests.simulation.seeded_worlds import stormy_world;"
+        "from tests.simulation.test_seeds import fingerprint;"
         "print(fingerprint(stormy_world(7, 40)))"
     )
     scenarios = run_under_hash_seeds(program)

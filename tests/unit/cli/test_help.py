@@ -10,10 +10,12 @@ from typing import Any
 import click
 import pytest
 
-from tests.unit.cli.command_lines import Parsed, options, words_of
+from tests.unit.cli.command_lines import Parsed, options, parsed, words_of
 from tests.unit.cli.commands import all_commands
 
 examples = import_module("zkcontroller_cli.console.examples")
+
+__all__ = ["parsed"]  # a fixture
 
 VERBS = [
     (name, command) for name, command in all_commands() if not isinstance(command, click.Group)
