@@ -127,6 +127,10 @@ def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> 
     _check_timestamp_type(header, config)
     needs_values = is_recompressed or config.is_compacted or _limits_timestamps(config)
     has_known_largest = header.is_log_append_time and not config.is_log_append_time
+    if source.origin is AppendOrigin.COORDINATOR and not is_recompressed:
+        # Encoded a moment ago, here, with keys and timestamps of now: a walk through thousands of
+        # offsets would only hold the event loop.
+        needs_values, has_known_largest = False, header.codec is Codec.NONE
     largest, unpacked_bytes = header.max_timestamp, 0
     if needs_values or not has_known_largest or header.codec is not Codec.NONE:
         # Values are made only of what was found to be well-formed and within the bounds.
