@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import alter_partition, ask, isr_change
+from zkcontroller.core.controller import REGISTRATION_RETRY_MS
 from zkcontroller.core.effects import AlterPartitionResult, ControlledShutdownResult
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
@@ -245,6 +246,26 @@ def test_a_leader_learns_of_its_new_replicas_though_the_leader_epoch_was_refused
 
     assert orders.topic_znode("orders").partitions[0] == ReplicaAssignment((3, 1))
     assert orders.controller_epoch == epoch
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_refused_registration_in_a_new_session_is_repeated_until_it_succeeds(
+    orders: World, code: ZkCode
+) -> None:
+    orders.refused[BrokerIdZnode.path(1)] = code
+
+    orders.expire_session(broker=1)
+    orders.run_for(3 * REGISTRATION_RETRY_MS)
+    assert orders.zookeeper.peek(BrokerIdZnode.path(1)) is None
+    assert orders.active_controller in (2, 3)
+    orders.delete_controller_znode()
+    orders.run_for(3_000)
+    assert orders.active_controller in (2, 3), "a broker that counts as dead does not rule"
+    orders.refused.clear()
+    orders.run_for(REGISTRATION_RETRY_MS + 1_000)
+
+    assert orders.zookeeper.peek(BrokerIdZnode.path(1)) is not None
+    orders.settle()
 
 
 def test_a_write_that_landed_and_whose_repetition_was_refused_is_found_out(orders: World) -> None:

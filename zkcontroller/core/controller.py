@@ -29,6 +29,7 @@ from zkcontroller.core.effects import (
     PartitionResults,
     Procedure,
     ProducerIdBlock,
+    Put,
     RegisterBrokerZnode,
     RequestAnswer,
     Result,
@@ -84,6 +85,8 @@ from zkcontroller.core.topics import TopicChanges
 from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
+REGISTRATION_RETRY_MS = 5_000
+"""From a registration that ZooKeeper refused to the next one."""
 
 
 Notice: TypeAlias = (
@@ -221,8 +224,7 @@ class KafkaController:
             case ControllerChange():
                 yield from self._controller_changed(now_ms)
             case RegisterBrokerAndReelect():
-                yield RegisterBrokerZnode()
-                yield from self._run_for_controller(now_ms)
+                yield from self._register_and_run(now_ms)
             case Expire():
                 self._failover.expire()
             case ShutdownEventThread():
@@ -265,6 +267,22 @@ class KafkaController:
         yield from self._failover.maybe_resign()
         if not self.is_active:
             yield from self._failover.elect(now_ms)
+
+    def _register_and_run(self, now_ms: int) -> Procedure[None]:
+        """Registers in a new session, then runs for controller.
+
+        A broker that is not registered counts as dead, so it does not run, and tries again until
+        ZooKeeper lets it register.  Kafka logs the refusal, and the broker stays outside.
+        """
+        try:
+            yield RegisterBrokerZnode()
+        except ZooKeeperRefused as refused:
+            self._tools.journal.error(
+                f"{refused}; registering this broker again in {REGISTRATION_RETRY_MS} ms"
+            )
+            self._tools.outbox.append(Put(RegisterBrokerAndReelect(), REGISTRATION_RETRY_MS))
+            return
+        yield from self._run_for_controller(now_ms)
 
     def _answer(self, event: RequestEvent) -> Procedure[None]:
         """Handles a request for the active controller."""
