@@ -342,9 +342,11 @@ class KafkaController:
             case BrokerModifications(broker_id=broker_id):
                 yield from self._brokers.process_broker_modification(broker_id)
             case TopicChange():
-                yield from self._topics.process_topic_change()
+                rows = yield from self._topics.process_topic_change()
+                yield from self._reassignments.resume(rows)
             case PartitionModifications(topic=topic):
-                yield from self._topics.process_partition_modifications(topic)
+                rows = yield from self._topics.process_partition_modifications(topic)
+                yield from self._reassignments.resume(rows)
             case TopicDeletion():
                 yield from self._deletion.process_requests()
             case TopicDeletionStopReplicaResponseReceived():
@@ -368,6 +370,8 @@ class KafkaController:
             case AutoPreferredReplicaLeaderElection():
                 yield from self._elections.rebalance()
             case RefusedPartitionRetry():
+                rows = yield from self._topics.read_again()
+                yield from self._reassignments.resume(rows)
                 yield from self._reassignments.retry_refused()
             case IsrChangeNotification():
                 yield from self._isr_changes.follow_notifications()

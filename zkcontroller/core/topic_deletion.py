@@ -59,7 +59,8 @@ class TopicDeletionManager:
         for reason in invalid.values():
             self._journal.error(f"Ignoring a child of {DeleteTopicsZnode.PATH}: {reason}")
         yield from self._remove_requests(list(invalid))
-        queued = [name for name in queued if name not in invalid]
+        unread = self._partitions.refused.topics  # the request waits until the topic can be read
+        queued = [name for name in queued if name not in invalid and name not in unread]
         if self._tools.config.delete_topic_enable:
             self._context.queue_for_deletion(queued)
             held = self._context.topics_to_be_deleted
@@ -73,7 +74,8 @@ class TopicDeletionManager:
         asked = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         self._journal.debug(f"Delete topics listener fired for topics {csv(asked)} to be deleted")
         known = self._context.table.topics
-        unknown = [topic for topic in asked if topic not in known]
+        unread = self._partitions.refused.topics
+        unknown = [topic for topic in asked if topic not in known and topic not in unread]
         if unknown:
             self._journal.warn(f"Ignoring request to delete non-existing topics {csv(unknown)}")
             yield from self._remove_requests(unknown)
