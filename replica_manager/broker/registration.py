@@ -273,12 +273,15 @@ class ZooKeeperRegistration:
             owner.description,
             max(deadline_s - self.now_s(), 0),
         )
-        while self.now_s() < deadline_s and not self.is_stopping():
+        while True:
             (stat,) = yield CheckExists([self._path])
             # Any other code says nothing about the registration: look again.
             is_gone = stat is ZkCode.NO_NODE
             if is_gone or (isinstance(stat, Stat) and stat.ephemeral_owner != owner.session_id):
                 return
+            # Looked first: a process that was stopped for a while finds the time over.
+            if self.now_s() >= deadline_s or self.is_stopping():
+                break
             yield Pause(PREDECESSOR_POLL_MS)
         raise BrokerIdInUse(
             f"broker id {self.broker.broker_id} is in use: {self._path} belongs to "
