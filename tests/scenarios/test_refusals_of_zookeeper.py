@@ -462,6 +462,35 @@ def test_a_request_to_delete_outlives_what_could_not_be_deleted(orders: World, p
     assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is None
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        ConfigZnode.topic_path("orders"),
+        TopicZnode.path("orders"),
+        "/brokers/topics/orders/partitions/0/state",
+        DeleteTopicZnode.path("orders"),
+    ],
+)
+def test_a_deletion_that_was_refused_ends_by_itself_and_leaves_no_configuration(
+    orders: World, path: str
+) -> None:
+    orders.allow_unclean_elections("orders")
+    orders.refused[path] = ZkCode.NO_AUTH
+
+    orders.delete_topic("orders")
+    orders.run_for(60_000)
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is not None
+    orders.refused.clear()
+    orders.run_for(LONGEST_RETRY_MS + 1_000)
+
+    assert orders.controller_epoch == 1
+    for gone in (ConfigZnode.topic_path, TopicZnode.path, DeleteTopicZnode.path):
+        assert orders.zookeeper.peek(gone("orders")) is None
+    orders.create_topic("orders", replicas=[[3, 2]])
+    orders.settle()
+    assert orders.state_znode("orders", 0).leader == 3
+
+
 def test_a_feature_znode_that_cannot_be_read_is_not_overwritten(orders: World) -> None:
     found = FeatureZnode({"f": 1}, FeatureStatus.ENABLED, 2).encode()
     orders.write(SetData(FeatureZnode.PATH, found))

@@ -373,6 +373,8 @@ class KafkaController:
                 rows = yield from self._topics.read_again()
                 yield from self._reassignments.resume(rows)
                 yield from self._reassignments.retry_refused()
+                yield from self._deletion.process_requests()
+                self._partitions.refused.retried()
             case IsrChangeNotification():
                 yield from self._isr_changes.follow_notifications()
             case LogDirEventNotification():

@@ -181,8 +181,8 @@ class Reassignments:
 
     def retry_refused(self) -> Procedure[None]:
         """Does again what ZooKeeper refused: states, elections, and the ends of reassignments."""
-        table, refused = self._context.table, self._partitions.refused
-        rows = refused.take()
+        table = self._context.table
+        rows = self._partitions.refused.take()
         yield from self._write_again(rows.states)
         yield from self._partitions.handle_state_changes(
             rows.elections, PartitionState.ONLINE, OfflineElection()
@@ -190,7 +190,6 @@ class Reassignments:
         yield from self._phases.write_final(
             {row: table.assignment(row) for row in rows.assignments}
         )
-        refused.retried()
 
     def _write_again(self, rows: Sequence[int]) -> Procedure[None]:
         """Raises the leader epochs on top of what stands in ZooKeeper, and tells all replicas.

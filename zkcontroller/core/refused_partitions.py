@@ -1,10 +1,11 @@
 """Topics and partitions for which ZooKeeper refused something, to be done again by this controller.
 
-Four refusals would otherwise last until a broker starts or fails, or another controller comes:
+Five refusals would otherwise last until a broker starts or fails, or another controller comes:
 
 * an election without which a partition has no leader;
 * the last write of a reassignment;
 * the content of a topic's znode;
+* the end of a topic's deletion;
 * any other write of a partition's state.  What stands in ZooKeeper is not known then, because a
   write whose reply was lost is repeated and may be refused only then; and brokers have not learned
   what they should.  The leader epoch of such a partition is raised, so that ZooKeeper, controller
@@ -48,7 +49,10 @@ class RefusedPartitions:
     def __init__(self, tools: ControllerTools) -> None:
         self._tools = tools
         self.topics: dict[str, None] = {}
-        """Topics whose znode could not be read; the table has what was known of them before."""
+        """Topics whose znode could not be read, or not be deleted.
+
+        The table has what was known of them before.
+        """
         self._elections: dict[TopicPartition, None] = {}
         self._assignments: dict[TopicPartition, None] = {}
         self._pause_ms = FIRST_RETRY_MS

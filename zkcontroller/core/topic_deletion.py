@@ -101,6 +101,7 @@ class TopicDeletionManager:
             if isinstance(result, ZkCode) and result is not ZkCode.NO_NODE:
                 path = DeleteTopicZnode.path(topic)
                 self._journal.error(f"Cannot delete {path}: {result.name}")
+                self._partitions.refused.topics[topic] = None
 
     def process_response(self, event: TopicDeletionStopReplicaResponseReceived) -> Procedure[None]:
         """Handles a broker's response to a StopReplica that deletes partitions.
@@ -177,6 +178,7 @@ class TopicDeletionManager:
                     yield from self._complete(topic)
                 except ZooKeeperRefused as refused:
                     # Its request stays, and each later look at the deletions tries again.
+                    self._partitions.refused.topics[topic] = None
                     self._journal.error(f"Deletion of topic {topic} failed: {refused}")
                 else:
                     self._info(f"Deletion of topic {topic} successfully completed")
@@ -230,11 +232,13 @@ class TopicDeletionManager:
     def _complete(self, topic: str) -> Procedure[None]:
         """The last step: deletes the topic's znodes and removes the topic from memory.
 
-        Raises ZooKeeperRefused for a znode that stays.  The request goes last, so that it outlives
-        a failure.  Kafka looks at the deletion of the topic's own znodes only.
+        Raises ZooKeeperRefused for a znode that stays.  The configuration goes first: once the
+        topic's znode is gone, a topic of that name may be created, which would inherit it.  The
+        request goes last, so that it outlives a failure.  Kafka deletes the topic's own znodes
+        first, and looks at their deletion only.
         """
-        yield from self._tools.delete_recursively(TopicZnode.path(topic))
         yield from self._tools.delete([ConfigZnode.topic_path(topic)])
+        yield from self._tools.delete_recursively(TopicZnode.path(topic))
         yield from self._tools.delete([DeleteTopicZnode.path(topic)])
         # Only now: the znode of a topic that stays could be written again, without replicas.
         successful = ReplicaState.DELETION_SUCCESSFUL

@@ -153,7 +153,6 @@ class TopicChanges:
                 rows += yield from self.process_partition_modifications(topic)
         if any(topic not in self._context.table.topics for topic in topics):
             rows += yield from self.process_topic_change()
-            self._tools.outbox.append(Put(TopicDeletion()))  # requests for them have waited
         return rows
 
     def _restore(self, topic: str) -> Procedure[None]:
