@@ -367,8 +367,9 @@ class KafkaController:
             case PartitionReassignmentIsrChange(partition=partition):
                 row = self.context.table.row(*partition)
                 yield from self._reassignments.complete_if_caught_up([row])
-            case AutoPreferredReplicaLeaderElection():
-                yield from self._elections.rebalance()
+            case AutoPreferredReplicaLeaderElection(controller_epoch=epoch):
+                if epoch == self.context.epoch:
+                    yield from self._elections.rebalance()
             case RefusedPartitionRetry():
                 rows = yield from self._topics.read_again()
                 yield from self._reassignments.resume(rows)
