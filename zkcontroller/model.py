@@ -104,6 +104,11 @@ class ReplicaAssignment(NamedTuple):
         )
 
 
+def address_text(host: str, port: int) -> str:
+    """``host:port``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One listener of a broker as clients reach it."""
@@ -113,6 +118,11 @@ class Endpoint:
     listener_name: str
     security_protocol: str
     """``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``."""
+
+    @property
+    def address(self) -> str:
+        """``host:port``, an IPv6 host in brackets."""
+        return address_text(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
