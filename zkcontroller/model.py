@@ -97,10 +97,11 @@ class ReplicaAssignment(NamedTuple):
         """
         origin = self.origin_replicas
         full = tuple(dict.fromkeys((*target, *origin)))
+        before, after = frozenset(origin), frozenset(target)
         return ReplicaAssignment(
             full,
-            tuple(broker for broker in full if broker not in origin),
-            tuple(broker for broker in full if broker not in target),
+            tuple(broker for broker in full if broker not in before),
+            tuple(broker for broker in full if broker not in after),
         )
 
 
