@@ -358,7 +358,7 @@ class BrokerProcess:
             case AddChannel() | RemoveChannel() | RemoveAllChannels() | SendControlRequest():
                 self._perform_on_channels(effect)
             case RequestAnswer(request_id, result):
-                self.answers[request_id] = result
+                self.answers.setdefault(request_id, result)
                 self._world.answered(request_id, result)
             case Put(event, delay_ms):
                 self._put_later(event, delay_ms)

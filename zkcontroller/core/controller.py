@@ -202,12 +202,9 @@ class KafkaController:
     def _refuse(self, event: Event) -> None:
         """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered.
 
-        Unless it was answered just before the office ended.
+        One that was answered before the office ended keeps its answer: the first one counts.
         """
         if isinstance(event, RequestEvent) and event.request_id is not None:
-            answered = (each for each in self.outbox if isinstance(each, RequestAnswer))
-            if any(each.request_id == event.request_id for each in answered):
-                return
             result = self.refusal(event)
             assert result is not None
             self.outbox.append(RequestAnswer(event.request_id, result))
