@@ -166,7 +166,7 @@ def test_a_state_that_exists_already_decides_who_leads_a_new_partition() -> None
     assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 8, (2,), EPOCH)
 
 
-def test_a_state_that_exists_already_and_has_nobody_alive_in_sync_stays() -> None:
+def test_a_state_that_exists_already_stays_while_no_replica_in_sync_is_alive() -> None:
     bench = Workbench(live=[1])
     bench.write_state("orders", 0, bench.led(2, [2], leader_epoch=7))
     row = bench.add("orders", 0, [1, 2], state=NEW)
