@@ -274,13 +274,15 @@ class ZooKeeperRegistration:
             max(deadline_s - self.now_s(), 0),
         )
         while True:
+            # Before the look: a process that was stopped for a while finds the time over, and looks
+            # once more.
+            is_last = self.now_s() >= deadline_s or self.is_stopping()
             (stat,) = yield CheckExists([self._path])
             # Any other code says nothing about the registration: look again.
             is_gone = stat is ZkCode.NO_NODE
             if is_gone or (isinstance(stat, Stat) and stat.ephemeral_owner != owner.session_id):
                 return
-            # Looked first: a process that was stopped for a while finds the time over.
-            if self.now_s() >= deadline_s or self.is_stopping():
+            if is_last:
                 break
             yield Pause(PREDECESSOR_POLL_MS)
         raise BrokerIdInUse(
