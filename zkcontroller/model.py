@@ -97,11 +97,17 @@ class ReplicaAssignment(NamedTuple):
         """
         origin = self.origin_replicas
         full = tuple(dict.fromkeys((*target, *origin)))
+        before, after = frozenset(origin), frozenset(target)
         return ReplicaAssignment(
             full,
-            tuple(broker for broker in full if broker not in origin),
-            tuple(broker for broker in full if broker not in target),
+            tuple(broker for broker in full if broker not in before),
+            tuple(broker for broker in full if broker not in after),
         )
+
+
+def address_text(host: str, port: int) -> str:
+    """``host:port``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,11 @@ class Endpoint:
     listener_name: str
     security_protocol: str
     """``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``."""
+
+    @property
+    def address(self) -> str:
+        """``host:port``, an IPv6 host in brackets."""
+        return address_text(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from zkcontroller.core.effects import (
     Effect,
     LogLine,
     Pause,
+    Question,
     RegisterBrokerZnode,
     SendControlRequest,
     StateChanges,
@@ -46,7 +47,6 @@ from zkcontroller_lab.recording import (
 )
 from zkcontroller_simulation.channel import NAMES
 from zkcontroller_simulation.process import BrokerProcess
-from zkcontroller_simulation.registration import Step, Wait
 from zkcontroller_simulation.words import in_words
 from zkcontroller_simulation.world import World
 from zkcontroller_simulation.zookeeper_server import Commit, ZnodeChange
@@ -78,7 +78,7 @@ class Recorder:
         self._state: State = {}
         self._code = CodeBook()
         self._is_next_line_known = False
-        self._asked: dict[str, tuple[int, int, Step]] = {}
+        self._asked: dict[str, tuple[int, int, Question]] = {}
         """By process: the step, the time and the question of its procedure."""
         self._queued: dict[tuple[str, str], int] = {}
         self._fired: dict[tuple[str, WatchFired], int] = {}
@@ -198,7 +198,7 @@ class Recorder:
                 self.add(kind, words, process.broker_id, place, partitions)
 
     def question_asked(
-        self, process: BrokerProcess, question: Step, procedure: Generator[Step, Any, Any]
+        self, process: BrokerProcess, question: Question, procedure: Generator[Question, Any, Any]
     ) -> None:
         """A procedure waits for an answer."""
         self._asked[process.name] = (self._index, self._world.clock.now_ms, question)
@@ -294,13 +294,13 @@ def _data(data: bytes) -> str:
     return f": {data.decode(errors='replace')}" if data else ""
 
 
-def _paths_of(question: Step) -> list[str]:
+def _paths_of(question: Question) -> list[str]:
     match question:
         case ReadZnodes(paths) | ListChildren(paths) | CheckExists(paths):
             return list(paths)
         case FencedBatch(operations) | UnfencedBatch(operations) | ZkTransaction(operations):
             return [operation.path for operation in operations]
-        case Wait() | Pause() | RegisterBrokerZnode():
+        case Pause() | RegisterBrokerZnode():
             return []
 
 

@@ -237,11 +237,12 @@ class Invariants:
 
     def check_leaders(self) -> None:
         """Every partition that can have a leader has one that is alive."""
-        live = [p.broker_id for p in self._world.living.values() if p.is_running]
+        running = {p.broker_id: p for p in self._world.living.values() if p.is_running}
         doomed = self._world.zookeeper.peek_children("/admin/delete_topics")
         for tp, replicas in self._assigned():
             if tp.topic in doomed:
                 continue
+            live = [b for b, process in running.items() if tp not in process.broker.failed]
             if not self._world.has_state_znode(*tp):
                 assert not any(broker in live for broker in replicas), f"{tp} never had a leader"
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zkcontroller_simulation.registration import Step
+from zkcontroller.core.effects import Question
 
 if TYPE_CHECKING:
     from zkcontroller.core.effects import Effect, SendControlRequest
@@ -37,7 +37,7 @@ class Observer(Protocol):
         """The outbox is about to be performed, and is still full."""
 
     def question_asked(
-        self, process: BrokerProcess, question: Step, procedure: Generator[Step, Any, Any]
+        self, process: BrokerProcess, question: Question, procedure: Generator[Question, Any, Any]
     ) -> None:
         """A procedure yielded a question and waits at its line for the answer."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from replica_manager.broker.registration import ZooKeeperRegistration
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.controller import KafkaController
 from zkcontroller.core.effects import (
@@ -23,6 +24,7 @@ from zkcontroller.core.effects import (
     MarkMeter,
     Pause,
     Put,
+    Question,
     RegisterBrokerZnode,
     RemoveAllChannels,
     RemoveChannel,
@@ -43,15 +45,10 @@ from zkcontroller.errors import ZkControllerError
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.state_changes.record import StateChange
 from zkcontroller.zookeeper.requests import WatchFired
+from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller_simulation.broker_side import ControlledBroker
 from zkcontroller_simulation.channel import Channel
-from zkcontroller_simulation.registration import (
-    Step,
-    Wait,
-    broker_of,
-    create_persistent_paths,
-    register,
-)
+from zkcontroller_simulation.registration import broker_of, create_persistent_paths
 from zkcontroller_simulation.timeline import Action
 from zkcontroller_simulation.words import in_words
 from zkcontroller_simulation.zookeeper_link import ZooKeeperLink
@@ -107,11 +104,11 @@ class BrokerProcess:
         self.answers: dict[int, Result] = {}
         self.ended_with: type[Exception] | None = None
         """What the last event that failed, or that lost its controllership, was thrown."""
-        self.breakpoint: Callable[[Step], bool] | None = None
-        self._procedures: list[Generator[Step, Any, Any]] = []
+        self.breakpoint: Callable[[Question], bool] | None = None
+        self._procedures: list[Generator[Question, Any, Any]] = []
         self._puts_cancelled = 0
         self._is_handling = False
-        """Whether the procedure is the controller's, not the broker's registration."""
+        """Whether the procedure is an event's, not the broker's start."""
         self._task = ""
         self._task_session_id = 0
         self._is_waking = False
@@ -232,7 +229,7 @@ class BrokerProcess:
     # Procedures
 
     def _begin(
-        self, task: str, procedure: Generator[Step, Any, Any], event: Event | None = None
+        self, task: str, procedure: Generator[Question, Any, Any], event: Event | None = None
     ) -> None:
         self._task = task
         self._task_session_id = self.link.session_id
@@ -242,7 +239,7 @@ class BrokerProcess:
         self._timeline.tell(f"{self.name}: {task}")
         self._advance(lambda: next(procedure))
 
-    def _advance(self, step: Callable[[], Step]) -> None:
+    def _advance(self, step: Callable[[], Question]) -> None:
         self._world.acting = self
         try:
             question = step()
@@ -289,17 +286,17 @@ class BrokerProcess:
         self._timeline.tell(f"{self.name} meets {error!r}")
         self._advance(lambda: self._procedures[-1].throw(error))
 
-    def _stop_or(self, question: Step) -> None:
+    def _stop_or(self, question: Question) -> None:
         """Asks the question, unless the world wants the process to stop just before it."""
         if self.breakpoint is not None and self.breakpoint(question):
             self.breakpoint = None
             self.pause()
         self._think(lambda: self._ask(question))
 
-    def _ask(self, question: Step) -> None:
+    def _ask(self, question: Question) -> None:
         self._timeline.tell(f"{self.name} {in_words(question)}")
         match question:
-            case Wait(delay_ms) | Pause(delay_ms):
+            case Pause(delay_ms):
                 self._timeline.after(delay_ms, lambda: self.run(lambda: self._answered(None)))
             case RegisterBrokerZnode():
                 procedure = self._registration()
@@ -311,7 +308,7 @@ class BrokerProcess:
                     self._task_session_id,
                     self._answered,
                     self._throw,
-                    may_be_refused=self._is_handling and len(self._procedures) == 1,
+                    may_be_refused=self._is_handling,
                 )
 
     def _answered(self, answer: Any) -> None:
@@ -326,24 +323,24 @@ class BrokerProcess:
         delay_ms = self._timeline.within(self._world.weather.thinking_ms)
         self._timeline.after(delay_ms, lambda: self.run(action))
 
-    def _startup(self) -> Generator[Step, Any, None]:
+    def _startup(self) -> Generator[Question, Any, None]:
         yield from create_persistent_paths()
         yield from self._registration()
         self.is_listening = True
         if self.is_candidate:
             self.put(Startup())
 
-    def _registration(self) -> Generator[Step, Any, int]:
-        session = self.link.session
-        broker_epoch = yield from register(
+    def _registration(self) -> Generator[Question, Any, int]:
+        clock = self._timeline.clock
+        self.broker.broker_epoch = yield from ZooKeeperRegistration(
+            cast(ZooKeeperSession, self.link.session),
             self._world.brokers.get(self.broker_id, broker_of(self.broker_id)),
-            self._timeline.clock.now_ms,
-            session.session_id,
-            session.past_session_ids,
-            wait_ms=2 * self._world.session_timeout_ms,
-        )
-        self.broker.broker_epoch = broker_epoch
-        return broker_epoch
+            znode_version=5,
+            session_timeout_ms=self._world.session_timeout_ms,
+            now_s=lambda: clock.now_ms / 1000,
+            now_ms=lambda: clock.now_ms,
+        ).steps()
+        return self.broker.broker_epoch
 
     # Effects
 
@@ -361,7 +358,7 @@ class BrokerProcess:
             case AddChannel() | RemoveChannel() | RemoveAllChannels() | SendControlRequest():
                 self._perform_on_channels(effect)
             case RequestAnswer(request_id, result):
-                self.answers[request_id] = result
+                self.answers.setdefault(request_id, result)
                 self._world.answered(request_id, result)
             case Put(event, delay_ms):
                 self._put_later(event, delay_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from zkcontroller.core.effects import Pause, RegisterBrokerZnode
+from zkcontroller.core.effects import Pause, Question, RegisterBrokerZnode
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
     Check,
@@ -20,17 +20,14 @@ from zkcontroller.zookeeper.requests import (
     Write,
     ZkTransaction,
 )
-from zkcontroller_simulation.registration import Step, Wait
 
 SHOWN: Final = 4
 """Paths or operations that are spelled out; the rest is counted."""
 
 
-def in_words(question: Step) -> str:
+def in_words(question: Question) -> str:
     """What a process does when it asks this."""
     match question:
-        case Wait(delay_ms):
-            return f"waits {delay_ms} ms"
         case RegisterBrokerZnode():
             return "registers again"
         case Pause(delay_ms):

@@ -18,6 +18,7 @@ from zkcontroller.core.effects import (
     AlterPartitionResult,
     ControlledShutdownResult,
     Outbox,
+    Question,
     Result,
 )
 from zkcontroller.core.events import (
@@ -46,7 +47,7 @@ from zkcontroller_simulation.history import BrokenWorldError
 from zkcontroller_simulation.invariants import Invariants
 from zkcontroller_simulation.observer import Observer
 from zkcontroller_simulation.process import BrokerProcess, ProcessState
-from zkcontroller_simulation.registration import PERSISTENT_PATHS, Step
+from zkcontroller_simulation.registration import PERSISTENT_PATHS
 from zkcontroller_simulation.timeline import Action, Timeline
 from zkcontroller_simulation.weather import CALM, Weather
 from zkcontroller_simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
@@ -343,17 +344,17 @@ class World:
         """The persistent parents, for scenarios that write znodes before any broker starts."""
         self.operator.create_missing(PERSISTENT_PATHS)
 
-    def pause_controller_at(self, question: type | Callable[[Step], bool]) -> BrokerProcess:
+    def pause_controller_at(self, question: type | Callable[[Question], bool]) -> BrokerProcess:
         """Runs until the active controller wants to ask this and pauses it just before it does."""
         return self.pause_at(self.controller, question)
 
     def pause_at(
-        self, process: BrokerProcess | None, question: type | Callable[[Step], bool]
+        self, process: BrokerProcess | None, question: type | Callable[[Question], bool]
     ) -> BrokerProcess:
         """Runs until the process wants to ask this and pauses it just before it does."""
         assert process is not None, "there is no process to pause"
 
-        def is_it(asked: Step) -> bool:
+        def is_it(asked: Question) -> bool:
             return isinstance(asked, question) if isinstance(question, type) else question(asked)
 
         process.breakpoint = is_it

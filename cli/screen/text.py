@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
+from zkcontroller.model import address_text
 from zkcontroller_cli.console.quantities import (
     clock_text,
     count_text,
@@ -319,7 +320,7 @@ def with_texts(view: str, row: Row) -> Row:
     """The row with what a column shows out of several values."""
     if view == "brokers":
         host, port = row["host"], row["port"]
-        return {**row, "address": None if host is None else f"{host}:{port}"}
+        return {**row, "address": None if host is None else address_text(host, port)}
     if view == "moves":
         copied, total = row["copied_bytes"], row["total_bytes"]
         share = None

@@ -33,6 +33,7 @@ from zkcontroller.acls import (
     pascal_name,
 )
 from zkcontroller.json_values import JsonObject
+from zkcontroller.model import address_text
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, sanitize
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap
@@ -121,7 +122,7 @@ class _Reading:
         if answer.controller_id >= 0:
             self._add("controller", "controller", {"controller_id": answer.controller_id})
         for broker_id, broker in sorted(answer.brokers.items()):
-            address = f"{broker.host}:{broker.port}"
+            address = address_text(broker.host, broker.port)
             self._add("broker", str(broker_id), {"address": address, "rack": broker.rack})
         moving: dict[tuple[str, int], JsonObject] = {}
         try:

@@ -192,7 +192,7 @@ def _broker(name: str, data: bytes) -> JsonObject:
     found = BrokerIdZnode.decode(int(name), data)
     return {
         "endpoints": {
-            each.listener_name: f"{each.security_protocol}://{each.host}:{each.port}"
+            each.listener_name: f"{each.security_protocol}://{each.address}"
             for each in found.broker.endpoints
         },
         "rack": found.broker.rack,

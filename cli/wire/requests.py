@@ -26,6 +26,7 @@ from kio.static.primitive import i32Timedelta
 from typing_extensions import override
 
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.model import address_text
 from zkcontroller.net.client_security import ClientSecurity, LoginRefused
 from zkcontroller.net.connection import Connection
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, NotLetIn, Refused, TimedOut
@@ -52,7 +53,7 @@ class BrokerAddress(NamedTuple):
 
     @override
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 def parse_bootstrap(text: str) -> list[BrokerAddress]:

@@ -39,7 +39,7 @@ class LiveBroker(NamedTuple):
             "broker_id": self.broker.broker_id,
             "host": first.host if first else None,
             "port": first.port if first else None,
-            "endpoints": [f"{e.listener_name}://{e.host}:{e.port}" for e in self.broker.endpoints],
+            "endpoints": [f"{e.listener_name}://{e.address}" for e in self.broker.endpoints],
             "rack": self.broker.rack,
             "broker_epoch": self.broker_epoch,
             "is_controller": self.broker.broker_id == controller_id,

@@ -9,7 +9,8 @@ registration in its way.  Kafka gives up then; here the broker says whose it is,
 session to end, and registers.  The wait is bounded (:data:`PREDECESSOR_SLACK_MS`), because a
 registration that does not go away belongs to a broker that lives.
 
-All of this blocks and is called outside of the event loop.
+All of this blocks and is called outside of the event loop.  The registration is a procedure below
+that, so that a simulator may perform its questions, too.
 
 Source: Kafka ``KafkaServer.startup``, ``KafkaZkClient.registerBroker``, ``CheckedEphemeral``.
 """
@@ -19,12 +20,13 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
 from replica_manager.configuration.listeners import connection_string
+from zkcontroller.core.effects import Pause
 from zkcontroller.errors import (
     BrokerIdInUse,
     ConfigInvalid,
@@ -35,13 +37,17 @@ from zkcontroller.model import Broker, Endpoint
 from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
+    CheckExists,
     Committed,
     Create,
     Delete,
     ReadZnodes,
+    RolledBack,
     SetData,
     Stat,
+    UnfencedBatch,
     ZkCode,
+    ZkRequest,
     ZkTransaction,
     Znode,
 )
@@ -62,6 +68,10 @@ once a tick, and raises a timeout below two ticks."""
 PREDECESSOR_POLL_MS: Final = 200
 _LARGEST_COLLISION_ATTEMPTS: Final = 100
 """Registrations that vanish between two looks, one after the other; more cannot be chance."""
+
+T = TypeVar("T")
+Registering: TypeAlias = Generator[ZkRequest | Pause, Any, T]
+"""Yields requests to ZooKeeper and pauses, takes the answers, returns a result."""
 
 _log = logging.getLogger("kafka.zk.KafkaZkClient")
 _server_log = logging.getLogger("kafka.server.KafkaServer")
@@ -134,28 +144,44 @@ class ZooKeeperRegistration:
     is_stopping: Callable[[], bool] = lambda: False
     """Ends a wait early."""
     now_s: Callable[[], float] = time.monotonic
+    now_ms: Callable[[], int] = wall_time_ms
     sleep: Callable[[float], None] = time.sleep
 
     def register(self) -> int:
         """Registers in the current ZooKeeper session; answers the broker epoch.
 
-        Raises BrokerIdInUse if a live broker has the id.
+        Raises BrokerIdInUse if a live broker has the id, ZooKeeperRefused if ZooKeeper refuses.
         """
+        steps = self.steps()
+        answer: object = None
+        while True:
+            try:
+                question = steps.send(answer)
+            except StopIteration as registered:
+                return int(registered.value)
+            if isinstance(question, Pause):
+                self.sleep(question.delay_ms / 1000)
+                answer = None
+            else:
+                answer = self.session.perform(question)
+
+    def steps(self) -> Registering[int]:
+        """As :meth:`register`, whose questions to ZooKeeper and pauses the caller performs."""
         deadline_s: float | None = None
         for _ in range(_LARGEST_COLLISION_ATTEMPTS):
-            epoch = self._create()
+            epoch = yield from self._create()
             if epoch is None:
-                owner = self._owner()
+                owner = yield from self._owner()
                 if owner is None:
                     continue  # it went away between our two looks
-                epoch = self._epoch_if_ours(owner)
+                epoch = yield from self._epoch_if_ours(owner)
                 if epoch is None and owner.session_id in self.session.past_session_ids:
                     # Our own session of before, which ZooKeeper has not cleared (ZOOKEEPER-2985).
-                    self._delete(owner)
+                    yield from self._delete(owner)
                     continue
                 if epoch is None:
                     deadline_s = deadline_s or self.now_s() + self._longest_wait_s()
-                    self._wait_for_end_of(owner, deadline_s)
+                    yield from self._wait_for_end_of(owner, deadline_s)
                     continue
             _log.info(
                 "Registered broker %d at path %s with addresses: %s, czxid (broker epoch): %d",
@@ -190,12 +216,12 @@ class ZooKeeperRegistration:
     def _longest_wait_s(self) -> float:
         return (self.session_timeout_ms + PREDECESSOR_SLACK_MS) / 1000
 
-    def _create(self) -> int | None:
+    def _create(self) -> Registering[int | None]:
         """The new registration's czxid; None if the id is registered already."""
         data = self._data()
         _log.info("Creating %s (is it secure? false)", self._path)
-        result = self.session.perform(
-            ZkTransaction([Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)])
+        result: Committed | RolledBack = yield ZkTransaction(
+            [Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)]
         )
         if isinstance(result, Committed):
             # The create's reply has no stat, the write's has: the czxid is in it.
@@ -205,12 +231,12 @@ class ZooKeeperRegistration:
         return None
 
     def _data(self) -> bytes:
-        now_ms = wall_time_ms()
-        return BrokerIdZnode(self.broker, now_ms, version=self.znode_version).encode()
+        return BrokerIdZnode(self.broker, self.now_ms(), version=self.znode_version).encode()
 
-    def _owner(self) -> _Owner | None:
+    def _owner(self) -> Registering[_Owner | None]:
         """Whose registration is in the way; None if it is gone."""
-        znode = optional(self._path, self.session.read(self._path))
+        (found,) = yield ReadZnodes([self._path])
+        znode: Znode | None = optional(self._path, found)
         if znode is None:
             return None
         return _Owner(znode.ephemeral_owner, self._describe(znode))
@@ -224,22 +250,22 @@ class ZooKeeperRegistration:
             where = ",".join(connection_string(each) for each in registered.broker.endpoints)
         return f"session 0x{znode.ephemeral_owner & (2**64 - 1):x} ({where})"
 
-    def _epoch_if_ours(self, owner: _Owner) -> int | None:
+    def _epoch_if_ours(self, owner: _Owner) -> Registering[int | None]:
         """The registration's czxid if it is our own: the answer to our transaction was lost."""
         if owner.session_id != self.session.session_id:
             return None
-        stat = optional(self._path, self.session.exists(self._path))
+        (found,) = yield CheckExists([self._path])
+        stat: Stat | None = optional(self._path, found)
         if stat is None or stat.ephemeral_owner != owner.session_id:
             return None
         return stat.czxid
 
-    def _delete(self, owner: _Owner) -> None:
+    def _delete(self, owner: _Owner) -> Registering[None]:
         _log.info("Deleting %s of our earlier %s", self._path, owner.description)
-        deleted = self.session.write(Delete(self._path))
-        if isinstance(deleted, ZkCode) and deleted is not ZkCode.NO_NODE:
-            raise ZooKeeperRefused(self._path, deleted.name)
+        (deleted,) = yield UnfencedBatch([Delete(self._path)])
+        optional(self._path, deleted)
 
-    def _wait_for_end_of(self, owner: _Owner, deadline_s: float) -> None:
+    def _wait_for_end_of(self, owner: _Owner, deadline_s: float) -> Registering[None]:
         _server_log.warning(
             "Broker id %d is registered by %s, which is not this process. If that is this broker "
             "before its last restart, the session ends by itself; waiting at most %.1f s for it.",
@@ -247,13 +273,18 @@ class ZooKeeperRegistration:
             owner.description,
             max(deadline_s - self.now_s(), 0),
         )
-        while self.now_s() < deadline_s and not self.is_stopping():
-            stat = self.session.exists(self._path)
+        while True:
+            # Before the look: a process that was stopped for a while finds the time over, and looks
+            # once more.
+            is_last = self.now_s() >= deadline_s or self.is_stopping()
+            (stat,) = yield CheckExists([self._path])
             # Any other code says nothing about the registration: look again.
             is_gone = stat is ZkCode.NO_NODE
             if is_gone or (isinstance(stat, Stat) and stat.ephemeral_owner != owner.session_id):
                 return
-            self.sleep(PREDECESSOR_POLL_MS / 1000)
+            if is_last:
+                break
+            yield Pause(PREDECESSOR_POLL_MS)
         raise BrokerIdInUse(
             f"broker id {self.broker.broker_id} is in use: {self._path} belongs to "
             f"{owner.description} and has not gone within the "

@@ -246,5 +246,4 @@ def with_real_addresses(
 
 def connection_string(endpoint: Endpoint) -> str:
     """``NAME://host:port``, an IPv6 host in brackets, as Kafka's ``EndPoint.connectionString``."""
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.listener_name}://{host}:{endpoint.port}"
+    return f"{endpoint.listener_name}://{endpoint.address}"

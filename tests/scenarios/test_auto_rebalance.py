@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.requests import put
-from zkcontroller.core.events import ApiPartitionReassignment
+from zkcontroller.core.events import (
+    ApiPartitionReassignment,
+    AutoPreferredReplicaLeaderElection,
+)
 from zkcontroller.model import ReplicaAssignment, TopicPartition
+from zkcontroller.zookeeper.requests import ZkTransaction
 from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -128,3 +132,25 @@ def test_the_head_of_the_new_replicas_leads_while_the_move_still_waits_for_anoth
 
     assert balanced.topic_znode("orders").partitions[0] == ReplicaAssignment(wanted)
     assert leader(balanced)[0] == 3
+
+
+def test_a_check_that_waited_for_an_earlier_office_begins_no_second_row_of_checks(
+    balanced: World,
+) -> None:
+    """It was due while this broker was elected again."""
+    for broker_id in (2, 3, 4):
+        balanced.stop(broker_id)
+    balanced.run_until_quiet()
+    due = AutoPreferredReplicaLeaderElection(balanced.controller_epoch)
+    balanced.delete_controller_znode()
+    electing = balanced.pause_at(balanced.living[1], ZkTransaction)
+    electing.queue.put(due)
+    balanced.resume(1)
+    balanced.run_for(20_000)
+    assert balanced.controller_epoch == 2
+
+    before = len(balanced.log(1))
+    balanced.run_for(10_000)
+
+    checks = [line for line in balanced.log(1)[before:] if "Processing automatic" in line]
+    assert len(checks) == 10

@@ -112,6 +112,45 @@ def test_a_corrupt_topic_znode_that_is_mended_is_a_topic_again(orders: World) ->
     assert orders.state_znode("orders", 0).leader == 2
 
 
+def test_a_broker_whose_registration_is_damaged_stays_alive(orders: World) -> None:
+    corrupt(orders, "/brokers/ids/2", b"not json")
+
+    orders.start(3)  # makes the controller read all registrations
+    orders.run_until_quiet()
+
+    assert orders.state_znode("orders", 0).leader == 2
+    assert names_the_path(orders, "/brokers/ids/2")
+
+
+def test_a_registration_that_a_new_controller_found_damaged_counts_once_it_is_mended(
+    orders: World,
+) -> None:
+    good = orders.zookeeper.peek("/brokers/ids/2")
+    assert good is not None
+    corrupt(orders, "/brokers/ids/2", b"not json")
+    orders.stop(1)
+    orders.start(3)
+    orders.start(1)
+    orders.run_until_quiet()
+
+    orders.write(SetData("/brokers/ids/2", b"still not json"))
+    orders.run_until_quiet()
+    orders.write(SetData("/brokers/ids/2", good.data))
+    orders.run_until_quiet()
+
+    assert orders.controller is not None
+    assert sorted(orders.controller.controller.context.live_broker_epochs) == [1, 2, 3]
+    orders.settle()
+
+
+def test_a_broker_that_came_back_with_a_damaged_registration_has_died(orders: World) -> None:
+    orders.stop(2)
+    orders.write(Create("/brokers/ids/2", b"not json"))
+    orders.run_until_quiet()
+
+    assert orders.state_znode("orders", 0).leader == 1
+
+
 def test_a_name_that_is_no_broker_id_is_ignored_and_named(world: World) -> None:
     world.prepare_znodes()
     world.write(Create("/brokers/ids/seven", b"{}"))

@@ -9,7 +9,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.effects import ProducerIdBlock
+from zkcontroller.core.effects import ProducerIdBlock, Question
 from zkcontroller.core.events import AllocateProducerIds, FeatureUpdate, UpdateFeatures
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import (
@@ -24,7 +24,7 @@ from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationSequenceZnode,
     ProducerIdBlockZnode,
 )
-from zkcontroller_simulation.registration import Step, broker_of
+from zkcontroller_simulation.registration import broker_of
 from zkcontroller_simulation.world import World
 from zkcontroller_simulation.zookeeper_server import Commit
 
@@ -88,7 +88,7 @@ STEPS: Final[tuple[Callable[[World], None], ...]] = (
 )
 
 
-def kinds_of(question: Step) -> list[str]:
+def kinds_of(question: Question) -> list[str]:
     """``SetData /brokers/topics/orders/partitions/N/state``, for each operation."""
     if not isinstance(question, FencedBatch | UnfencedBatch | ZkTransaction):
         return []
@@ -100,11 +100,11 @@ def kinds_of(question: Step) -> list[str]:
 class Scenario:
     """The steps, up to the first write that ``is_wanted`` of an active controller."""
 
-    def __init__(self, is_wanted: Callable[[Step], bool]) -> None:
+    def __init__(self, is_wanted: Callable[[Question], bool]) -> None:
         self.world = World()
         self.world.settings.update(FEATURES)
         self.world.settings["auto_leader_rebalance_enable"] = False
-        self.writes: list[Step] = []
+        self.writes: list[Question] = []
         self._is_wanted = is_wanted
         for broker_id in (1, 2, 3):
             able = replace(broker_of(broker_id), features=FEATURES["supported_features"])
@@ -120,7 +120,7 @@ class Scenario:
     def _watch(self, broker_id: int) -> None:
         process = self.world.living[broker_id]
 
-        def is_it(question: Step) -> bool:
+        def is_it(question: Question) -> bool:
             if not process.controller.is_active or not kinds_of(question):
                 return False
             self.writes.append(question)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create
@@ -196,3 +197,22 @@ def test_a_move_to_a_broker_with_one_good_directory_ends(orders: World) -> None:
 
     assert orders.topic_znode("orders").partitions[0].replicas == (4,)
     assert leadership(orders, ORDERS_0)[0] == 4
+
+
+def test_a_replica_that_a_move_added_and_that_leads_is_asked_as_well(orders: World) -> None:
+    """It counts as new until the move ends, which waits for the broker that is dead."""
+    orders.start_brokers(4, 5)
+    orders.put(1, ApiPartitionReassignment(((ORDERS_0, (4, 5)),), 1))
+    orders.run_until_quiet()
+    orders.kill(5)
+    orders.run_until_quiet()
+    orders.catch_up(ORDERS_0)
+    orders.run_until_quiet()
+    orders.ask_for_preferred_leaders(ORDERS_0)
+    orders.run_until_quiet()
+    assert orders.state_znode("orders", 0).leader == 4
+
+    orders.fail_log_dir(4, [ORDERS_0])
+    orders.run_until_quiet()
+
+    assert orders.state_znode("orders", 0).leader == 2

@@ -154,14 +154,26 @@ def test_a_state_change_that_failed_leaves_no_requests_for_the_next_one() -> Non
     assert list(request.partitions) == [TopicPartition("orders", 1)]
 
 
-def test_a_state_znode_that_exists_already_is_not_overwritten() -> None:
+def test_a_state_that_exists_already_decides_who_leads_a_new_partition() -> None:
+    """It could not be read when the controller came into office."""
     bench = Workbench()
     bench.write_state("orders", 0, bench.led(2, [2], leader_epoch=7))
     row = bench.add("orders", 0, [1, 2], state=NEW)
 
     bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
 
-    assert bench.partition_state(row) is NEW
+    assert bench.partition_state(row) is ONLINE
+    assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 8, (2,), EPOCH)
+
+
+def test_a_state_that_exists_already_stays_while_no_replica_in_sync_is_alive() -> None:
+    bench = Workbench(live=[1])
+    bench.write_state("orders", 0, bench.led(2, [2], leader_epoch=7))
+    row = bench.add("orders", 0, [1, 2], state=NEW)
+
+    bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
+
+    assert bench.partition_state(row) is OFFLINE
     assert bench.state_znode("orders", 0).leader_epoch == 7
 
 

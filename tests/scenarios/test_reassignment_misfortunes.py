@@ -20,7 +20,7 @@ from tests.scenarios.reassignments import (
     with_topic,
 )
 from tests.scenarios.requests import alter_partition, ask, isr_change
-from zkcontroller.core.effects import AlterPartitionResult
+from zkcontroller.core.effects import AlterPartitionResult, Question
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.errors import ControllerMoved
@@ -31,7 +31,6 @@ from zkcontroller.zookeeper.znodes import (
     TopicZnode,
 )
 from zkcontroller_simulation.process import ProcessState
-from zkcontroller_simulation.registration import Step
 from zkcontroller_simulation.world import World
 
 AUTO_REBALANCE_MS = 700_000
@@ -219,11 +218,11 @@ QUESTIONS = 60
 """More than a move from [2,3] to [4,3] asks from the order to its end; counted below."""
 
 
-def nth_question(number: int) -> Callable[[Step], bool]:
+def nth_question(number: int) -> Callable[[Question], bool]:
     """True at the ``number``-th question from now on."""
     asked = 0
 
-    def is_it(_: Step) -> bool:
+    def is_it(_: Question) -> bool:
         nonlocal asked
         asked += 1
         return asked == number

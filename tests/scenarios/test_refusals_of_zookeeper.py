@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import alter_partition, ask, isr_change
+from zkcontroller.core.controller import REGISTRATION_RETRY_MS
 from zkcontroller.core.effects import AlterPartitionResult, ControlledShutdownResult
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
@@ -98,6 +99,79 @@ def test_a_failover_that_cannot_read_a_state_does_not_take_the_partition_for_new
     come_to_rest(orders)
 
     assert orders.state_znode("orders", 0).leader == 2
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+@pytest.mark.parametrize(
+    "path", [TopicZnode.path("secret"), "/brokers/topics/secret/partitions/0/state"]
+)
+def test_a_failover_leaves_out_what_it_may_not_read_and_takes_it_in_later(
+    orders: World, path: str, code: ZkCode
+) -> None:
+    orders.create_topic("secret", replicas=[[3, 2]])
+    orders.settle()
+    orders.refused[path] = code
+
+    orders.delete_controller_znode()
+    orders.run_for(600_000)
+    assert orders.controller_epoch == 2, "one unreadable znode costs no controller"
+    orders.kill(2)
+    orders.run_for(orders.session_timeout_ms + 3_000)
+    assert orders.state_znode("orders", 0).leader == 3, "the other topics are looked after"
+    assert any(f"Cannot read {path}" in line for b in (1, 2, 3) for line in orders.log(b, "ERROR"))
+    orders.kill(3)
+    orders.start(4)
+    orders.start(2)
+    orders.run_for(orders.session_timeout_ms + 3_000)
+    orders.refused.clear()
+    orders.run_for(LONGEST_RETRY_MS + 1_000)
+
+    orders.invariants.check_memory()
+    orders.invariants.check_leaders()
+    orders.start(3)
+    orders.settle()
+    assert orders.state_znode("secret", 0).leader in (2, 3)
+
+
+def test_a_request_to_delete_a_topic_waits_until_the_topic_can_be_read(orders: World) -> None:
+    orders.refused[TopicZnode.path("orders")] = ZkCode.NO_AUTH
+    orders.delete_controller_znode()
+    orders.run_for(3_000)
+
+    orders.delete_topic("orders")
+    orders.run_until_quiet()
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is not None
+    orders.refused.clear()
+    orders.run_for(LONGEST_RETRY_MS + 1_000)
+    orders.settle()
+
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is None
+    assert orders.zookeeper.peek(TopicZnode.path("orders")) is None
+
+
+def test_a_move_of_a_topic_that_was_left_out_ends_once_the_topic_can_be_read(orders: World) -> None:
+    orders.ask_for_reassignment({ORDERS_0: [3, 1]})
+    orders.settle()
+    orders.refused[TopicZnode.path("orders")] = ZkCode.NO_AUTH
+    orders.delete_controller_znode()
+    orders.run_for(3_000)
+
+    orders.refused.clear()
+    orders.run_for(LONGEST_RETRY_MS + 1_000)
+    orders.catch_up(ORDERS_0)
+    orders.settle()
+
+    assert orders.topic_znode("orders").partitions[0] == ReplicaAssignment((3, 1))
+
+
+def test_failovers_that_fail_again_and_again_follow_each_other_after_a_pause(orders: World) -> None:
+    orders.refused["/admin/delete_topics"] = ZkCode.NO_AUTH
+
+    orders.delete_controller_znode()
+    orders.run_for(20 * ELECTION_RETRY_MS)
+
+    assert 2 < orders.controller_epoch <= 22
+    come_to_rest(orders)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +321,26 @@ def test_a_leader_learns_of_its_new_replicas_though_the_leader_epoch_was_refused
     assert orders.controller_epoch == epoch
 
 
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_refused_registration_in_a_new_session_is_repeated_until_it_succeeds(
+    orders: World, code: ZkCode
+) -> None:
+    orders.refused[BrokerIdZnode.path(1)] = code
+
+    orders.expire_session(broker=1)
+    orders.run_for(3 * REGISTRATION_RETRY_MS)
+    assert orders.zookeeper.peek(BrokerIdZnode.path(1)) is None
+    assert orders.active_controller in (2, 3)
+    orders.delete_controller_znode()
+    orders.run_for(3_000)
+    assert orders.active_controller in (2, 3), "a broker that counts as dead does not rule"
+    orders.refused.clear()
+    orders.run_for(REGISTRATION_RETRY_MS + 1_000)
+
+    assert orders.zookeeper.peek(BrokerIdZnode.path(1)) is not None
+    orders.settle()
+
+
 def test_a_write_that_landed_and_whose_repetition_was_refused_is_found_out(orders: World) -> None:
     """Its reply was lost.  Else the leader's next change of the ISR would be refused for ever."""
     path, led = "/brokers/topics/orders/partitions/0/state", TopicPartition("orders", 0)
@@ -366,6 +460,35 @@ def test_a_request_to_delete_outlives_what_could_not_be_deleted(orders: World, p
     orders.settle()
 
     assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ConfigZnode.topic_path("orders"),
+        TopicZnode.path("orders"),
+        "/brokers/topics/orders/partitions/0/state",
+        DeleteTopicZnode.path("orders"),
+    ],
+)
+def test_a_deletion_that_was_refused_ends_by_itself_and_leaves_no_configuration(
+    orders: World, path: str
+) -> None:
+    orders.allow_unclean_elections("orders")
+    orders.refused[path] = ZkCode.NO_AUTH
+
+    orders.delete_topic("orders")
+    orders.run_for(60_000)
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is not None
+    orders.refused.clear()
+    orders.run_for(LONGEST_RETRY_MS + 1_000)
+
+    assert orders.controller_epoch == 1
+    for gone in (ConfigZnode.topic_path, TopicZnode.path, DeleteTopicZnode.path):
+        assert orders.zookeeper.peek(gone("orders")) is None
+    orders.create_topic("orders", replicas=[[3, 2]])
+    orders.settle()
+    assert orders.state_znode("orders", 0).leader == 3
 
 
 def test_a_feature_znode_that_cannot_be_read_is_not_overwritten(orders: World) -> None:

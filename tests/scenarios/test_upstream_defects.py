@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from zkcontroller.core.effects import Question
 from zkcontroller.core.events import ControllerChange, Expire
 from zkcontroller.errors import SessionExpired
 from zkcontroller.zookeeper.requests import (
@@ -16,7 +17,6 @@ from zkcontroller.zookeeper.requests import (
 )
 from zkcontroller.zookeeper.znodes import ControllerZnode
 from zkcontroller_simulation.process import BrokerProcess
-from zkcontroller_simulation.registration import Step
 from zkcontroller_simulation.world import World
 
 QUESTIONS_OF_A_FAILOVER = range(1, 9)
@@ -29,7 +29,7 @@ class NthQuestion:
         self._left = number
         self._is_elected = False
 
-    def __call__(self, asked: Step) -> bool:
+    def __call__(self, asked: Question) -> bool:
         if isinstance(asked, ZkTransaction):
             self._is_elected = True
             return False

@@ -26,10 +26,13 @@ from zkcontroller.core.events import (
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import LONGEST_RETRY_MS
 from zkcontroller.model import ElectionType, TopicPartition
-from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.requests import SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
+    BrokerIdZnode,
+    PartitionStateZnode,
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
+    TopicZnode,
 )
 from zkcontroller_simulation.timeline import Bounds
 from zkcontroller_simulation.weather import CALM, DRIZZLE, REFUSING, STORMY
@@ -42,6 +45,7 @@ LEAVING_MS: Final = 5_000
 """The longest time between a broker's controlled shutdown and its end."""
 ROUNDS_TO_CATCH_UP: Final = 3
 BALANCE_INTERVAL_S: Final = 20
+DAMAGED: Final = b"not json"
 SETTLE_MS: Final = 2_000
 """In addition to the session timeout: how long a cluster may be without a controller."""
 
@@ -129,7 +133,7 @@ class Chaos:
         self._finish_reassignments()
 
     def live_calmly(self, actions: int) -> None:
-        """Orders, moves, deaths and returns in fair weather.
+        """Orders, moves, deaths and returns in fair weather; disks fail, a znode is unreadable.
 
         Whenever the cluster is quiet, each partition that can have a leader has one.  No failover
         comes at the end of it: that would mend what a controller has left undone.
@@ -153,6 +157,9 @@ class Chaos:
             (1, self._expire),
             (1, self._break_connection),
             (1, lambda: self.world.run_for(1_000 * BALANCE_INTERVAL_S)),
+            (1, self._fail_log_dir),
+            (1, self._restart_with_mended_disks),
+            (2, self._spoil),
         ]
         for _ in range(actions):
             self._do_one_of(table)
@@ -460,6 +467,44 @@ class Chaos:
             hosted = list(self.world.living[unlucky].broker.hosted)
             lost = self._random.sample(hosted, min(len(hosted), self._random.randint(1, 4)))
             self.world.fail_log_dir(unlucky, lost)
+
+    def _restart_with_mended_disks(self) -> None:
+        unlucky = self._any([b for b in self._running() if self.world.living[b].broker.failed])
+        if unlucky is not None:
+            self.world.stop(unlucky)
+            self.world.start(unlucky)
+
+    def _spoil(self) -> None:
+        """For a while one znode is damaged, or ZooKeeper refuses to show it; then it is mended."""
+        world, tp, broker_id = self.world, self._any_partition(), self._any(self._candidates())
+        world.run_until_quiet()
+        if tp is None or broker_id is None or self._is_doomed(tp.topic):
+            return
+        topic_path = TopicZnode.path(tp.topic)
+        paths = [topic_path, PartitionStateZnode.path(*tp), BrokerIdZnode.path(broker_id)]
+        path = self._random.choice(paths)
+        good = world.zookeeper.peek(path)
+        if good is None:
+            return
+        is_damaged = self._random.random() < 0.5
+        world.timeline.tell(f"{path} is {'damaged' if is_damaged else 'refused'}")
+        if is_damaged:
+            world.write(SetData(path, DAMAGED))
+        else:
+            world.refused[path] = ZkCode.NO_AUTH
+        # Who knows the partitions of a topic may write their states, which the invariants compare
+        # with the topic's znode.
+        if path == topic_path or self._random.random() < 0.5:
+            self._delete_controller_znode()
+            world.run_for(SETTLE_MS)
+        self._do_one_of([(1, deed) for deed in (self._kill, self._stop, self._start, self._expire)])
+        world.run_for(world.timeline.within((0, 60_000)))
+        world.refused.clear()
+        found = world.zookeeper.peek(path)
+        if found is not None and found.data == DAMAGED:
+            world.write(SetData(path, good.data))
+        world.timeline.tell(f"{path} is mended")
+        world.run_for(LONGEST_RETRY_MS + SETTLE_MS)
 
     def _prefer(self) -> None:
         led = self._any_partition()

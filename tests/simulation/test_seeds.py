@@ -36,7 +36,7 @@ def test_lost_replies_alone_leave_nothing_undone(seed: int) -> None:
 def test_in_calm_weather_each_partition_that_can_have_a_leader_has_one(seed: int) -> None:
     world = calm_world(seed)
 
-    assert world.failures == []
+    assert [failed for failed in world.failures if not is_refusal(failed[2])] == []
 
 
 def test_a_zookeeper_that_refuses_misleads_no_controller(seed: int) -> None:

@@ -20,6 +20,7 @@ from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import Broker
+from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import BrokerIdsZnode, BrokerIdZnode
 
 
@@ -47,7 +48,8 @@ class Brokers:
     def read_all(self) -> Procedure[list[tuple[Broker, int]]]:
         """Every registered broker with its epoch, by id; leaves the child watch.
 
-        A corrupt registration is logged with its path; that broker counts as not live.
+        A corrupt registration is logged with its path and watched.  A broker that is known in the
+        same epoch stays as it was; any other counts as not live until its registration is mended.
         """
         names = yield from self._tools.children(BrokerIdsZnode.PATH, watch=True)
         ids = []
@@ -62,11 +64,27 @@ class Brokers:
         for broker_id, znode in zip(ids, answers, strict=True):
             if znode is None:
                 continue  # gone again, and the child watch fires for it
-            try:
-                found.append((BrokerIdZnode.decode(broker_id, znode.data).broker, znode.czxid))
-            except ZnodeCorrupt as corrupt:
-                self._journal.error(f"{corrupt}; the broker counts as not live")
+            broker = self._decode(broker_id, znode)
+            if broker is None:
+                # With a watch this time; it may have been mended meanwhile.
+                znode = yield from self._tools.read_one(BrokerIdZnode.path(broker_id), watch=True)
+                if znode is None:
+                    continue
+                broker = self._decode(broker_id, znode)
+            if broker is None and self._context.live_broker_epochs.get(broker_id) == znode.czxid:
+                broker = self._context.live_brokers[broker_id]
+            if broker is None:
+                self._journal.error(f"Broker {broker_id} counts as not live until that is mended")
+            else:
+                found.append((broker, znode.czxid))
         return found
+
+    def _decode(self, broker_id: int, znode: Znode) -> Broker | None:
+        try:
+            return BrokerIdZnode.decode(broker_id, znode.data).broker
+        except ZnodeCorrupt as corrupt:
+            self._journal.error(str(corrupt))
+            return None
 
     def compatible(self, brokers: Iterable[tuple[Broker, int]]) -> list[tuple[Broker, int]]:
         """The brokers that support the finalized features; logs the others and leaves them out."""
@@ -138,13 +156,15 @@ class Brokers:
         path = BrokerIdZnode.path(broker_id)
         znode = yield from self._tools.read_one(path, watch=True)
         cached = self._context.live_brokers.get(broker_id)
-        if znode is None or cached is None:
+        if znode is None:
             return
-        try:
-            broker = BrokerIdZnode.decode(broker_id, znode.data).broker
-        except ZnodeCorrupt as corrupt:
-            self._journal.error(f"{corrupt}; keeping what was known of the broker")
+        if cached is None:
+            # It was corrupt when the brokers were read.
+            yield from self.process_broker_change()
             return
+        broker = self._decode(broker_id, znode)
+        if broker is None:
+            return  # what was known of it is kept
         if broker.endpoints == cached.endpoints and broker.features == cached.features:
             return
         self._journal.info(

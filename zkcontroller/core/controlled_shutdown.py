@@ -15,7 +15,6 @@ from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH
 
 
@@ -45,12 +44,7 @@ class ControlledShutdowns:
         context.shutting_down.add(event.broker_id)
         self._journal.debug(f"All shutting down brokers: {csv(context.shutting_down)}")
         self._journal.debug(f"Live brokers: {csv(context.live_broker_ids)}")
-        try:
-            yield from self._hand_over(event.broker_id)
-        except ControllerMoved:  # STALE_CONTROLLER_EPOCH on the wire
-            # The broker asks the next controller.
-            self._answer(event, ControlledShutdownResult(ErrorCode.stale_controller_epoch))
-            raise
+        yield from self._hand_over(event.broker_id)
         remaining = tuple(
             context.table.topic_partition(row) for row in context.rows_led_by(event.broker_id)
         )

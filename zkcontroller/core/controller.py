@@ -29,6 +29,7 @@ from zkcontroller.core.effects import (
     PartitionResults,
     Procedure,
     ProducerIdBlock,
+    Put,
     RegisterBrokerZnode,
     RequestAnswer,
     Result,
@@ -84,6 +85,8 @@ from zkcontroller.core.topics import TopicChanges
 from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
+REGISTRATION_RETRY_MS = 5_000
+"""From a registration that ZooKeeper refused to the next one."""
 
 
 Notice: TypeAlias = (
@@ -199,12 +202,9 @@ class KafkaController:
     def _refuse(self, event: Event) -> None:
         """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered.
 
-        Unless it was answered just before the office ended.
+        One that was answered before the office ended keeps its answer: the first one counts.
         """
         if isinstance(event, RequestEvent) and event.request_id is not None:
-            answered = (each for each in self.outbox if isinstance(each, RequestAnswer))
-            if any(each.request_id == event.request_id for each in answered):
-                return
             result = self.refusal(event)
             assert result is not None
             self.outbox.append(RequestAnswer(event.request_id, result))
@@ -221,8 +221,7 @@ class KafkaController:
             case ControllerChange():
                 yield from self._controller_changed(now_ms)
             case RegisterBrokerAndReelect():
-                yield RegisterBrokerZnode()
-                yield from self._run_for_controller(now_ms)
+                yield from self._register_and_run(now_ms)
             case Expire():
                 self._failover.expire()
             case ShutdownEventThread():
@@ -265,6 +264,22 @@ class KafkaController:
         yield from self._failover.maybe_resign()
         if not self.is_active:
             yield from self._failover.elect(now_ms)
+
+    def _register_and_run(self, now_ms: int) -> Procedure[None]:
+        """Registers in a new session, then runs for controller.
+
+        A broker that is not registered counts as dead, so it does not run, and tries again until
+        ZooKeeper lets it register.  Kafka logs the refusal, and the broker stays outside.
+        """
+        try:
+            yield RegisterBrokerZnode()
+        except ZooKeeperRefused as refused:
+            self._tools.journal.error(
+                f"{refused}; registering this broker again in {REGISTRATION_RETRY_MS} ms"
+            )
+            self._tools.outbox.append(Put(RegisterBrokerAndReelect(), REGISTRATION_RETRY_MS))
+            return
+        yield from self._run_for_controller(now_ms)
 
     def _answer(self, event: RequestEvent) -> Procedure[None]:
         """Handles a request for the active controller."""
@@ -324,9 +339,11 @@ class KafkaController:
             case BrokerModifications(broker_id=broker_id):
                 yield from self._brokers.process_broker_modification(broker_id)
             case TopicChange():
-                yield from self._topics.process_topic_change()
+                rows = yield from self._topics.process_topic_change()
+                yield from self._reassignments.resume(rows)
             case PartitionModifications(topic=topic):
-                yield from self._topics.process_partition_modifications(topic)
+                rows = yield from self._topics.process_partition_modifications(topic)
+                yield from self._reassignments.resume(rows)
             case TopicDeletion():
                 yield from self._deletion.process_requests()
             case TopicDeletionStopReplicaResponseReceived():
@@ -347,10 +364,15 @@ class KafkaController:
             case PartitionReassignmentIsrChange(partition=partition):
                 row = self.context.table.row(*partition)
                 yield from self._reassignments.complete_if_caught_up([row])
-            case AutoPreferredReplicaLeaderElection():
-                yield from self._elections.rebalance()
+            case AutoPreferredReplicaLeaderElection(controller_epoch=epoch):
+                if epoch == self.context.epoch:
+                    yield from self._elections.rebalance()
             case RefusedPartitionRetry():
+                rows = yield from self._topics.read_again()
+                yield from self._reassignments.resume(rows)
                 yield from self._reassignments.retry_refused()
+                yield from self._deletion.process_requests()
+                self._partitions.refused.retried()
             case IsrChangeNotification():
                 yield from self._isr_changes.follow_notifications()
             case LogDirEventNotification():

@@ -183,7 +183,7 @@ class CancelPuts:
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswer:
-    """The response to the request whose event carried this ``request_id``."""
+    """The response to the request whose event carried this ``request_id``; the first one counts."""
 
     request_id: int
     result: Result

@@ -207,7 +207,13 @@ class PartitionReassignmentIsrChange:
 
 @dataclass(frozen=True, slots=True)
 class AutoPreferredReplicaLeaderElection:
-    """The periodic check of whether leaders should move back to preferred replicas is due."""
+    """The periodic check of whether leaders should move back to preferred replicas is due.
+
+    Only in the controller epoch in which it was scheduled: one that waited in the queue while this
+    broker was elected again would begin a second row of checks.
+    """
+
+    controller_epoch: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ Five things differ from Kafka on purpose, each after a defect seen there:
 * a ``/controller`` that names this broker while it is not acting as controller is deleted,
   whichever earlier session owns it (KAFKA-13407, KAFKA-4229);
 * resigning drops the whole context and starts from an empty one (KAFKA-5310);
-* an election or a failover that failed is tried again after a pause;
-* corrupt znodes are logged with their path and do not end a failover.
+* an election or a failover that failed is tried again after a pause, and only then ``/controller``
+  is given up, as the next candidate may fail over the same;
+* a topic or a partition state that is corrupt, or that ZooKeeper refuses to show, is logged with
+  its path and left out; it does not end a failover.
 
 Source: Kafka ``KafkaController`` (``elect``, ``maybeResign``, ``onControllerFailover`` …),
 ``KafkaZkClient.registerControllerAndIncrementControllerEpoch``.
@@ -25,6 +27,7 @@ from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.effects import (
     AddChannel,
     CancelPuts,
+    Pause,
     Procedure,
     Put,
     RemoveAllChannels,
@@ -71,7 +74,8 @@ from zkcontroller.zookeeper.znodes import (
 NO_CONTROLLER = -1
 CONTROLLER_MOVED = "org.apache.kafka.common.errors.ControllerMovedException"
 ELECTION_RETRY_MS = 5_000
-"""From an election or a failover that failed to the next look at ``/controller``."""
+"""From an election or a failover that failed to the next look at ``/controller``, and from a
+failover that failed to the deletion of ``/controller``."""
 STATES_PER_READ = 50_000
 """Partition states read at once at failover; bounds memory at a million partitions."""
 STATES_PER_STEP = 5_000
@@ -159,7 +163,7 @@ class Failover:
             f"Error while electing or becoming controller on broker {self._broker_id}. Trigger"
             f" controller movement immediately\n{type(error).__name__}: {error}"
         )
-        yield from self.trigger_controller_move()
+        yield from self.trigger_controller_move(ELECTION_RETRY_MS)
 
     def _register(self, now_ms: int) -> Procedure[tuple[int, int]]:
         """Win the election; returns the new epoch and the zk_version of ``/controller_epoch``.
@@ -300,10 +304,16 @@ class Failover:
             paths = list(
                 map(PartitionStateZnode.path, table.topic_of[part], table.partition_of[part])
             )
-            znodes = yield from self._tools.read(paths)
+            znodes = yield from self._tools.try_read(paths)
             for path, znode in zip(paths, znodes, strict=True):
-                if isinstance(znode, Znode) and decoded.get(znode.data) is None:
-                    decoded[znode.data] = self._decode(path, znode.data)
+                if isinstance(znode, Znode):
+                    if decoded.get(znode.data) is None:
+                        decoded[znode.data] = self._decode(path, znode.data)
+                elif znode is not ZkCode.NO_NODE:
+                    self._journal.error(
+                        f"Cannot read {path}: {znode.name}; the partition counts as having no"
+                        " leader until it can be read"
+                    )
             for at in range(0, len(znodes), STATES_PER_STEP):
                 some = znodes[at : at + STATES_PER_STEP]
                 table.load_leader_and_isr(
@@ -316,7 +326,9 @@ class Failover:
         try:
             return PartitionStateZnode.decode(path, data)
         except ZnodeCorrupt as corrupt:
-            self._journal.error(f"{corrupt}; the partition counts as having no leader yet")
+            self._journal.error(
+                f"{corrupt}; the partition counts as having no leader until it is mended"
+            )
             return None
 
     def _topic_deletions_in_progress(self) -> Procedure[tuple[list[str], list[str]]]:
@@ -378,8 +390,11 @@ class Failover:
         self._context.reset()
         self._journal.info("Resigned")
 
-    def trigger_controller_move(self) -> Procedure[None]:
+    def trigger_controller_move(self, pause_ms: int = 0) -> Procedure[None]:
         """Resign, then delete ``/controller`` so that every broker tries to be elected again.
+
+        After a failover that failed ``pause_ms`` lies between the two: the next one may fail as
+        well, and candidates that wake each other would hold elections without a pause.
 
         A controller that holds an epoch resigns first, and asks ZooKeeper afterwards: Kafka reads
         ``/controller`` before, and keeps its context if that fails or names another broker.  The
@@ -390,6 +405,8 @@ class Failover:
         if is_in_office:
             self.active_controller_id = NO_CONTROLLER
             self.resign()
+            if pause_ms:
+                yield Pause(pause_ms)
         self._tools.outbox += [CancelPuts(), Put(Reelect(), ELECTION_RETRY_MS)]
         try:
             if not is_in_office:

@@ -45,7 +45,13 @@ class LogDirFailures:
         # Kafka says so for no broker, too: after each deletion of what it has dealt with.
         self._tools.journal.info(f"Handling log directory failure for brokers {csv(brokers)}")
         table = self._tools.context.table
-        yield from self._replicas.handle_state_changes(
-            {broker: table.rows_on_broker(broker) for broker in brokers}, ReplicaState.ONLINE
-        )
+        rows = {broker: table.rows_on_broker(broker) for broker in brokers}
+        # A replica that a move has added becomes online without a request, and may lead already:
+        # as one that is online it is asked, too.  Kafka does not ask it.
+        added = {
+            broker: [row for row in some if table.replica_state(row, broker) is ReplicaState.NEW]
+            for broker, some in rows.items()
+        }
+        yield from self._replicas.handle_state_changes(rows, ReplicaState.ONLINE)
+        yield from self._replicas.handle_state_changes(added, ReplicaState.ONLINE)
         yield from self._tools.write([Delete(path) for path in paths])

@@ -46,6 +46,7 @@ from zkcontroller.core.state_znodes import (
     encode_state,
     held_states,
     read_states,
+    report_unreadable,
     state_path,
     write_states,
 )
@@ -54,7 +55,7 @@ from zkcontroller.core.topic_configs import read_unclean_election_flags
 from zkcontroller.errors import ControllerMoved, StateChangeFailed
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
-from zkcontroller.zookeeper.requests import Create, Written, ZkCode, Znode
+from zkcontroller.zookeeper.requests import Create, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (
     TopicPartitionsZnode,
     TopicPartitionZnode,
@@ -103,7 +104,6 @@ class PartitionStateMachine:
 
     def startup(self) -> Procedure[None]:
         """Sets every partition's state from its leadership; elects leaders where none is online."""
-        self.refused.forget()
         self._journal.info("Initializing partition state", PARTITION_STATE_MACHINE)
         table, context = self._context.table, self._context
         live = set(context.live_broker_ids)
@@ -165,7 +165,8 @@ class PartitionStateMachine:
                     fresh = [row for row in valid if state[row] == PartitionState.NEW]
                     others = [row for row in valid if state[row] != PartitionState.NEW]
                     if fresh:
-                        created = yield from self._initialize(fresh)
+                        created, existing = yield from self._initialize(fresh)
+                        others += existing
                         for replicas, group in self._by_isr(created).items():
                             batch.add_leader_and_isr(replicas, group, is_new=True)
                     if others:
@@ -260,8 +261,12 @@ class PartitionStateMachine:
 
     # ------------------------------------------------------------------ New → Online
 
-    def _initialize(self, rows: Sequence[int]) -> Procedure[list[int]]:
-        """First leader and ISR of new partitions; returns the rows whose znode landed."""
+    def _initialize(self, rows: Sequence[int]) -> Procedure[tuple[list[int], list[int]]]:
+        """First leader and ISR of new partitions.
+
+        Returns the rows whose znode landed, and those that had a state already, which are offline
+        now: it could not be read before.  Kafka leaves these New until the next failover.
+        """
         context, table = self._context, self._context.table
         chosen: list[tuple[int, LeaderAndIsr]] = []
         for row in rows:
@@ -292,17 +297,23 @@ class PartitionStateMachine:
         results = yield from self._tools.write(
             [Create(state_path(table, row), encode_state(first)) for row, first in chosen]
         )
-        own = yield from self._landed_before(
+        states = yield from read_states(
+            self._tools,
             [
-                (row, first)
-                for (row, first), result in zip(chosen, results, strict=True)
+                row
+                for (row, _), result in zip(chosen, results, strict=True)
                 if result is ZkCode.NODE_EXISTS
-            ]
+            ],
         )
+        report_unreadable(self._tools, states)
         created: dict[int, LeaderAndIsr] = {}
+        existing: dict[int, LeaderAndIsr] = {}
         for (row, first), result in zip(chosen, results, strict=True):
-            if isinstance(result, Written) or row in own:
+            # A create whose reply was lost is sent again and finds its own work.
+            if isinstance(result, Written) or states.found.get(row) == first:
                 created[row] = first
+            elif row in states.found:
+                existing[row] = states.found[row]
             else:
                 self._fail(
                     row,
@@ -310,10 +321,11 @@ class PartitionStateMachine:
                     PartitionState.ONLINE,
                     keeper_exception(result, table.text(row)),
                 )
-                if result is not ZkCode.NODE_EXISTS:
-                    # NO_NODE as well: what was refused is the znode above the state.
-                    self.refused.add_election(row)
-        return self._bring_online(created)
+                # NO_NODE as well: what was refused is the znode above the state.
+                self.refused.add_election(row)
+        table.put_leader_and_isr(existing)
+        self._enter(list(existing), PartitionState.OFFLINE)
+        return self._bring_online(created), list(existing)
 
     def _bring_online(self, states: Mapping[int, LeaderAndIsr]) -> list[int]:
         """Takes over the states that were written to ZooKeeper; returns their rows."""
@@ -321,24 +333,6 @@ class PartitionStateMachine:
         self._context.table.put_leader_and_isr(states)
         self._enter(rows, PartitionState.ONLINE, list(states.values()))
         return rows
-
-    def _landed_before(self, existing: Sequence[tuple[int, LeaderAndIsr]]) -> Procedure[set[int]]:
-        """Rows whose state znode exists because an earlier attempt of ours wrote it.
-
-        A create whose reply was lost is sent again and finds its own work: same bytes, this
-        controller's epoch in them.  Kafka leaves such a partition New until the next
-        failover, and no broker learns of its leader.
-        """
-        table = self._context.table
-        paths = [state_path(table, row) for row, _ in existing]
-        found = yield from self._tools.read(paths)
-        return {
-            row
-            for (row, first), znode in zip(existing, found, strict=True)
-            if isinstance(znode, Znode)
-            and znode.zk_version == 0
-            and znode.data == encode_state(first)
-        }
 
     def _by_isr(self, rows: Iterable[int]) -> dict[tuple[int, ...], list[int]]:
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -432,11 +426,11 @@ class PartitionStateMachine:
                     f" {table.text(row)} in"
                     f" {PartitionState(table.partition_state[row]).label} state"
                 )
-            elif isinstance(reason, ZkCode):
-                outcome.failed[row] = reason
-                self.refused.add_election(row)
             else:
-                outcome.failed[row] = StateChangeFailed(str(reason))
+                outcome.failed[row] = (
+                    reason if isinstance(reason, ZkCode) else StateChangeFailed(str(reason))
+                )
+                self.refused.add_election(row)
         current: dict[int, LeaderAndIsr] = {}
         for row, state in states.found.items():
             if state.controller_epoch > self._context.epoch:

@@ -165,7 +165,8 @@ class ReplicaLeaderElections:
     def schedule_rebalance(self, delay_ms: int) -> None:
         """Schedules the next balance check, if automatic balancing is on."""
         if self._tools.config.auto_leader_rebalance_enable:
-            self._tools.outbox.append(Put(AutoPreferredReplicaLeaderElection(), delay_ms))
+            event = AutoPreferredReplicaLeaderElection(self._context.epoch)
+            self._tools.outbox.append(Put(event, delay_ms))
 
     def rebalance(self) -> Procedure[None]:
         """Moves leaderships back to preferred leaders on imbalanced brokers."""

@@ -140,23 +140,26 @@ class Reassignments:
         """At failover: starts what the znode asks for, then resumes what was under way."""
         listed = set((yield from self.process_znode()))
         table = self._context.table
+        yield from self.resume(
+            [row for row in table.reassigning if table.topic_partition(row) not in listed]
+        )
+
+    def resume(self, rows: Iterable[int]) -> Procedure[None]:
+        """Resumes the reassignments of those among these partitions that are being moved."""
+        moving = self._context.table.reassigning
         yield from self._phases.advance(
-            {
-                row: assignment
-                for row, assignment in table.reassigning.items()
-                if table.topic_partition(row) not in listed and not self._is_doomed(row)
-            }
+            {row: moving[row] for row in rows if row in moving and not self._is_doomed(row)}
         )
 
     def resume_for_brokers(self, broker_ids: Iterable[int]) -> Procedure[None]:
         """Resumes reassignments to brokers that started."""
         started = set(broker_ids)
-        yield from self._phases.advance(
-            {
-                row: assignment
+        yield from self.resume(
+            [
+                row
                 for row, assignment in self._context.table.reassigning.items()
-                if started.intersection(assignment.target_replicas) and not self._is_doomed(row)
-            }
+                if started.intersection(assignment.target_replicas)
+            ]
         )
 
     def complete_if_caught_up(self, rows: Iterable[int]) -> Procedure[None]:
@@ -178,8 +181,8 @@ class Reassignments:
 
     def retry_refused(self) -> Procedure[None]:
         """Does again what ZooKeeper refused: states, elections, and the ends of reassignments."""
-        table, refused = self._context.table, self._partitions.refused
-        rows = refused.take()
+        table = self._context.table
+        rows = self._partitions.refused.take()
         yield from self._write_again(rows.states)
         yield from self._partitions.handle_state_changes(
             rows.elections, PartitionState.ONLINE, OfflineElection()
@@ -187,7 +190,6 @@ class Reassignments:
         yield from self._phases.write_final(
             {row: table.assignment(row) for row in rows.assignments}
         )
-        refused.retried()
 
     def _write_again(self, rows: Sequence[int]) -> Procedure[None]:
         """Raises the leader epochs on top of what stands in ZooKeeper, and tells all replicas.

@@ -1,13 +1,17 @@
-"""Partitions for which ZooKeeper refused something, to be done again by the same controller.
+"""Topics and partitions for which ZooKeeper refused something, to be done again by this controller.
 
-Three refusals would otherwise last until a broker starts or fails, or another controller comes:
+Five refusals would otherwise last until a broker starts or fails, or another controller comes:
 
 * an election without which a partition has no leader;
 * the last write of a reassignment;
+* the content of a topic's znode;
+* the end of a topic's deletion;
 * any other write of a partition's state.  What stands in ZooKeeper is not known then, because a
   write whose reply was lost is repeated and may be refused only then; and brokers have not learned
   what they should.  The leader epoch of such a partition is raised, so that ZooKeeper, controller
   and brokers agree again.
+
+A state that is corrupt counts as one that was refused: no watch tells when it is mended.
 
 All are tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs
 the failure and waits for one of these events.
@@ -44,6 +48,11 @@ class RefusedPartitions:
 
     def __init__(self, tools: ControllerTools) -> None:
         self._tools = tools
+        self.topics: dict[str, None] = {}
+        """Topics whose znode could not be read, or not be deleted.
+
+        The table has what was known of them before.
+        """
         self._elections: dict[TopicPartition, None] = {}
         self._assignments: dict[TopicPartition, None] = {}
         self._pause_ms = FIRST_RETRY_MS
@@ -51,6 +60,7 @@ class RefusedPartitions:
 
     def forget(self) -> None:
         """Forgets everything: another term begins or ends, and no delayed event is left."""
+        self.topics.clear()
         self._elections.clear()
         self._assignments.clear()
         self._pause_ms = FIRST_RETRY_MS
@@ -71,9 +81,9 @@ class RefusedPartitions:
             return
         states = self._tools.context.refused_states
         self._tools.journal.warn(
-            f"ZooKeeper refused {len(self._elections)} elections of partitions without a leader,"
-            f" {len(self._assignments)} assignments and {len(states)} states; trying again in"
-            f" {self._pause_ms} ms",
+            f"ZooKeeper refused {len(self.topics)} topics, {len(self._elections)} elections of"
+            f" partitions without a leader, {len(self._assignments)} assignments and"
+            f" {len(states)} states, or they are corrupt; trying again in {self._pause_ms} ms",
             PARTITION_STATE_MACHINE,
         )
         self._tools.outbox.append(Put(RefusedPartitionRetry(), self._pause_ms))
@@ -111,7 +121,12 @@ class RefusedPartitions:
             self._pause_ms = FIRST_RETRY_MS
 
     def _is_needed(self) -> bool:
-        return bool(self._elections or self._assignments or self._tools.context.refused_states)
+        return bool(
+            self.topics
+            or self._elections
+            or self._assignments
+            or self._tools.context.refused_states
+        )
 
     def _rows(self, partitions: Iterable[TopicPartition]) -> list[int]:
         """Rows of the partitions that are still there."""

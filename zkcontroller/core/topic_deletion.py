@@ -59,7 +59,8 @@ class TopicDeletionManager:
         for reason in invalid.values():
             self._journal.error(f"Ignoring a child of {DeleteTopicsZnode.PATH}: {reason}")
         yield from self._remove_requests(list(invalid))
-        queued = [name for name in queued if name not in invalid]
+        unread = self._partitions.refused.topics  # the request waits until the topic can be read
+        queued = [name for name in queued if name not in invalid and name not in unread]
         if self._tools.config.delete_topic_enable:
             self._context.queue_for_deletion(queued)
             held = self._context.topics_to_be_deleted
@@ -73,7 +74,8 @@ class TopicDeletionManager:
         asked = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         self._journal.debug(f"Delete topics listener fired for topics {csv(asked)} to be deleted")
         known = self._context.table.topics
-        unknown = [topic for topic in asked if topic not in known]
+        unread = self._partitions.refused.topics
+        unknown = [topic for topic in asked if topic not in known and topic not in unread]
         if unknown:
             self._journal.warn(f"Ignoring request to delete non-existing topics {csv(unknown)}")
             yield from self._remove_requests(unknown)
@@ -99,6 +101,7 @@ class TopicDeletionManager:
             if isinstance(result, ZkCode) and result is not ZkCode.NO_NODE:
                 path = DeleteTopicZnode.path(topic)
                 self._journal.error(f"Cannot delete {path}: {result.name}")
+                self._partitions.refused.topics[topic] = None
 
     def process_response(self, event: TopicDeletionStopReplicaResponseReceived) -> Procedure[None]:
         """Handles a broker's response to a StopReplica that deletes partitions.
@@ -175,6 +178,7 @@ class TopicDeletionManager:
                     yield from self._complete(topic)
                 except ZooKeeperRefused as refused:
                     # Its request stays, and each later look at the deletions tries again.
+                    self._partitions.refused.topics[topic] = None
                     self._journal.error(f"Deletion of topic {topic} failed: {refused}")
                 else:
                     self._info(f"Deletion of topic {topic} successfully completed")
@@ -228,11 +232,13 @@ class TopicDeletionManager:
     def _complete(self, topic: str) -> Procedure[None]:
         """The last step: deletes the topic's znodes and removes the topic from memory.
 
-        Raises ZooKeeperRefused for a znode that stays.  The request goes last, so that it outlives
-        a failure.  Kafka looks at the deletion of the topic's own znodes only.
+        Raises ZooKeeperRefused for a znode that stays.  The configuration goes first: once the
+        topic's znode is gone, a topic of that name may be created, which would inherit it.  The
+        request goes last, so that it outlives a failure.  Kafka deletes the topic's own znodes
+        first, and looks at their deletion only.
         """
-        yield from self._tools.delete_recursively(TopicZnode.path(topic))
         yield from self._tools.delete([ConfigZnode.topic_path(topic)])
+        yield from self._tools.delete_recursively(TopicZnode.path(topic))
         yield from self._tools.delete([DeleteTopicZnode.path(topic)])
         # Only now: the znode of a topic that stays could be written again, without replicas.
         successful = ReplicaState.DELETION_SUCCESSFUL

@@ -22,6 +22,7 @@ from zkcontroller.core.partition_table import (
 )
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.state_znodes import Unreadable
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import IllegalState, ZnodeCorrupt
 from zkcontroller.model import ReplicaAssignment
@@ -64,8 +65,8 @@ class TopicChanges:
 
     # ------------------------------------------------------------------ events
 
-    def process_topic_change(self) -> Procedure[None]:
-        """Handles a change of the children of ``/brokers/topics``."""
+    def process_topic_change(self) -> Procedure[list[int]]:
+        """Handles a change of the children of ``/brokers/topics``; returns the rows of new ones."""
         table = self._context.table
         names = yield from self.names()
         present = set(names)
@@ -84,6 +85,7 @@ class TopicChanges:
         )
         if rows:
             yield from self._create_partitions(rows)
+        return rows
 
     def names(self) -> Procedure[list[str]]:
         """The topics under ``/brokers/topics``; leaves a watch.
@@ -101,13 +103,13 @@ class TopicChanges:
         self._ignored = frozenset(invalid)
         return [name for name in names if name not in invalid]
 
-    def process_partition_modifications(self, topic: str) -> Procedure[None]:
-        """Handles a change of a topic's znode, which may add partitions."""
+    def process_partition_modifications(self, topic: str) -> Procedure[list[int]]:
+        """Handles a change of a topic's znode, which may add partitions; returns their rows."""
         table = self._context.table
         known = table.topics.get(topic)
         read = (yield from self._read([topic]))[0]
         if known is None or not isinstance(read, _Read):
-            return
+            return []
         znode = read.znode
         if known.topic_id is None:
             # The znode was corrupt when it was first read, or changed while its id was written.
@@ -132,12 +134,26 @@ class TopicChanges:
                 self._journal.info(
                     "Ignoring partition change during topic deletion as no new partitions are added"
                 )
-            return
+            return []
+        rows: list[int] = []
         if to_add:
             added = ", ".join(f"{topic}-{p} -> {assignment_text(a)}" for p, a in to_add.items())
             self._journal.info(f"New partitions to be added HashMap({added})")
             rows = [self._add(topic, p, assignment) for p, assignment in to_add.items()]
             yield from self._create_partitions(rows)
+        return rows
+
+    def read_again(self) -> Procedure[list[int]]:
+        """Reads the topics whose znode was refused; returns the rows of what is new in them."""
+        topics = list(self._partitions.refused.topics)
+        self._partitions.refused.topics.clear()
+        rows: list[int] = []
+        for topic in topics:
+            if topic in self._context.table.topics:
+                rows += yield from self.process_partition_modifications(topic)
+        if any(topic not in self._context.table.topics for topic in topics):
+            rows += yield from self.process_topic_change()
+        return rows
 
     def _restore(self, topic: str) -> Procedure[None]:
         """Writes the topic znode back without partitions that were added during deletion."""
@@ -158,13 +174,14 @@ class TopicChanges:
     def load(self, topics: Sequence[str]) -> Procedure[list[int]]:
         """Reads topics, watches them, assigns missing ids; returns the rows of their partitions.
 
-        A topic that vanished meanwhile is left out (the watch on its parent reports it); a corrupt
-        znode is logged with its path and the topic has no partitions until it is mended.
+        A topic that vanished meanwhile is left out (the watch on its parent reports it).  A znode
+        that is corrupt or refused is logged with its path: the topic has no partitions until it is
+        mended, or is left out until it can be read.
         """
         rows: list[int] = []
         nameless: list[_Read] = []
         for topic, read in zip(topics, (yield from self._read(topics)), strict=True):
-            if read is ZkCode.NO_NODE:
+            if isinstance(read, ZkCode):
                 continue
             known = self._context.table.add_topic(topic, None)
             if isinstance(read, _Read):
@@ -176,19 +193,24 @@ class TopicChanges:
             yield from self._assign_ids(nameless)
         return rows
 
-    def _read(self, topics: Sequence[str]) -> Procedure[list[_Read | ZkCode]]:
-        """Each topic's znode; NO_NODE where there is none, MARSHALLING_ERROR if it is corrupt."""
-        found: list[_Read | ZkCode] = []
-        answers = yield from self._tools.read([TopicZnode.path(t) for t in topics], watch=True)
+    def _read(self, topics: Sequence[str]) -> Procedure[list[_Read | Unreadable]]:
+        """Each topic's znode, or why there is none; what was refused is read again later."""
+        found: list[_Read | Unreadable] = []
+        answers = yield from self._tools.try_read([TopicZnode.path(t) for t in topics], watch=True)
         for topic, znode in zip(topics, answers, strict=True):
-            if znode is None:
-                found.append(ZkCode.NO_NODE)
+            if isinstance(znode, ZkCode):
+                found.append(znode)
+                if znode is not ZkCode.NO_NODE:
+                    self._journal.error(
+                        f"Cannot read {TopicZnode.path(topic)}: {znode.name}; going on without it"
+                    )
+                    self._partitions.refused.topics[topic] = None
                 continue
             try:
                 found.append(_Read(topic, TopicZnode.decode(topic, znode.data), znode.zk_version))
             except ZnodeCorrupt as corrupt:
                 self._journal.error(f"{corrupt}; leaving it as it is")
-                found.append(ZkCode.MARSHALLING_ERROR)
+                found.append(corrupt)
         return found
 
     def _remember_id(self, read: _Read) -> None:

@@ -63,7 +63,9 @@ class BrokerIdZnode:
             pairs.append(("features", _encode_supported_features(self.broker.features)))
         if self.version >= 4:
             pairs.append(("listener_security_protocol_map", self._encode_protocol_map()))
-        connections = [json_string(_connection_string(e)) for e in self.broker.endpoints]
+        connections = [
+            json_string(f"{each.listener_name}://{each.address}") for each in self.broker.endpoints
+        ]
         pairs.append(("endpoints", b"[%s]" % b",".join(connections)))
         if self.broker.rack is not None and self.version >= 3:
             pairs.append(("rack", json_string(self.broker.rack)))
@@ -101,11 +103,6 @@ class BrokerIdZnode:
             jmx_port=fields.integer("jmx_port", minimum=-1),
             version=version,
         )
-
-
-def _connection_string(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.listener_name}://{host}:{endpoint.port}"
 
 
 def _decode_endpoints(fields: JsonFields) -> tuple[Endpoint, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from urllib.parse import quote, unquote_plus
 
 from zkcontroller.zookeeper.scala_order import properties_order
-from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string
+from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string, parse_json
 
 DEFAULT_ENTITY: Final = "<default>"
 
@@ -29,7 +29,8 @@ class ConfigZnode:
     """``/config/<type>/<entity>``, JSON version 1: dynamic configuration of one entity.
 
     Written by admins and brokers, unless a KRaft controller rules.  Null data, which
-    ``/config/users/<user>`` has when only its clients are configured, is an empty configuration.
+    ``/config/users/<user>`` has when only its clients are configured, is an empty configuration; so
+    is any JSON without an object ``config``, as in Kafka (``ConfigEntityZNode.decode``).
     """
 
     PATH = "/config"
@@ -69,7 +70,11 @@ class ConfigZnode:
     def decode(cls, path: str, data: bytes) -> ConfigZnode:
         if not data:
             return cls({})
-        named = JsonFields.parse(path, data).object("config")
+        document = parse_json(path, data)
+        config = document.get("config") if isinstance(document, dict) else None
+        if not isinstance(config, dict):
+            return cls({})
+        named = JsonFields(path, config)
         return cls({name: named.text(name) for name in named})
 
 

@@ -66,6 +66,14 @@ def _bounded_text(path: str, what: str, text: str, minimum: int, maximum: int) -
     return value
 
 
+def parse_json(path: str, data: bytes) -> object:
+    """The JSON value in ``data``; ZnodeCorrupt if it is not JSON in UTF-8."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ZnodeCorrupt(path, f"not JSON: {error}") from None
+
+
 class JsonFields:
     """The fields of one JSON object of a znode; every getter raises ZnodeCorrupt on a mismatch."""
 
@@ -80,10 +88,7 @@ class JsonFields:
     @classmethod
     def parse(cls, path: str, data: bytes) -> JsonFields:
         """The object in ``data``; ZnodeCorrupt if it is not JSON in UTF-8 or no object."""
-        try:
-            return cls(path, orjson.loads(data))
-        except orjson.JSONDecodeError as error:
-            raise ZnodeCorrupt(path, f"not JSON: {error}") from None
+        return cls(path, parse_json(path, data))
 
     def __contains__(self, key: str) -> bool:
         return key in self._values

@@ -291,6 +291,22 @@ def test_a_living_broker_with_our_id_is_reported_after_the_bound(
     assert living.exists(PATH).ephemeral_owner == living.session_id
 
 
+def test_a_broker_that_was_stopped_while_it_waited_looks_once_more(
+    server: SimulatedZooKeeper,
+) -> None:
+    predecessor, session = session_to(server), session_to(server)
+    registration_of(predecessor).register()
+    clock = [0.0]
+
+    def sleep(_: float) -> None:
+        clock[0] += 3_600
+        server.end_session(predecessor.session_id)
+
+    registration_of(session, now_s=lambda: clock[0], sleep=sleep).register()
+
+    assert session.exists(PATH).ephemeral_owner == session.session_id
+
+
 def test_a_broker_that_is_to_stop_does_not_wait(
     server: SimulatedZooKeeper,
 ) -> None:

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
+from zkcontroller.model import Broker, Endpoint
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
-from zkcontroller.zookeeper.znodes import ControllerZnode
+from zkcontroller.zookeeper.znodes import BrokerIdZnode, ControllerZnode
 from zkcontroller_simulation.zookeeper import SimulatedSession
 
 HERE = ("-z", "zookeeper:2181")
@@ -339,3 +340,14 @@ def test_an_election_that_no_broker_wins_times_out(cluster: Zkctl) -> None:
     assert answer.exit_code == 4
     assert answer.stdout == ""
     assert cluster.zookeeper.peek("/controller") is None
+
+
+def test_an_ipv6_address_of_a_broker_is_shown_in_brackets(cluster: Zkctl) -> None:
+    endpoint = Endpoint("2001:db8::7", 9092, "PLAINTEXT", "PLAINTEXT")
+    cluster.create(BrokerIdZnode.path(7), BrokerIdZnode(Broker(7, (endpoint,)), 1).encode())
+
+    listed = cluster("broker", "list", *HERE, "-o", "json").json
+
+    (shown,) = [row for row in listed if row["broker_id"] == 7]
+    assert shown["endpoints"] == ["PLAINTEXT://[2001:db8::7]:9092"]
+    assert shown["host"] == "2001:db8::7"

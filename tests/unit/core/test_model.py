@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from typing_extensions import override
 
 from zkcontroller.model import ReplicaAssignment
 
@@ -52,3 +53,25 @@ def test_to_move_to_where_it_goes_already_changes_nothing(assignment: ReplicaAss
 
 def test_another_target_drops_what_the_first_was_adding() -> None:
     assert MOVING.reassign_to((6, 2)) == ReplicaAssignment((6, 2, 4, 3, 1), (6,), (4, 3, 1))
+
+
+class CountedId(int):
+    """A broker id that counts how often it is compared."""
+
+    comparisons = 0
+    __hash__ = int.__hash__
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        CountedId.comparisons += 1
+        return int(self) == other
+
+
+def test_a_long_list_of_replicas_is_not_compared_with_itself() -> None:
+    """A request may name as many as it has room for, and the controller does nothing else then."""
+    target = [CountedId(broker_id) for broker_id in range(2_000)]
+
+    assignment = ReplicaAssignment((1, 2)).reassign_to(target)
+
+    assert len(assignment.adding_replicas) == 1_998
+    assert CountedId.comparisons < 10 * len(target)
