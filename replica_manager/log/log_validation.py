@@ -17,6 +17,7 @@ Source: Kafka ``LogValidator``.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Final, NamedTuple, TypeAlias
 
@@ -57,6 +58,10 @@ Kafka has no limit.  A client gets MESSAGE_TOO_LARGE, after which Kafka's splits
 """
 UNPACKED_BYTES: Final = 64 * 1024 * 1024
 """A client's batch may unpack to so much, or to ``max.message.bytes`` if that is more."""
+UNPACKED_BYTES_PER_REQUEST: Final = 256 * 1024 * 1024
+"""The batches of one request may unpack to so much together; MESSAGE_TOO_LARGE for the others."""
+RECORDS_PER_REQUEST: Final = 10 * MOST_RECORDS
+"""Compressed or not, of batches of version 2."""
 UNPACKED_AT_ONCE_BYTES: Final = 1024 * 1024
 """A batch that unpacks to no more is unpacked at once: a millisecond or two."""
 PACKED_AT_ONCE_BYTES: Final = 256 * 1024
@@ -82,11 +87,25 @@ class Examined(NamedTuple):
     is_rewritten: bool = False
     """Whether this is another batch than the client's."""
     conversions: RecordConversions = NO_CONVERSIONS
-    unpacked_bytes: int = 0
 
 
 Examination: TypeAlias = Generator[None, None, Examined | None]
 """Ends with None if no whole batch was given."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What the batches of one request may still cost, those that are refused included.
+
+    Kafka has no limit.
+    """
+
+    unpacked_bytes: int = UNPACKED_BYTES_PER_REQUEST
+    records: int = RECORDS_PER_REQUEST
+
+    def limit(self, most_bytes: int) -> int:
+        """To so many bytes a batch may be unpacked."""
+        return max(0, min(most_bytes, self.unpacked_bytes))
 
 
 class AppendSource(NamedTuple):
@@ -95,8 +114,7 @@ class AppendSource(NamedTuple):
     origin: AppendOrigin
     partition: str
     now_ms: int
-    unpacked_limit: int = UNPACKED_BYTES
-    """Bytes that the batch may unpack to."""
+    allowance: Allowance
 
 
 def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> Examination:
@@ -146,8 +164,7 @@ def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> 
     if is_recompressed:
         checked = iterate_batch(data, position, header)
         kept = yield from _check_records(checked, header, config, source, keeps=True)
-        rebuilt = _rebuilt(kept, target, header, config, source)
-        return rebuilt._replace(unpacked_bytes=unpacked_bytes)
+        return _rebuilt(kept, target, header, config, source)
     if needs_values:
         checked = iterate_batch(data, position, header)
         yield from _check_records(checked, header, config, source, keeps=False)
@@ -161,7 +178,6 @@ def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> 
         largest,
         config.is_log_append_time,
         conversions=conversions,
-        unpacked_bytes=unpacked_bytes,
     )
 
 
@@ -202,7 +218,8 @@ def _look_through(
         block, start = records_block(data, position, header)
         walked = yield from walk_records(block, start, len(block), count)
         return _Found(header.base_timestamp + walked.largest_delta, 0, walked.is_counted)
-    limit = min(max(UNPACKED_BYTES, config.max_message_bytes), source.unpacked_limit)
+    allowance = source.allowance
+    limit = allowance.limit(max(UNPACKED_BYTES, config.max_message_bytes))
     packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
     try:
         if len(packed) <= PACKED_AT_ONCE_BYTES:
@@ -212,13 +229,16 @@ def _look_through(
                 if limit <= UNPACKED_AT_ONCE_BYTES:
                     raise
             else:
+                allowance.unpacked_bytes -= len(block)
                 walked = yield from walk_records(block, 0, len(block), count, counts=True)
                 largest = header.base_timestamp + walked.largest_delta
                 return _Found(largest, len(block), walked.is_counted)
         yield
         pages, size = unpack_aside(header.codec, packed, limit)
     except UnpackedTooLarge as refused:
+        allowance.unpacked_bytes -= limit
         raise MessageTooLarge(f"{refused}, in the append to {source.partition}") from None
+    allowance.unpacked_bytes -= size
     try:
         walked = yield from walk_records(pages, 0, size, count, counts=True)
     finally:
@@ -253,6 +273,12 @@ def _check_batch(header: BatchHeader, source: AppendSource) -> None:
         raise MessageTooLarge(
             f"A batch of {header.record_count} records in the append to {source.partition}; "
             f"{MOST_RECORDS} are allowed"
+        )
+    source.allowance.records -= header.record_count
+    if source.allowance.records < 0:
+        raise MessageTooLarge(
+            f"The records of one request, up to the append to {source.partition}, are too many; "
+            f"{RECORDS_PER_REQUEST} are allowed"
         )
     if header.is_control:
         raise InvalidRecord(f"Clients are not allowed to write control records {where}")
@@ -366,8 +392,11 @@ def _converted(
 
 def _messages(data: Buffer, batches: Batches, source: AppendSource) -> Iterator[Record]:
     count = 0
-    limit = min(UNPACKED_BYTES, source.unpacked_limit)
+    allowance = source.allowance
     for position, header in batches:
+        limit = 0 if header.codec is Codec.NONE else allowance.limit(UNPACKED_BYTES)
+        # Of one that is refused it is not known how far it was unpacked: it takes all.
+        allowance.unpacked_bytes -= limit
         try:
             for record in iterate_any(data, position, header, limit):
                 count += 1
@@ -375,9 +404,12 @@ def _messages(data: Buffer, batches: Batches, source: AppendSource) -> Iterator[
                     raise MessageTooLarge(
                         f"More than {MOST_RECORDS} messages in the append to {source.partition}"
                     )
+                limit -= len(record.key or b"") + len(record.value or b"")
                 yield record
         except UnpackedTooLarge as refused:
             raise MessageTooLarge(f"{refused}, in the append to {source.partition}") from None
+        if header.codec is not Codec.NONE:
+            allowance.unpacked_bytes += limit
 
 
 def _rebuilt(

@@ -30,7 +30,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import LoadedLog, LogLoader, RecoveryProgress
 from replica_manager.log.log_recovery import rebuild_producers
 from replica_manager.log.log_validation import (
-    UNPACKED_BYTES,
+    Allowance,
     AppendSource,
     Examination,
     Examined,
@@ -373,13 +373,14 @@ class UnifiedLog:
         )
 
     def examine(
-        self, records: MemoryRecords, origin: AppendOrigin, unpacked_limit: int = UNPACKED_BYTES
+        self, records: MemoryRecords, origin: AppendOrigin, allowance: Allowance | None = None
     ) -> Examination:
         """Validates batches for a leader; its result is for :meth:`append_examined`.
 
         Changes nothing, so that it may go on in another thread.  Raises a RecordsRefused.
         """
-        source = AppendSource(origin, self.name, self._environment.now_ms(), unpacked_limit)
+        now_ms = self._environment.now_ms()
+        source = AppendSource(origin, self.name, now_ms, allowance or Allowance())
         return examine(records, self.config, source)
 
     def append_examined(

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.log.log_validation import UNPACKED_BYTES
+from replica_manager.log.log_validation import Allowance
 from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from replica_manager.log.unified_log import UnifiedLog
@@ -48,11 +48,6 @@ _log = logging.getLogger("kafka.server.ReplicaManager")
 BYTES_AT_ONCE: Final = 1024 * 1024
 PARTITIONS_AT_ONCE: Final = 32
 """So much is appended before the event loop may serve others: some 2 to 5 ms."""
-UNPACKED_BYTES_PER_REQUEST: Final = 256 * 1024 * 1024
-"""The batches of one request may unpack to so much together; MESSAGE_TOO_LARGE for the others.
-
-Kafka has no limit.
-"""
 
 _UNKNOWN: Final = -1
 _ACKS: Final = (-1, 0, 1)
@@ -79,7 +74,6 @@ class _LogAppendResult(NamedTuple):
     partition: Partition
     log: UnifiedLog
     info: LogAppendInfo
-    unpacked_bytes: int
 
 
 class RecordAppends:
@@ -123,7 +117,7 @@ class RecordAppends:
         required: dict[TopicPartition, int] = {}
         unflushed: list[tuple[TopicPartition, _LogAppendResult]] = []
         size = count = 0
-        unpacked_left = UNPACKED_BYTES_PER_REQUEST
+        allowance = Allowance()
         for tp, records in batches.items():
             if size >= BYTES_AT_ONCE or count >= PARTITIONS_AT_ONCE:
                 size = count = 0
@@ -133,12 +127,11 @@ class RecordAppends:
             is_allowed = allows_internal_topics or origin is not AppendOrigin.CLIENT
             guard = None if guards is None else guards.get(tp)
             taken = await self._append(
-                tp, records, acks, origin, guard, unpacked_left, is_allowed=is_allowed
+                tp, records, acks, origin, guard, allowance, is_allowed=is_allowed
             )
             if isinstance(taken, PartitionResponse):
                 outcomes[tp] = taken
                 continue
-            unpacked_left -= taken.unpacked_bytes
             info = taken.info
             required[tp] = info.last_offset + 1
             outcomes[tp] = PartitionResponse(
@@ -170,7 +163,7 @@ class RecordAppends:
         acks: int,
         origin: AppendOrigin,
         guard: VerificationGuard | None,
-        unpacked_left: int,
+        allowance: Allowance,
         *,
         is_allowed: bool,
     ) -> _LogAppendResult | PartitionResponse:
@@ -182,7 +175,7 @@ class RecordAppends:
             return led
         partition, log = led
         try:
-            examination = log.examine(records, origin, min(UNPACKED_BYTES, unpacked_left))
+            examination = log.examine(records, origin, allowance)
             if origin is AppendOrigin.COORDINATOR:
                 # What a coordinator decides first is appended first, to the log that it leads now.
                 examined, is_later = finish(examination), False
@@ -211,9 +204,7 @@ class RecordAppends:
             self._stats.mark(tp.topic, "messages_in", count)
         if info.conversions.records and origin is AppendOrigin.CLIENT:
             self._stats.mark(tp.topic, "produce_message_conversions", info.conversions.records)
-        return _LogAppendResult(
-            partition, log, info, 0 if examined is None else examined.unpacked_bytes
-        )
+        return _LogAppendResult(partition, log, info)
 
     def _led(
         self, tp: TopicPartition, acks: int

@@ -16,7 +16,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.log_validation import MOST_RECORDS, Examined
+from replica_manager.log.log_validation import MOST_RECORDS, Allowance, Examined
 from replica_manager.network.connection import ClientConnection
 from replica_manager.replication import record_appends
 from replica_manager.replication.record_examinations import RecordExaminations
@@ -38,6 +38,8 @@ LOOP_BOUND_MS = 60.0
 """Processor time of a callback; a slice of a check is one or two milliseconds of it."""
 
 KINDS = every_kind()
+HUNDRED = block([1000], 100)
+"""A block of 100,000 bytes, and its count of records."""
 
 
 @pytest.fixture
@@ -105,11 +107,29 @@ def test_more_records_than_are_allowed_are_refused_by_the_header_alone(world: Br
     assert produce(world, records).error_code is ErrorCode.message_too_large
 
 
-def test_the_batches_of_one_request_may_unpack_to_so_much_together(
-    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("records", "allowed", "first"),
+    [
+        (packed_batch(*HUNDRED, Codec.GZIP), {"unpacked_bytes": 150_000}, ErrorCode.none),
+        # It is unpacked before it is found to be short of a record.
+        (
+            packed_batch(HUNDRED[0], HUNDRED[1] + 1, Codec.GZIP),
+            {"unpacked_bytes": 150_000},
+            ErrorCode.invalid_record,
+        ),
+        (packed_batch(*HUNDRED, Codec.GZIP), {"records": 150}, ErrorCode.none),
+        (packed_batch(*HUNDRED, Codec.NONE), {"records": 150}, ErrorCode.none),
+    ],
+    ids=["unpacked bytes", "unpacked bytes of what is refused", "records", "uncompressed records"],
+)
+def test_the_batches_of_one_request_are_bounded_together(
+    world: BrokerWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    records: bytes,
+    allowed: dict[str, int],
+    first: ErrorCode,
 ) -> None:
-    records = packed_batch(*block([1000], 100), Codec.GZIP)
-    monkeypatch.setattr(record_appends, "UNPACKED_BYTES_PER_REQUEST", 150_000)
+    monkeypatch.setattr(record_appends, "Allowance", partial(Allowance, **allowed))
     tps = [TopicPartition("orders", 0), TopicPartition("bills", 0), TopicPartition("notes", 0)]
     for tp in tps[1:]:
         world.lead(tp.topic)
@@ -121,7 +141,7 @@ def test_the_batches_of_one_request_may_unpack_to_so_much_together(
     )
 
     assert [outcomes[tp].error for tp in tps] == [
-        ErrorCode.none,
+        first,
         ErrorCode.message_too_large,
         ErrorCode.message_too_large,
     ]
