@@ -88,7 +88,7 @@ def ends_badly_in_calm_weather(seed: int) -> bool:
         world = calm_world(seed)
     except Exception:  # noqa: BLE001 - as above
         return True
-    return bool(world.failures)
+    return not all(is_refusal(error) for _, _, error in world.failures)
 
 
 # ---------------------------------------------------------------------- the mistakes
