@@ -41,6 +41,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     ControllerRequestReceived,
     LeaderChanged,
     NonFatalFault,
+    QueueMark,
 )
 from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
 from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
@@ -239,6 +240,8 @@ class QuorumWorld:
                     self.answers[output.request_id] = output.error
                 case NonFatalFault():
                     self.faults.append(output)
+                case QueueMark():
+                    raise AssertionError("no one has put a mark")
 
     def send(
         self, request: ControllerRequest, node_id: int | None = None, deadline_ms: int | None = None
