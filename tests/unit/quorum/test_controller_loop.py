@@ -15,18 +15,22 @@ from kio.schema.errors import ErrorCode
 from replica_manager.quorum.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
 from replica_manager.quorum.controller_loop import ControllerLoop
 from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
-from tests.support.quorum_controller_world import QuorumWorld
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_state import DEFAULT_SESSION_TIMEOUT_MS
+from zkcontroller.kraft.controller.quorum_controller_state import (
+    DEFAULT_SESSION_TIMEOUT_MS,
+    QuorumControllerConfig,
+)
 from zkcontroller.kraft.controller.quorum_controller_values import FatalFault
 from zkcontroller.kraft.controller.result import VersionedRecord
 
 SECOND_MS: Final = 1_000
 LONGER_THAN_A_SESSION_MS: Final = 10_000
+LONGEST_MS: Final = 2**63 - 1
 
 
 class IdleDriver:
@@ -117,9 +121,10 @@ def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -
     told(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("where", ["enqueue", "next_time_ms", "run_next"])
 @pytest.mark.parametrize("fault", [FatalFault("a record that cannot be"), KeyError("a bug")])
 def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, where: str
 ) -> None:
     def fail(*_: object) -> None:
         raise fault
@@ -127,12 +132,12 @@ def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
     async def scenario(quorum: Controllers) -> None:
         await quorum.start(1)
         controller, running = quorum.nodes[1].controller, quorum.tasks[1]
-        monkeypatch.setattr(QuorumController, "run_next", fail)
+        monkeypatch.setattr(QuorumController, where, fail)
 
         waiting = asyncio.create_task(quorum.configure(1, "x"))
 
         assert await controller.failure is fault
-        with pytest.raises(ConnectionAbortedError):
+        with pytest.raises((ConnectionAbortedError, ApiException)):
             await waiting
         with pytest.raises(ApiException) as refused:
             await quorum.configure(1, "y")
@@ -212,5 +217,17 @@ def test_no_long_step_ends_a_session_whose_heartbeat_waits(
         assert [type(each) for each in refused] == [ApiException] * 3  # but they have counted
         alive = await loop.look(lambda _: [each for each in epochs if cluster.is_unfenced(each)])
         assert alive == [1, 2, 3]
+
+    in_its_thread(world, scenario)
+
+
+def test_the_longest_interval_of_a_task_does_not_end_the_thread() -> None:
+    config = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=LONGEST_MS)
+    world = QuorumWorld(config=config)
+    world.elect(3000)
+
+    async def scenario(loop: ControllerLoop) -> None:
+        for _ in range(3):  # between them it waits for the end of that interval
+            assert await loop.look(lambda controller: controller.is_active)
 
     in_its_thread(world, scenario)
