@@ -228,13 +228,7 @@ class KafkaMetadataLog:
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         found = self._log.read(offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True)
-        if found.slice is None:
-            return b""
-        content = found.slice.read()
-        whole = 0
-        for position, header in iterate_batches(content):
-            whole = position + header.size
-        return content[:whole]
+        return b"" if found.slice is None else found.slice.read()
 
     # To disk.
 
