@@ -106,7 +106,8 @@ def _creatable(topic: request_types.CreatableTopic) -> CreatableTopic:
 
 
 def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
-    configs = None
+    configs: tuple[Any, ...] = ()
+    is_hidden = result.configs is None and not result.error.is_failure
     if result.configs is not None and schema.has("CreatableTopicConfigs"):
         configs = tuple(
             schema.part(
@@ -125,7 +126,9 @@ def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
         topic_id=result.topic_id,
         error_code=result.error.error,
         error_message=result.error.message,
-        topic_config_error_code=ErrorCode.none,
+        topic_config_error_code=(
+            ErrorCode.topic_authorization_failed if is_hidden else ErrorCode.none
+        ),
         num_partitions=result.num_partitions,
         replication_factor=result.replication_factor,
         configs=configs,
