@@ -47,8 +47,10 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     QueueMark,
     RaftAppender,
     SnapshotLoaded,
+    unlimited,
 )
 from zkcontroller.kraft.controller.result import VersionedRecord
+from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
 from zkcontroller.kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
@@ -210,16 +212,22 @@ class ControllerLoop:
         await asyncio.to_thread(self._thread.join)
         self._answers.refuse_all(lambda: ConnectionAbortedError("the controller stops"))
 
-    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+    async def ask(
+        self,
+        request: ControllerRequest,
+        timeout_ms: int | None = None,
+        apply_quota: PartitionChangeQuota = unlimited,
+    ) -> Any:
         """The controller's response, once its records are committed; ApiException if refused.
 
-        With ``timeout_ms`` it is not begun later than that.
+        With ``timeout_ms`` it is not begun later than that.  ``apply_quota`` is called in the
+        controller's thread.
         """
         if self.failure.done():
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
         request_id = self._answers.new_id()
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
-        happened = ControllerRequestReceived(request_id, request, deadline_ms)
+        happened = ControllerRequestReceived(request_id, request, deadline_ms, apply_quota)
         return await self._answer_to(request_id, lambda _: happened)
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:

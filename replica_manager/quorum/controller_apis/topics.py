@@ -321,9 +321,9 @@ def _listed(
 
 
 TOPIC_APIS: Final[Mapping[int, ControllerApi]] = {
-    ApiKey.CREATE_TOPICS: ControllerApi(0, 7, _create_topics),
-    ApiKey.DELETE_TOPICS: ControllerApi(0, 6, delete_topics),
-    ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions),
+    ApiKey.CREATE_TOPICS: ControllerApi(0, 7, _create_topics, quota_is_strict_since=6),
+    ApiKey.DELETE_TOPICS: ControllerApi(0, 6, delete_topics, quota_is_strict_since=5),
+    ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions, quota_is_strict_since=3),
     ApiKey.ELECT_LEADERS: ControllerApi(0, 2, _elect_leaders, AclOperation.ALTER),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerApi(
         0, 0, _alter_reassignments, AclOperation.ALTER
