@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from replica_manager.network.connection import (
+    RECEIVES_AT_ONCE,
     REQUESTS_AT_ONCE,
     ClientConnection,
     Peer,
@@ -504,3 +505,44 @@ def test_a_client_that_always_has_another_request_lets_others_have_their_turn() 
     assert answered == requests
     turns = [later - earlier for earlier, later in itertools.pairwise([*seen, answered])]
     assert max(turns) <= REQUESTS_AT_ONCE
+
+
+def test_a_large_request_that_is_all_there_lets_others_have_their_turn() -> None:
+    size = 40 * RECEIVES_AT_ONCE * 1024
+    unread = [framed(bytes(size))]
+    received = 0
+    seen: list[int] = []
+
+    class Ready:
+        """A socket from which there is always a little to read."""
+
+        async def receive(self, _: int) -> bytes:
+            nonlocal received
+            received += 1
+            data, unread[0] = unread[0][:1024], unread[0][1024:]
+            return data
+
+        def close(self) -> None:
+            """Closes nothing."""
+
+    async def respond(data: bytes, _: Peer) -> ResponseFrame:
+        assert len(data) == size
+        return ResponseFrame(b"", closes=True)
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            connection = ClientConnection(
+                ours, "test", "PLAINTEXT", max_request_bytes=size, max_idle_s=60, respond=respond
+            )
+            connection._stream = Ready()  # type: ignore[assignment] # all that is called
+            serving = asyncio.create_task(connection.serve())
+            while not serving.done():
+                seen.append(received)
+                await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+
+    assert received > 40 * RECEIVES_AT_ONCE
+    turns = [later - earlier for earlier, later in itertools.pairwise([*seen, received])]
+    assert max(turns) <= RECEIVES_AT_ONCE + 1  # and one for its size
