@@ -22,6 +22,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
 from zkcontroller.errors import ZkControllerError, ZnodeCorrupt
 from zkcontroller.protocol.delegation_tokens import (
+    LAST_TIMESTAMP,
     DelegationTokenConfig,
     is_expired,
     token_hmac,
@@ -119,7 +120,7 @@ class DelegationTokenStore:
             if len(self._tokens.known) >= MAX_TOKENS:
                 raise DelegationTokenRefused(ErrorCode.policy_violation)
             issued = self._now_ms()
-            lifetime = self._config.max_lifetime_ms
+            lifetime = min(self._config.max_lifetime_ms, LAST_TIMESTAMP - issued)
             if max_lifetime_ms > 0:
                 lifetime = min(lifetime, max_lifetime_ms)
             znode = DelegationTokenZnode(

@@ -1,22 +1,26 @@
-"""The smallest and greatest numbers in every field of every request leave a controller at work."""
+"""The smallest and greatest numbers in every field of every request leave a controller at work.
+
+So does any text as the configuration of brokers that topics inherit: it is stored unchecked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.quorum_controller_world import CLUSTER_ID, SCHEMA, QuorumWorld
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
+from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.cluster_requests import (
@@ -49,7 +53,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UnregisterBroker,
     UpdateFeatureLevels,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
+from zkcontroller.kraft.controller.quorum_controller_state import (
+    DEFAULT_SESSION_TIMEOUT_MS,
+    QuorumControllerConfig,
+)
 from zkcontroller.kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
@@ -181,3 +188,59 @@ def test_extreme_numbers_leave_the_controller_at_work(kind: int) -> None:
         world.create_topic("later", (5, 1), (1, 5))
         world.ask(ElectLeaders(ElectionType.PREFERRED, None), tuple)
         assert world.rafts[3000].resigned == [], asked
+
+
+INHERITED: Final = sorted({each.name for key in SCHEMA.topic_keys() for each in key.synonyms})
+ODD: Final = ("", " ", "abc", "-1", "1e9", "1_0", "9" * 400, "9" * 5_000, str(2**63), "\0")
+
+
+@pytest.mark.parametrize("name", INHERITED)
+def test_odd_configurations_of_brokers_leave_the_controller_at_work(name: str) -> None:
+    broker = ConfigResource(ConfigResourceType.BROKER, "")
+    for text in ODD:
+        world = started()
+        change = {name: ConfigOperation(OpType.SET, text)}
+        (stored,) = world.ask(IncrementalAlterConfigs({broker: change}), dict).values()
+        assert not stored.is_failure
+
+        world.create_topic("later", (1, 2), (2, 1))
+        world.advance(DEFAULT_SESSION_TIMEOUT_MS + 1)
+        world.start_brokers(1, 2)
+        world.ask(ElectLeaders(ElectionType.PREFERRED, None), tuple)
+
+        assert (world.faults, world.rafts[3000].resigned) == ([], []), text
+        assert world.active.state.configs.min_in_sync_replicas("later") < 2
+
+
+@pytest.mark.parametrize("duration_ms", [1, 2**31 - 1, 2**63 - 1])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "session_timeout_ms",
+        "leader_imbalance_check_interval_ms",
+        "max_idle_interval_ms",
+        "unclean_leader_election_interval_ms",
+        "delegation_token_check_interval_ms",
+        "max_lifetime_ms",
+        "expiry_time_ms",
+    ],
+)
+def test_extreme_durations_leave_the_controller_at_work(name: str, duration_ms: int) -> None:
+    tokens = DelegationTokenConfig(secret_key=SECRET)
+    config = QuorumControllerConfig(0, CLUSTER_ID, delegation_tokens=tokens)
+    change: dict[str, Any] = {name: duration_ms}
+    if hasattr(tokens, name):
+        change = {"delegation_tokens": replace(tokens, **change)}
+    config = replace(config, **change)
+    world = QuorumWorld(config=config)
+    world.elect(3000)
+    world.start_brokers(1, 2)
+    world.create_topic("orders", (1, 2))
+    world.send(CreateDelegationToken("User:a", None, (), -1))
+
+    world.advance(1_000)
+    world.start_brokers(1, 2)
+    world.create_topic("later", (1, 2))
+
+    assert (world.faults, world.rafts[3000].resigned) == ([], [])
+    assert not any(isinstance(each, ApiException) for each in world.answers.values())

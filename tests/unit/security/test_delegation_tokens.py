@@ -209,6 +209,15 @@ def test_a_note_that_names_no_token_is_corrupt(data: bytes) -> None:
 # ---------------------------------------------------------------------- the APIs
 
 
+def test_the_longest_lifetime_ends_with_the_last_timestamp(tokens: Tokens) -> None:
+    tokens.store._config = replace(tokens.store._config, max_lifetime_ms=2**63 - 1)
+
+    created = tokens.create()
+
+    assert ErrorCode(created.error_code) is ErrorCode.none
+    assert created.max_timestamp == 2**63 - 1
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_a_token_is_created_in_zookeeper_and_returned_with_its_proof(
     tokens: Tokens, version: int
