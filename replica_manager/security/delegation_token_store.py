@@ -28,6 +28,7 @@ from zkcontroller.protocol.delegation_tokens import (
     token_hmac,
 )
 from zkcontroller.protocol.uuid_text import uuid_text
+from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
@@ -66,7 +67,7 @@ class DelegationTokenStore:
         tokens: DelegationTokens,
         config: DelegationTokenConfig,
         *,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int] = wall_time_ms,
         new_uuid: Callable[[], UUID],
         broker_id: int,
     ) -> None:
