@@ -241,7 +241,7 @@ class BrokerServer:
             changes=ConfigChanges(loop),
             stops=self._stops,
             authorizer=self._authorizer,
-            tokens=DelegationTokens(),
+            tokens=DelegationTokens(wall_time_ms),
             metrics=self.metrics,
             state_changes=self._state_changes,
             is_tracing=self._trace,

@@ -38,7 +38,7 @@ from replica_manager.quorum.controller_apis.envelope import (
 from replica_manager.quorum.controller_apis.sasl import OFFERED_FOR_LOGINS, answer_late_login
 from replica_manager.quorum.controller_apis.table import (
     OFFERED_BY_CONTROLLER,
-    Answered,
+    AnsweredBody,
     answer,
     check_version,
 )
@@ -148,13 +148,13 @@ class QuorumRequests:
 
     async def _whole_body(
         self, header: RequestHeader, data: bytes, start: int, context: ControllerRequestContext
-    ) -> Answered:
+    ) -> AnsweredBody:
         if header.api_key == ApiKey.API_VERSIONS:
-            return Answered(write(await self._versions.answer(header, data, start)))
+            return AnsweredBody(write(await self._versions.answer(header, data, start)))
         if header.api_key == ApiKey.ENVELOPE and self._services is not None:
             check_version(header)
             call = Call(context, self._services)
-            return Answered(await self._envelope(header, data, start, call))
+            return AnsweredBody(await self._envelope(header, data, start, call))
         return await self._body(header, data, start, context, self._services)
 
     async def _body(
@@ -164,13 +164,13 @@ class QuorumRequests:
         start: int,
         context: ControllerRequestContext,
         services: ControllerServices | None,
-    ) -> Answered:
+    ) -> AnsweredBody:
         if services is not None and header.api_key in OFFERED_BY_CONTROLLER:
             check_version(header)
             return await answer(data, start, Call(context, services))
         if header.api_key in OFFERED_FOR_LOGINS:
-            return Answered(answer_late_login(header, data, start))
-        return Answered(await self._raft(header, data, start, context))
+            return AnsweredBody(answer_late_login(header, data, start))
+        return AnsweredBody(await self._raft(header, data, start, context))
 
     async def _envelope(self, header: RequestHeader, data: bytes, start: int, call: Call) -> bytes:
         """Handles the request inside an envelope and wraps its response.

@@ -22,7 +22,6 @@ from zkcontroller.protocol.scram import (
     ScramCredential,
     salt_password,
 )
-from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 
 _SALT_BYTES: Final = 20
@@ -72,7 +71,7 @@ class KnownToken:
 class DelegationTokens:
     """Every token.  ``known`` is replaced, never changed, so any thread may read it."""
 
-    def __init__(self, now_ms: Callable[[], int] = wall_time_ms) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         """``now_ms``: the machine's clock, whatever it was when the broker started."""
         self._now_ms = now_ms
         self.known: Mapping[str, KnownToken] = {}

@@ -51,14 +51,14 @@ OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
 """What ApiVersions tells beside the quorum's own: API key to first and last version."""
 
 
-class Answered(NamedTuple):
+class AnsweredBody(NamedTuple):
     """The body of a response, and how long its client is then not listened to."""
 
     body: bytes
     throttle_ms: int = 0
 
 
-async def answer(data: bytes, start: int, call: Call) -> Answered:
+async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
     """The response to the request at ``start``; InvalidFrame if it must not be answered."""
     api_key = call.context.api_key
     request = read_request(api_key, call.version, data, start)
@@ -70,7 +70,7 @@ async def answer(data: bytes, start: int, call: Call) -> Answered:
             call = replace(call, refusal=refused)
     mutations, strict_since = call.services.mutations, row.quota_is_strict_since
     if mutations is None or strict_since is None:
-        return Answered(write_answer(await row.answer(request, call)))
+        return AnsweredBody(write_answer(await row.answer(request, call)))
     client = call.context
     is_strict = call.version >= strict_since
     quota = mutations.of(client.client_id, is_strict=is_strict, user=client.principal.name)
@@ -78,7 +78,7 @@ async def answer(data: bytes, start: int, call: Call) -> Answered:
     throttle_ms = quota.throttle_ms
     # A broker that has forwarded the request throttles its client itself.
     mute_ms = 0 if client.is_forwarded else throttle_ms
-    return Answered(write_answer(throttled(response, throttle_ms)), mute_ms)
+    return AnsweredBody(write_answer(throttled(response, throttle_ms)), mute_ms)
 
 
 def check_version(header: RequestHeader) -> None:

@@ -543,7 +543,7 @@ def test_without_rules_all_may_if_the_configuration_says_so(tmp_path: Path) -> N
     told(tmp_path, scenario, {**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"})
 
 
-def test_who_may_not_see_configurations_is_told_so_by_the_creation(tmp_path: Path) -> None:
+def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Path) -> None:
     async def scenario(node: SecuredNode) -> None:
         await an_existing_topic(node, "orders")  # there is a broker
         await allow(

@@ -46,6 +46,7 @@ from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.scram import ScramMechanism, salt_password
 from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.delegation_token_znodes import (
     DelegationTokenZnode,
     TokenChangeZnode,
@@ -215,7 +216,7 @@ def test_a_token_expires_by_the_machines_clock_also_if_that_was_wrong_at_the_sta
 ) -> None:
     created = tokens.create()
     monkeypatch.setattr(time, "time_ns", lambda: 0)
-    of_1970 = DelegationTokens()
+    of_1970 = DelegationTokens(wall_time_ms)
     of_1970.known = tokens.tokens.known
 
     def lifetime_ms() -> int:
