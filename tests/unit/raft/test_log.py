@@ -99,22 +99,33 @@ def test_a_read_gives_a_whole_batch_at_least_and_may_end_within_one(tmp_path: Pa
     assert log.read(0, len(first) + len(second)) == first + second
 
 
-def test_a_read_looks_at_no_more_batches_than_stand_between_two_entries_of_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = opened(tmp_path)
-    log.append_as_leader(b"".join(batch(offset, 1) for offset in range(2_000)), 1)
-    parsed: list[int] = []
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions of the headers that were parsed."""
+    positions: list[int] = []
     read_header = record_batch.read_header
 
     def parse(data: Buffer, position: int = 0) -> record_batch.BatchHeader | None:
-        parsed.append(position)
+        positions.append(position)
         return read_header(data, position)
 
     monkeypatch.setattr(record_batch, "read_header", parse)
+    return positions
 
-    assert len(log.read(0, 1_000_000)) == log._log.size > 100_000
-    assert len(parsed) < 100
+
+def test_a_follower_parses_each_header_once_and_a_read_next_to_none(
+    tmp_path: Path, parsed: list[int]
+) -> None:
+    log, count = opened(tmp_path), 2_000
+    data = b"".join(batch(offset, 1) for offset in range(count))
+    parsed.clear()
+
+    assert log.append_as_follower(data, 1) == len(data)
+    assert len(parsed) <= count + 2  # the first one twice, and the end
+
+    parsed.clear()
+    assert log.read(0, 1_000_000) == data
+    assert len(parsed) < 100  # those between two entries of the index
 
 
 def test_a_leader_appends_nothing_but_what_follows_in_its_own_epoch(tmp_path: Path) -> None:
