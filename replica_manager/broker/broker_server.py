@@ -67,7 +67,6 @@ from zkcontroller.errors import ConfigInvalid, KafkaStorage
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH
 from zkcontroller.observability.log_files import StateChangeSink
 from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.process.wall_clock import WallClock
 from zkcontroller.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.KafkaServer")
@@ -242,7 +241,7 @@ class BrokerServer:
             changes=ConfigChanges(loop),
             stops=self._stops,
             authorizer=self._authorizer,
-            tokens=DelegationTokens(WallClock()),
+            tokens=DelegationTokens(wall_time_ms),
             metrics=self.metrics,
             state_changes=self._state_changes,
             is_tracing=self._trace,

@@ -77,7 +77,6 @@ from zkcontroller.core.events import (
 from zkcontroller.errors import BrokerIdInUse
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
 from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.process.wall_clock import WallClock
 from zkcontroller.protocol.inter_broker_versions import (
     broker_znode_version,
     is_allocate_producer_ids_supported,
@@ -277,7 +276,6 @@ class ZooKeeperMetadata:
             self.source.session,
             self.source.broker.tokens,
             settings,
-            now_ms=WallClock(),
             new_uuid=uuid4,
             broker_id=self.broker_id,
         )

@@ -5,6 +5,7 @@ Source: Kafka ``UnifiedLog.analyzeAndValidateRecords`` and ``analyzeAndValidateP
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -35,6 +36,8 @@ from zkcontroller.protocol.record_batch import (
     iterate_batches,
 )
 from zkcontroller.protocol.records import NO_TIMESTAMP
+
+_log: Final = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class ValidRecords(NamedTuple):
@@ -96,13 +99,28 @@ def leader_batches(
     return batches
 
 
-def follower_records(records: Buffer, partition: str) -> ValidRecords | None:
-    """The whole batches for a follower, of any size, with rising offsets; None if there is none."""
+def follower_records(
+    records: Buffer, partition: str, last_epoch: int | None = None
+) -> ValidRecords | None:
+    """The whole batches for a follower, of any size, with rising offsets; None if there is none.
+
+    They end before the first one of an epoch beyond ``last_epoch``, whose leader is unknown yet.
+    Source: Kafka 3.9.1 ``UnifiedLog.analyzeAndValidateRecords`` (KAFKA-18723).
+    """
     headers: list[BatchHeader] = []
     last_offset = -1
     largest = TimestampOffset(NO_TIMESTAMP, -1)
     size = 0
     for position, header in iterate_batches(records):
+        if last_epoch is not None and header.partition_leader_epoch > last_epoch:
+            _log.info(
+                "Skipping batch at offset %d because its partition leader epoch %d is higher than "
+                "the replica's current leader epoch %d",
+                header.base_offset,
+                header.partition_leader_epoch,
+                last_epoch,
+            )
+            break
         if header.last_offset <= last_offset:
             raise OffsetsOutOfOrder(
                 f"Out of order offsets found in append to {partition}: {header.last_offset} after "

@@ -425,14 +425,17 @@ class UnifiedLog:
             conversions=examined.conversions,
         )
 
-    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+    def append_as_follower(
+        self, records: Buffer, *, last_epoch: int | None = None
+    ) -> LogAppendInfo:
         """Appends the leader's batches unchanged, with their offsets.
 
-        ``records`` may end within a batch, which is left out; ``valid_bytes`` says how much was
-        taken.  Raises UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, after which
-        nothing has changed, and KafkaStorage.
+        ``records`` may end within a batch, which is left out, as is all from the first batch of
+        an epoch beyond ``last_epoch`` on; ``valid_bytes`` says how much was taken.  Raises
+        UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, after which nothing has
+        changed, and KafkaStorage.
         """
-        valid_records = follower_records(records, self.name)
+        valid_records = follower_records(records, self.name, last_epoch)
         if valid_records is None:
             return self._nothing_appended()
         end = self._local.end.message_offset

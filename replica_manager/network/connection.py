@@ -81,6 +81,11 @@ _RECEIVE_BYTES: Final = 64 * 1024
 """Received at once, and so much may be there of requests yet to come."""
 _RECEIVE_LARGE_BYTES: Final = 256 * 1024
 """Received at once of a request that is not all there."""
+RECEIVING_TURN_S: Final = 0.01
+"""So long a request that is there already is received before others have their turn.
+
+Each of its many pieces may give the interpreter to another thread, which keeps it for 5 ms.
+"""
 REQUESTS_AT_ONCE: Final = 8
 """So many requests that are there already are answered before other connections have their turn."""
 _INLINE_BYTES: Final = 64 * 1024
@@ -402,7 +407,11 @@ class ClientConnection:
         if size > _RECEIVE_BYTES and self._memory is not None:
             self._share = self._memory.share(self)
             self._share.arrived(len(frame))
+        turn_began_s = self._last_io_s
         while len(frame) < size:
+            if self._last_io_s - turn_began_s > RECEIVING_TURN_S:
+                await asyncio.sleep(0)
+                turn_began_s = asyncio.get_running_loop().time()
             if self._share is not None:
                 await self._wait_for_memory(self._share)
             data = await self._receive(min(size - len(frame), _RECEIVE_LARGE_BYTES))

@@ -1,8 +1,9 @@
 """Runs the quorum controller in its own thread: requests, commits, timers.
 
 What is committed comes from the raft driver as bytes and goes into the controller as records; what
-the controller writes goes the other way.  Each step is done at once, so nothing comes in between:
-a write is generated, appended and replayed before anything else is looked at.
+the controller writes goes the other way.  Each event runs at once, so nothing comes in between:
+a write is generated, appended and replayed before anything else is looked at.  Before each event
+all that has come meanwhile is put into the controller's queue, which decides what is next.
 
 A step may take seconds, when a broker dies that led tens of thousands of partitions.  Elections
 and heartbeats of the quorum are answered meanwhile, for they are the event loop's.  Between the two
@@ -21,6 +22,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
@@ -36,17 +38,19 @@ from zkcontroller.kraft.controller.quorum_controller_requests import ControllerR
 from zkcontroller.kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
-    ControllerInput,
     ControllerOutput,
     ControllerRequestCompleted,
     ControllerRequestFailed,
     ControllerRequestReceived,
     LeaderChanged,
     NonFatalFault,
+    QueueMark,
     RaftAppender,
     SnapshotLoaded,
+    unlimited,
 )
 from zkcontroller.kraft.controller.result import VersionedRecord
+from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
 from zkcontroller.kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
@@ -58,6 +62,8 @@ from zkcontroller.net.awaited_answers import AwaitedAnswers
 from zkcontroller.net.presence import abandonable
 
 LISTENER_NAME: Final = "controller"
+_MAX_WAIT_MS: Final = 60_000
+"""The thread looks at the clock that often: no lock waits for the longest configurable time."""
 
 _log: Final = logging.getLogger("org.apache.kafka.controller.QuorumController")
 T = TypeVar("T")
@@ -134,6 +140,20 @@ class _Look:
     result: asyncio.Future[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _CommitTaken:
+    """Stands in the controller's queue behind a commit."""
+
+    progress: CommittedProgress
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotTaken:
+    """Stands in the controller's queue behind a snapshot."""
+
+    snapshot_id: OffsetAndEpoch
+
+
 class _Stop:
     """The last item of the queue."""
 
@@ -173,7 +193,6 @@ class ControllerLoop:
         self._controller = make(DriverAppender(driver))
         self._observer: CommitObserver | None = None
         self._metrics = metrics
-        self._failed: Exception | None = None
 
     def observe(self, make: Callable[[QuorumController], AnyObserver]) -> AnyObserver:
         """Adds an observer before :meth:`start`; it sees everything that the controller reads."""
@@ -193,16 +212,22 @@ class ControllerLoop:
         await asyncio.to_thread(self._thread.join)
         self._answers.refuse_all(lambda: ConnectionAbortedError("the controller stops"))
 
-    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+    async def ask(
+        self,
+        request: ControllerRequest,
+        timeout_ms: int | None = None,
+        apply_quota: PartitionChangeQuota = unlimited,
+    ) -> Any:
         """The controller's response, once its records are committed; ApiException if refused.
 
-        With ``timeout_ms`` it is not begun later than that.
+        With ``timeout_ms`` it is not begun later than that.  ``apply_quota`` is called in the
+        controller's thread.
         """
         if self.failure.done():
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
         request_id = self._answers.new_id()
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
-        happened = ControllerRequestReceived(request_id, request, deadline_ms)
+        happened = ControllerRequestReceived(request_id, request, deadline_ms, apply_quota)
         return await self._answer_to(request_id, lambda _: happened)
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
@@ -222,7 +247,7 @@ class ControllerLoop:
         request_id: int,
         asked: Callable[[asyncio.Future[Any]], ControllerRequestReceived | _Look],
     ) -> Any:
-        if self._is_closed:
+        if self._is_closed or self.failure.done():
             raise ConnectionAbortedError("the controller stops")
         with self._answers.expected(request_id) as answer:
             self._put(asked(answer))
@@ -257,84 +282,100 @@ class ControllerLoop:
                     self._answers.refuse(request_id, refusal)
                 case NonFatalFault(event, fault):
                     _log.error("Encountered a fault in %s", event, exc_info=fault)
+                case QueueMark():
+                    raise AssertionError("a mark comes alone")
+                case _:
+                    assert_never(output)
 
     def _fail(self, error: Exception) -> None:
         if not self.failure.done():
             self.failure.set_result(error)
+        self._answers.refuse_all(lambda: ConnectionAbortedError("the controller has failed"))
 
     # The controller's thread.
 
     def _run(self) -> None:
-        while True:
-            waited = self._next()
-            happened = None if waited is None else waited.happened
-            if isinstance(happened, _Stop):
-                return
-            if self._failed is not None:
-                if isinstance(happened, _Look):
-                    aborted = ConnectionAbortedError("the controller has failed")
-                    self._tell(_finish, happened.result, None, aborted)
-                continue
-            began_ns = time.monotonic_ns()
-            try:
-                self._take(happened)
-            except Exception as error:  # noqa: BLE001 - the state is unknown now
-                _log.error("The controller cannot go on", exc_info=error)
-                self._failed = error
-                self._tell(self._fail, error)
-            if self._metrics is not None:
-                since_ns = began_ns if waited is None else waited.since_ns
-                self._metrics.processed(began_ns - since_ns, time.monotonic_ns() - began_ns)
-                self._metrics.observe(self._controller)
-
-    def _next(self) -> _InQueue | None:
-        """The next item of the queue; None when a timer is due."""
-        next_ms = None
-        if self._failed is None:
-            next_ms = self._controller.next_time_ms(self._now_ms())
-        wait_s = None if next_ms is None else max(0, next_ms - self._now_ms()) / 1000
         try:
-            return self._waiting.get(timeout=wait_s)
-        except queue.Empty:
-            return None
+            while self._take_in():
+                self._run_next()
+        except Exception as error:  # noqa: BLE001 - the state is unknown now
+            _log.error("The controller cannot go on", exc_info=error)
+            self._tell(self._fail, error)
 
-    def _take(self, happened: _Happened | None) -> None:
+    def _take_in(self) -> bool:
+        """Queues all that waits, at first until there is something to do; False at the end.
+
+        During a long step sessions end whose heartbeats wait.  They must be queued before the
+        next event is chosen.
+        """
+        now_ms = self._now_ms()
+        next_ms = self._controller.next_time_ms(now_ms)
+        wait_s = None if next_ms is None else min(max(0, next_ms - now_ms), _MAX_WAIT_MS) / 1000
+        with suppress(queue.Empty):
+            waited = self._waiting.get(timeout=wait_s)
+            while not isinstance(waited.happened, _Stop):
+                self._queue(waited.happened, waited.since_ns)
+                waited = self._waiting.get_nowait()
+            return False
+        return True
+
+    def _queue(self, happened: _Happened, since_ns: int) -> None:
+        mark: _Look | _CommitTaken | _SnapshotTaken
         match happened:
-            case ControllerRequestReceived() | LeaderChanged() | None:
-                self._step(happened)
+            case ControllerRequestReceived() | LeaderChanged():
+                self._send(self._controller.enqueue(happened, since_ns))
+                return
+            case _Look():
+                mark = happened
+            case _Commit(batches, is_latest):
+                found = tuple(
+                    _committed(batch)
+                    for batch in iterate_metadata_batches(batches.data)
+                    if batch.last_offset >= batches.first_offset
+                )
+                self._controller.enqueue(CommitHandled(found), since_ns)
+                mark = _CommitTaken(_progress(batches, found, is_latest=is_latest))
+            case _Snapshot(snapshot_id, data):
+                self._controller.enqueue(_loaded(snapshot_id, data), since_ns)
+                mark = _SnapshotTaken(snapshot_id)
+            case _:
+                assert_never(happened)
+        self._controller.enqueue(QueueMark(mark))
+
+    def _run_next(self) -> None:
+        began_ns = time.monotonic_ns()
+        outputs = self._controller.run_next(self._now_ms())
+        match outputs:
+            case None:
+                return
+            case [QueueMark(mark)]:
+                self._reached(mark)
+                return
+            case _:
+                self._send(outputs)
+        if self._metrics is not None:
+            since_ns = self._controller.ran_since_ns or began_ns
+            self._metrics.processed(began_ns - since_ns, time.monotonic_ns() - began_ns)
+            self._metrics.observe(self._controller)
+
+    def _reached(self, mark: object) -> None:
+        match mark:
             case _Look(read, result):
                 self._show(read, result)
-            case _Commit(batches, is_latest):
-                self._take_commit(batches, is_latest=is_latest)
-            case _Snapshot(snapshot_id, data):
-                self._step(_loaded(snapshot_id, data))
+            case _CommitTaken(progress):
+                if progress.is_latest and self._metrics is not None:
+                    self._metrics.caught_up()
+                if self._observer is not None:
+                    self._observer.committed(progress)
+                self._tell(self._driver.advanced, LISTENER_NAME, progress.next_offset)
+            case _SnapshotTaken(snapshot_id):
                 if self._observer is not None:
                     self._observer.loaded()
                 if self._metrics is not None:
                     self._metrics.loaded()
                 self._tell(self._driver.advanced, LISTENER_NAME, snapshot_id.offset)
             case _:
-                assert_never(happened)
-
-    def _take_commit(self, batches: CommittedBatches, *, is_latest: bool) -> None:
-        found = tuple(
-            _committed(batch)
-            for batch in iterate_metadata_batches(batches.data)
-            if batch.last_offset >= batches.first_offset
-        )
-        self._step(CommitHandled(found))
-        if is_latest and self._metrics is not None:
-            self._metrics.caught_up()
-        if self._observer is not None and found:
-            progress = CommittedProgress(
-                next_offset=batches.next_offset,
-                epoch=found[-1].epoch,
-                append_timestamp_ms=found[-1].append_timestamp_ms,
-                size_in_bytes=len(batches.data),
-                is_latest=is_latest,
-            )
-            self._observer.committed(progress)
-        self._tell(self._driver.advanced, LISTENER_NAME, batches.next_offset)
+                raise AssertionError(f"{mark} was not put here")
 
     def _show(self, read: Callable[[QuorumController], Any], result: asyncio.Future[Any]) -> None:
         try:
@@ -344,8 +385,7 @@ class ControllerLoop:
         else:
             self._tell(_finish, result, found, None)
 
-    def _step(self, happened: ControllerInput | None) -> None:
-        outputs = self._controller.step(happened, self._now_ms())
+    def _send(self, outputs: Sequence[ControllerOutput]) -> None:
         if outputs:
             self._tell(self._deliver, outputs)
 
@@ -374,6 +414,18 @@ def _loaded(snapshot_id: OffsetAndEpoch, data: bytes) -> SnapshotLoaded:
                     if isinstance(record, SnapshotHeader):
                         timestamp_ms = record.last_contained_log_timestamp
     return SnapshotLoaded(snapshot_id, tuple(records), timestamp_ms)
+
+
+def _progress(
+    batches: CommittedBatches, found: Sequence[CommittedBatch], *, is_latest: bool
+) -> CommittedProgress:
+    return CommittedProgress(
+        next_offset=batches.next_offset,
+        epoch=found[-1].epoch,
+        append_timestamp_ms=found[-1].append_timestamp_ms,
+        size_in_bytes=len(batches.data),
+        is_latest=is_latest,
+    )
 
 
 def _committed(batch: MetadataBatch) -> CommittedBatch:

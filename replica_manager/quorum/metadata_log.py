@@ -43,7 +43,7 @@ from zkcontroller.errors import CorruptRecord, RaftFatal
 from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
 from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
-from zkcontroller.protocol.record_batch import BatchHeader, iterate_batches
+from zkcontroller.protocol.record_batch import iterate_batches
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 
@@ -210,13 +210,9 @@ class KafkaMetadataLog:
         require(taken == len(batches), f"{len(batches) - taken} bytes follow the last batch")
 
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
-        headers = [header for _, header in iterate_batches(batches)]
-        if not headers:
+        if next(iterate_batches(batches), None) is None:
             raise CorruptRecord(f"{len(batches)} bytes without a whole batch for {FOLDER}")
-        taken = sum(header.size for header in _of_known_epochs(headers, epoch))
-        if not taken:
-            return 0
-        return self._log.append_as_follower(memoryview(batches)[:taken]).valid_bytes
+        return self._log.append_as_follower(batches, last_epoch=epoch).valid_bytes
 
     def truncate_to(self, offset: int) -> None:
         if offset < self.high_watermark:
@@ -228,13 +224,7 @@ class KafkaMetadataLog:
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         found = self._log.read(offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True)
-        if found.slice is None:
-            return b""
-        content = found.slice.read()
-        whole = 0
-        for position, header in iterate_batches(content):
-            whole = position + header.size
-        return content[:whole]
+        return b"" if found.slice is None else found.slice.read()
 
     # To disk.
 
@@ -409,21 +399,3 @@ class KafkaMetadataLog:
             self.deferred_tasks.add(
                 "delete-snapshot-files", FOLDER, self._log.log_dir, due_ms, delete
             )
-
-
-def _of_known_epochs(headers: Sequence[BatchHeader], epoch: int) -> Sequence[BatchHeader]:
-    """The batches before the first one of a later epoch, whose leader is unknown yet.
-
-    Source: Kafka 3.9.1 ``UnifiedLog.analyzeAndValidateRecords`` (KAFKA-18723).
-    """
-    for place, header in enumerate(headers):
-        if header.partition_leader_epoch > epoch:
-            _log.info(
-                "Skipping batch at offset %d because its partition leader epoch %d is higher than "
-                "the replica's current leader epoch %d",
-                header.base_offset,
-                header.partition_leader_epoch,
-                epoch,
-            )
-            return headers[:place]
-    return headers

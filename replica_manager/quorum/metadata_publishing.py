@@ -137,7 +137,9 @@ class MetadataPublishing:
 
     def _advance(self, next_offset: int) -> None:
         driver = self._driver()
-        if self._is_catching_up and next_offset >= (driver.node.high_watermark or 0):
+        # A new leader does not know it before its first commit, which comes here too.
+        committed = driver.node.high_watermark
+        if self._is_catching_up and committed is not None and next_offset >= committed:
             self._is_catching_up = False
             _log.info("Caught up with the metadata log at offset %d", next_offset)
             for publisher in self._publishers:

@@ -34,6 +34,7 @@ from replica_manager.quorum.raft_driver import Flush, RaftDriver, RaftListener
 from replica_manager.quorum.raft_metrics import RaftMetrics
 from replica_manager.quorum.snapshot_files import SnapshotWriter
 from replica_manager.quorum.snapshot_generator import SnapshotGenerator
+from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.security.authorizer import Authorizer
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
@@ -82,6 +83,8 @@ class QuorumNodeSettings:
     """The authorizer; None: every client may do everything."""
     config: BrokerConfig = UNCONFIGURED
     """The whole configuration, for DescribeConfigs."""
+    mutations: MutationQuotas | None = None
+    """The quotas of partitions that clients create and delete."""
 
     @property
     def listener_name(self) -> str:
@@ -196,6 +199,7 @@ class QuorumNode:
                 authorizer=settings.authorizer,
                 listeners=settings.listeners,
                 config=settings.config,
+                mutations=settings.mutations,
             ).respond,
             broker_id=settings.local.id,
             protected_listener=settings.listener_name,

@@ -39,6 +39,8 @@ from replica_manager.quorum.metadata_publishing import MetadataPublisher, Metada
 from replica_manager.quorum.node_files import initialize_log_dirs, lock_metadata_log_dir
 from replica_manager.quorum.node_security import NodeSecurity, node_security
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.quota_publisher import MutationQuotaPublisher, mutation_quotas
+from replica_manager.quotas.mutation_quotas import MutationQuotas
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
@@ -93,8 +95,10 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
         bootstrap = read_bootstrap(
             config.metadata_log_dir, config.originals.get("inter.broker.protocol.version")
         )
-        settings = _settings(config, local, meta.cluster_id, security)
-        return asyncio.run(_run(config, settings, bootstrap, metrics, security.publishers))
+        mutations = mutation_quotas(config)
+        settings = _settings(config, local, meta.cluster_id, security, mutations)
+        publishers = (*security.publishers, MutationQuotaPublisher(mutations))
+        return asyncio.run(_run(config, settings, bootstrap, metrics, publishers))
 
 
 async def _run(
@@ -105,8 +109,7 @@ async def _run(
     publishers: Sequence[MetadataPublisher],
 ) -> int:
     node = QuorumNode(settings, metrics)
-    if publishers:
-        node.add_listener(PUBLISHING, MetadataPublishing(lambda: node.driver, publishers))
+    node.add_listener(PUBLISHING, MetadataPublishing(lambda: node.driver, publishers))
     node.set_controller(controller_maker(config, settings.cluster_id, bootstrap))
     is_stopping = False
 
@@ -140,7 +143,11 @@ async def _register(
 
 
 def _settings(
-    config: ControllerServerConfig, local: ReplicaKey, cluster_id: str, security: NodeSecurity
+    config: ControllerServerConfig,
+    local: ReplicaKey,
+    cluster_id: str,
+    security: NodeSecurity,
+    mutations: MutationQuotas,
 ) -> QuorumNodeSettings:
     first = config.listener_name
     # The quorum's own listener comes first, whatever the order in the file.
@@ -161,6 +168,7 @@ def _settings(
         security=security.client,
         authorizer=security.authorizer,
         config=described_config(config),
+        mutations=mutations,
     )
 
 

@@ -38,18 +38,22 @@ from replica_manager.quorum.controller_apis.envelope import (
 from replica_manager.quorum.controller_apis.sasl import OFFERED_FOR_LOGINS, answer_late_login
 from replica_manager.quorum.controller_apis.table import (
     OFFERED_BY_CONTROLLER,
+    AnsweredBody,
     answer,
     check_version,
 )
 from replica_manager.quorum.described_config import UNCONFIGURED
 from replica_manager.quorum.node_versions import API_VERSIONS, NodeVersions
 from replica_manager.quorum.raft_driver import RaftDriver
+from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import host_name_of
 from zkcontroller.acls import AclOperation
 from zkcontroller.errors import InvalidFrame, UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from zkcontroller.kraft.controller.quorum_controller_values import unlimited
+from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
 from zkcontroller.kraft.wire import (
     OFFERED,
     RefusedRequest,
@@ -94,6 +98,7 @@ class QuorumRequests:
         authorizer: Authorizer | None = None,
         listeners: Sequence[Endpoint] = (),
         config: BrokerConfig = UNCONFIGURED,
+        mutations: MutationQuotas | None = None,
     ) -> None:
         """Without a controller only the quorum's APIs are offered.
 
@@ -109,7 +114,7 @@ class QuorumRequests:
         if controller is not None:
             listener_name = listeners[0].listener_name if listeners else ""
             node = LocalNode(cluster_id, listener_name, config, driver.node)
-            self._services = ControllerServices(controller, node, authorizer)
+            self._services = ControllerServices(controller, node, authorizer, mutations)
             self._offered = {**OFFERED_BY_CONTROLLER, **ALL_OFFERED}
         self._versions = NodeVersions(self._offered, controller)
 
@@ -129,7 +134,7 @@ class QuorumRequests:
             self._protocols.get(peer.listener_name, "PLAINTEXT"),
         )
         try:
-            body = await self._whole_body(header, data, start, context)
+            body, mute_ms = await self._whole_body(header, data, start, context)
         except (InvalidFrame, ConnectionAbortedError):
             raise
         except Exception as failure:  # one request must not cost others theirs
@@ -137,18 +142,19 @@ class QuorumRequests:
             if header.api_key not in OFFERED:
                 raise ConnectionAbortedError("there is no answer") from failure
             error = ErrorCode.unknown_server_error
-            body = write_refusal(header.api_key, header.api_version, error)
+            body, mute_ms = write_refusal(header.api_key, header.api_version, error), 0
         head = response_header(header.api_key, header.api_version, header.correlation_id)
-        return ResponseFrame(frame((head, body)))
+        return ResponseFrame(frame((head, body)), mute_ms)
 
     async def _whole_body(
         self, header: RequestHeader, data: bytes, start: int, context: ControllerRequestContext
-    ) -> bytes:
+    ) -> AnsweredBody:
         if header.api_key == ApiKey.API_VERSIONS:
-            return write(await self._versions.answer(header, data, start))
+            return AnsweredBody(write(await self._versions.answer(header, data, start)))
         if header.api_key == ApiKey.ENVELOPE and self._services is not None:
             check_version(header)
-            return await self._envelope(header, data, start, Call(context, self._services))
+            call = Call(context, self._services)
+            return AnsweredBody(await self._envelope(header, data, start, call))
         return await self._body(header, data, start, context, self._services)
 
     async def _body(
@@ -158,13 +164,13 @@ class QuorumRequests:
         start: int,
         context: ControllerRequestContext,
         services: ControllerServices | None,
-    ) -> bytes:
+    ) -> AnsweredBody:
         if services is not None and header.api_key in OFFERED_BY_CONTROLLER:
             check_version(header)
             return await answer(data, start, Call(context, services))
         if header.api_key in OFFERED_FOR_LOGINS:
-            return answer_late_login(header, data, start)
-        return await self._raft(header, data, start, context)
+            return AnsweredBody(answer_late_login(header, data, start))
+        return AnsweredBody(await self._raft(header, data, start, context))
 
     async def _envelope(self, header: RequestHeader, data: bytes, start: int, call: Call) -> bytes:
         """Handles the request inside an envelope and wraps its response.
@@ -180,7 +186,7 @@ class QuorumRequests:
         context = call.context
         try:
             header, inner, inner_start, context = open_envelope(request, call.context)
-            body = await self._body(
+            body, _ = await self._body(
                 header, inner, inner_start, context, replace(call.services, controller=watched)
             )
         except EnvelopeRefused as refused:
@@ -253,10 +259,15 @@ class _Watched:
         self._controller = controller
         self.has_moved = False
 
-    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+    async def ask(
+        self,
+        request: ControllerRequest,
+        timeout_ms: int | None = None,
+        apply_quota: PartitionChangeQuota = unlimited,
+    ) -> Any:
         """As the controller's own."""
         try:
-            return await self._controller.ask(request, timeout_ms)
+            return await self._controller.ask(request, timeout_ms, apply_quota)
         except ApiException as error:
             self.has_moved |= error.error is ErrorCode.not_controller
             raise

@@ -112,6 +112,13 @@ class ClientQuotas:
             raise ConfigInvalid(self._quota_key, text, kind)
         return bound
 
+    def copy(self, *, with_bounds: bool = True) -> ClientQuotas:
+        """Another table with the same quotas, or none; a client's key stays the same."""
+        copied = ClientQuotas(self._quota_key, is_whole=self._is_whole)
+        copied._bounds = dict(self._bounds) if with_bounds else {}
+        copied._levels = set(self._levels)
+        return copied
+
     def update(self, entity: QuotaEntity, bound: float | None) -> None:
         """Handles the entity's changed configuration; None: it has no quota of this kind."""
         self._keys.clear()

@@ -51,7 +51,9 @@ class _Bucket:
 
 
 class MutationQuotas:
-    """Every client's bucket.  Lives on the event loop; ``now_ms`` is a clock that never goes back.
+    """Every client's bucket.  For one thread; ``now_ms`` is a clock that never goes back.
+
+    ``quotas`` may be replaced as a whole in another thread.
 
     ``window_s``: seconds worth of tokens that a bucket holds.
     """
@@ -80,8 +82,9 @@ class MutationQuotas:
 
         A strict quota takes nothing where the client has to wait already.
         """
-        key = self.quotas.key(user, client_id)
-        rate = self.quotas.bound(key)
+        quotas = self.quotas
+        key = quotas.key(user, client_id)
+        rate = quotas.bound(key)
         if rate is None:
             self._buckets.remove(key)  # a quota that comes later begins with a full one
             return 0

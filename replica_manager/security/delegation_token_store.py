@@ -22,11 +22,13 @@ from kio.schema.errors import ErrorCode
 from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
 from zkcontroller.errors import ZkControllerError, ZnodeCorrupt
 from zkcontroller.protocol.delegation_tokens import (
+    LAST_TIMESTAMP,
     DelegationTokenConfig,
     is_expired,
     token_hmac,
 )
 from zkcontroller.protocol.uuid_text import uuid_text
+from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
@@ -65,7 +67,7 @@ class DelegationTokenStore:
         tokens: DelegationTokens,
         config: DelegationTokenConfig,
         *,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int] = wall_time_ms,
         new_uuid: Callable[[], UUID],
         broker_id: int,
     ) -> None:
@@ -119,7 +121,7 @@ class DelegationTokenStore:
             if len(self._tokens.known) >= MAX_TOKENS:
                 raise DelegationTokenRefused(ErrorCode.policy_violation)
             issued = self._now_ms()
-            lifetime = self._config.max_lifetime_ms
+            lifetime = min(self._config.max_lifetime_ms, LAST_TIMESTAMP - issued)
             if max_lifetime_ms > 0:
                 lifetime = min(lifetime, max_lifetime_ms)
             znode = DelegationTokenZnode(

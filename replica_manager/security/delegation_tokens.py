@@ -72,7 +72,7 @@ class DelegationTokens:
     """Every token.  ``known`` is replaced, never changed, so any thread may read it."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """``now_ms``: the wall clock."""
+        """``now_ms``: the machine's clock, whatever it was when the broker started."""
         self._now_ms = now_ms
         self.known: Mapping[str, KnownToken] = {}
         """By id."""

@@ -12,7 +12,11 @@ from random import Random
 from typing import TypeVar
 from uuid import UUID
 
-from tests.support.kraft_world import Keys
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.quorum.controller_configuration import (
+    BrokerConfigSchema,
+    BrokerConfigValidator,
+)
 from zkcontroller.errors import NotLeader
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import (
@@ -41,6 +45,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     ControllerRequestReceived,
     LeaderChanged,
     NonFatalFault,
+    QueueMark,
 )
 from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
 from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
@@ -60,6 +65,8 @@ from zkcontroller.kraft.values import LeaderAndEpoch
 T = TypeVar("T")
 
 CLUSTER_ID = "cluster"
+SCHEMA = BrokerConfigSchema()
+VALIDATOR = BrokerConfigValidator({name: key.default for name, key in BROKER_KEYS.items()})
 
 
 @dataclass
@@ -162,8 +169,8 @@ class QuorumWorld:
         """Starts a controller, perhaps again; it has read nothing yet."""
         environment = ControllerEnvironment(
             quorum_features=QuorumFeatures(node_id, self._features, self._quorum),
-            config_schema=Keys(),
-            config_validator=Keys(),
+            config_schema=SCHEMA,
+            config_validator=VALIDATOR,
             placer=StripedReplicaPlacer(Random(1)),
             new_uuid=lambda: UUID(int=next(self._uuids)),
             is_resolvable=str.isalnum,
@@ -239,6 +246,8 @@ class QuorumWorld:
                     self.answers[output.request_id] = output.error
                 case NonFatalFault():
                     self.faults.append(output)
+                case QueueMark():
+                    raise AssertionError("no one has put a mark")
 
     def send(
         self, request: ControllerRequest, node_id: int | None = None, deadline_ms: int | None = None

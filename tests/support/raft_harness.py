@@ -33,6 +33,7 @@ from zkcontroller.kraft.messages import (
     VoteResponse,
 )
 from zkcontroller.kraft.outputs import (
+    DeliverCommit,
     FlushLog,
     PersistElection,
     RaftOutput,
@@ -268,6 +269,8 @@ class RaftHarness:
                 case FlushLog(end_offset):
                     assert end_offset <= self.log.end_offset
                     self.log.flush()
+                case DeliverCommit(_, first_offset):
+                    assert first_offset >= self.log.start_offset, "it cannot be read"
                 case _:
                     pass
         for election in persisted:

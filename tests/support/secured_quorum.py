@@ -18,6 +18,8 @@ from replica_manager.quorum.described_config import described_config
 from replica_manager.quorum.metadata_publishing import LISTENER_NAME, MetadataPublishing
 from replica_manager.quorum.node_security import NodeSecurity, node_security
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.quota_publisher import MutationQuotaPublisher, mutation_quotas
+from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
@@ -62,6 +64,7 @@ class SecuredQuorum(Quorum):
         self.properties = properties
         self.own: dict[int, Mapping[str, str]] = {}
         """What a node has otherwise than all."""
+        self.mutations: dict[int, MutationQuotas] = {}
         self.security: dict[int, NodeSecurity] = {}
 
     def config(self, node_id: int) -> ControllerServerConfig:
@@ -95,6 +98,7 @@ class SecuredQuorum(Quorum):
             security=security.client,
             authorizer=security.authorizer,
             config=described_config(config),
+            mutations=self.mutations.setdefault(node_id, mutation_quotas(config)),
         )
 
     @override
@@ -102,8 +106,9 @@ class SecuredQuorum(Quorum):
         node_id = settings.local.id
         bootstrap = read_bootstrap(settings.metadata_log_dir, None)
         node.set_controller(controller_maker(self.config(node_id), CLUSTER_ID, bootstrap))
-        publishing = MetadataPublishing(lambda: node.driver, self.security[node_id].publishers)
-        node.add_listener(LISTENER_NAME, publishing)
+        quotas = MutationQuotaPublisher(self.mutations[node_id])
+        publishers = (*self.security[node_id].publishers, quotas)
+        node.add_listener(LISTENER_NAME, MetadataPublishing(lambda: node.driver, publishers))
 
 
 class Client:

@@ -16,6 +16,9 @@ MAX_PARKED_MS: Final = 30_000
 """No Fetch waits longer for records, whatever it asks for."""
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
+MAX_FETCH_ANSWER_BYTES: Final = 1024 * 1024
+"""A leader answers a Fetch with so much, or one batch: a follower, which answers nothing meanwhile,
+checks and appends 1 MiB of the smallest batches in 0.2 s."""
 MAX_COMPLETED_BATCHES: Final = 10
 """So many batches may wait in the accumulator; more appends are refused."""
 MAX_PARKED_FETCHES: Final = 1_000

@@ -16,7 +16,12 @@ from typing import Final, TypeVar, assert_never
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import RaftFatal
-from zkcontroller.kraft.config import MAX_FETCH_BYTES, MAX_PARKED_FETCHES, MAX_PARKED_MS
+from zkcontroller.kraft.config import (
+    MAX_FETCH_ANSWER_BYTES,
+    MAX_FETCH_BYTES,
+    MAX_PARKED_FETCHES,
+    MAX_PARKED_MS,
+)
 from zkcontroller.kraft.inputs import RaftRequestReceived
 from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import (
@@ -261,7 +266,8 @@ class InboundRequests:
             return replace(self.nothing_new(state, listener), diverging_epoch=position)
         if verdict is LogPosition.SNAPSHOT:
             return replace(self.nothing_new(state, listener), snapshot_id=position)
-        records = node.log.read(request.fetch_offset, min(request.max_bytes, MAX_FETCH_BYTES))
+        most = min(request.max_bytes, MAX_FETCH_ANSWER_BYTES)
+        records = node.log.read(request.fetch_offset, most)
         if state.replica_fetched(request.replica, request.fetch_offset, now_ms):
             node.leader_high_watermark_moved(state)
         return self._fetched(state, listener, records)

@@ -3,6 +3,8 @@
 A listener gets one thing at a time and says when it has taken it in.  It learns that this node is
 the leader only after it has processed everything that was written before this node's epoch.
 
+What is next is decided at the end of a step: before it the log's start may move.
+
 Source: Kafka ``KafkaRaftClient.ListenerContext``.
 """
 
@@ -39,14 +41,12 @@ class RaftListeners:
     def register(self, name: str) -> None:
         """Adds a listener that starts at the beginning, or resets the one of that name."""
         self._listeners[name] = _Listener()
-        self.inform()
 
     def advanced(self, name: str, next_offset: int) -> None:
         """The listener has processed everything below ``next_offset``."""
         listener = self._listeners[name]
         listener.is_busy = False
         listener.next_offset = next_offset
-        self.inform()
 
     def inform(self) -> None:
         """Sends every idle listener what it has not received yet."""

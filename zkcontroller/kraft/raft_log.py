@@ -80,7 +80,11 @@ class RaftLog(Protocol):
         """Records below ``offset`` are committed; it never falls and is not above the end."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with ``offset`` on, at least one if there is any."""
+        """The batches from the one with ``offset`` on, that one whole if there is one.
+
+        The last of them may be cut short, as in Kafka: to look for its beginning would cost a
+        leader 0.2 s for 8 MiB of small batches, while its voters wait.
+        """
 
     # Snapshots.
 

@@ -27,6 +27,7 @@ from zkcontroller.protocol.record_batch import (
     BatchHeader,
     is_intact,
     iterate_batch,
+    iterate_batches,
     read_header,
 )
 
@@ -116,12 +117,7 @@ def refuse_voter_records(log: RaftLog) -> None:
     guard = VoterRecordsGuard("the metadata log")
     offset = log.start_offset
     while data := log.read(offset, _READ_BYTES):
-        guard.feed(data)
-        offset = _end_of(data)
-
-
-def _end_of(batches: bytes) -> int:
-    position, end = 0, 0
-    while (header := read_header(batches, position)) is not None:
-        position, end = position + header.size, header.next_offset
-    return end
+        size = 0
+        for position, header in iterate_batches(data):
+            size, offset = position + header.size, header.next_offset
+        guard.feed(data[:size])

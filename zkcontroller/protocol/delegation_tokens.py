@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
+from typing import Final
 
 USER_TYPE = "User"
 """The one type of principal that may renew a token."""
+
+
+LAST_TIMESTAMP: Final = 2**63 - 1
+"""No token can be valid longer: a field has 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

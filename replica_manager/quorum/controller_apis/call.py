@@ -19,25 +19,36 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.quotas.mutation_quotas import MutationQuota, MutationQuotas
+from replica_manager.request_errors import RequestRefused
 from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import ANONYMOUS, Principal
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from zkcontroller.kraft.controller.quorum_controller_values import unlimited
+from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.protocol.api_versions import api
 
 ZERO_UUID: Final = UUID(int=0)
+_QUOTA_EXCEEDED: Final = "The throttling quota has been exceeded."
 
 
 class Controller(Protocol):
     """The controller of this node, active or not."""
 
-    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+    async def ask(
+        self,
+        request: ControllerRequest,
+        timeout_ms: int | None = None,
+        apply_quota: PartitionChangeQuota = unlimited,
+    ) -> Any:
         """The controller's response, once it is committed; ApiException if refused.
 
-        With ``timeout_ms`` it is not begun later than that.
+        With ``timeout_ms`` it is not begun later than that.  ``apply_quota`` is called before
+        partitions are created or deleted, in another thread.
         """
 
 
@@ -87,6 +98,8 @@ class ControllerServices:
     node: LocalNode
     authorizer: Authorizer | None = None
     """None: every client may do everything."""
+    mutations: MutationQuotas | None = None
+    """The quotas of created and deleted partitions; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +110,8 @@ class Call:
     services: ControllerServices
     refusal: ApiException | None = None
     """Why the client may not ask at all."""
+    quota: MutationQuota | None = None
+    """The client's quota of partitions, for an API that has one."""
 
     @property
     def version(self) -> int:
@@ -111,7 +126,16 @@ class Call:
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
         """As :meth:`Controller.ask`, for a client that may ask."""
         self.check()
-        return await self.services.controller.ask(request, timeout_ms)
+        if self.quota is None:
+            return await self.services.controller.ask(request, timeout_ms)
+        return await self.services.controller.ask(request, timeout_ms, self._apply_quota)
+
+    def _apply_quota(self, partition_count: int) -> None:
+        assert self.quota is not None, "it is asked only where there is one"
+        try:
+            self.quota.charge(partition_count)
+        except RequestRefused as refused:
+            raise ApiException(refused.error, _QUOTA_EXCEEDED) from refused
 
     def check_cluster(self, operation: AclOperation) -> None:
         """ApiException(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
@@ -138,6 +162,8 @@ class ControllerApi(NamedTuple):
     answer: Answering
     cluster_operation: AclOperation | None = None
     """What must be allowed on the cluster; None: the function itself looks at what it needs."""
+    quota_is_strict_since: int | None = None
+    """The first version that is refused above the quota of partitions; None: it has no quota."""
 
 
 def permissions_of(context: ControllerRequestContext, authorizer: Authorizer | None) -> Permissions:

@@ -10,15 +10,12 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from replica_manager.quorum.controller_apis.call import Call
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_alteration import KeyChange
-from replica_manager.server.configs.log_levels import change_levels, check_levels
+from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
 from zkcontroller.acls import AclOperation
-from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
 from zkcontroller.model import OpType
 from zkcontroller.protocol import request_types
@@ -37,7 +34,7 @@ def alter_loggers(
         return CLUSTER_REFUSED
     changes = [KeyChange(each.name, each.config_operation, each.value) for each in resource.configs]
     try:
-        _check_node(resource.resource_name, call.services.node.config.broker_id)
+        check_node(resource.resource_name, call.services.node.config.broker_id)
         check_levels(changes)
     except RequestRefused as refused:
         return ApiError(refused.error, refused.message)
@@ -49,16 +46,3 @@ def alter_loggers(
             else:
                 _log.warning("Unset the log level of %s", change.name)
     return NO_ERROR
-
-
-def _check_node(name: str, node_id: int) -> None:
-    named = parse_int(name)
-    if named is None:
-        raise RequestRefused(
-            ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
-        )
-    if named != node_id:
-        raise RequestRefused(
-            ErrorCode.invalid_request,
-            f"Unexpected node id. Expected {node_id}, but received {name}",
-        )

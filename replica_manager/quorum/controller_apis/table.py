@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from replica_manager.quorum.controller_apis.acls import ACL_APIS
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
@@ -21,6 +21,7 @@ from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
 from replica_manager.quorum.controller_apis.topics import TOPIC_APIS
 from replica_manager.quorum.controller_apis.unhandled import UNHANDLED_APIS
 from replica_manager.quorum.controller_apis.voters import VOTER_APIS
+from replica_manager.server.throttled_answers import throttled
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.protocol.answers import write_answer
@@ -50,8 +51,15 @@ OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
 """What ApiVersions tells beside the quorum's own: API key to first and last version."""
 
 
-async def answer(data: bytes, start: int, call: Call) -> bytes:
-    """The response body to the request at ``start``; InvalidFrame if it must not be answered."""
+class AnsweredBody(NamedTuple):
+    """The body of a response, and how long its client is then not listened to."""
+
+    body: bytes
+    throttle_ms: int = 0
+
+
+async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
+    """The response to the request at ``start``; InvalidFrame if it must not be answered."""
     api_key = call.context.api_key
     request = read_request(api_key, call.version, data, start)
     row = _APIS[api_key]
@@ -60,7 +68,17 @@ async def answer(data: bytes, start: int, call: Call) -> bytes:
             call.check_cluster(row.cluster_operation)
         except ApiException as refused:
             call = replace(call, refusal=refused)
-    return write_answer(await row.answer(request, call))
+    mutations, strict_since = call.services.mutations, row.quota_is_strict_since
+    if mutations is None or strict_since is None:
+        return AnsweredBody(write_answer(await row.answer(request, call)))
+    client = call.context
+    is_strict = call.version >= strict_since
+    quota = mutations.of(client.client_id, is_strict=is_strict, user=client.principal.name)
+    response = await row.answer(request, replace(call, quota=quota))
+    throttle_ms = quota.throttle_ms
+    # A broker that has forwarded the request throttles its client itself.
+    mute_ms = 0 if client.is_forwarded else throttle_ms
+    return AnsweredBody(write_answer(throttled(response, throttle_ms)), mute_ms)
 
 
 def check_version(header: RequestHeader) -> None:

@@ -106,7 +106,8 @@ def _creatable(topic: request_types.CreatableTopic) -> CreatableTopic:
 
 
 def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
-    configs = None
+    configs: tuple[Any, ...] = ()
+    is_hidden = result.configs is None and not result.error.is_failure
     if result.configs is not None and schema.has("CreatableTopicConfigs"):
         configs = tuple(
             schema.part(
@@ -125,7 +126,9 @@ def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
         topic_id=result.topic_id,
         error_code=result.error.error,
         error_message=result.error.message,
-        topic_config_error_code=ErrorCode.none,
+        topic_config_error_code=(
+            ErrorCode.topic_authorization_failed if is_hidden else ErrorCode.none
+        ),
         num_partitions=result.num_partitions,
         replication_factor=result.replication_factor,
         configs=configs,
@@ -318,9 +321,9 @@ def _listed(
 
 
 TOPIC_APIS: Final[Mapping[int, ControllerApi]] = {
-    ApiKey.CREATE_TOPICS: ControllerApi(0, 7, _create_topics),
-    ApiKey.DELETE_TOPICS: ControllerApi(0, 6, delete_topics),
-    ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions),
+    ApiKey.CREATE_TOPICS: ControllerApi(0, 7, _create_topics, quota_is_strict_since=6),
+    ApiKey.DELETE_TOPICS: ControllerApi(0, 6, delete_topics, quota_is_strict_since=5),
+    ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions, quota_is_strict_since=3),
     ApiKey.ELECT_LEADERS: ControllerApi(0, 2, _elect_leaders, AclOperation.ALTER),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerApi(
         0, 0, _alter_reassignments, AclOperation.ALTER

@@ -30,7 +30,7 @@ from replica_manager.server.configs.config_alteration import (
     check_changes,
     check_topic_config,
 )
-from replica_manager.server.configs.log_levels import change_levels, check_levels
+from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.large_answers import aside
 from replica_manager.server.slices import in_slices
@@ -174,11 +174,7 @@ class ConfigAlteration:
 
     def _alter_loggers(self, resource: ResourceChanges) -> None:
         self._check_cluster()
-        if not resource.name:
-            raise RequestRefused(
-                ErrorCode.invalid_request, "Node id must be an integer, but it is: "
-            )
-        self._own_id(resource.name)
+        check_node(resource.name, self._broker.broker_id)
         check_levels(resource.changes)
         if not self._validate_only:
             change_levels(resource.changes)

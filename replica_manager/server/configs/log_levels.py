@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_alteration import KeyChange
+from zkcontroller.java import parse_int
 from zkcontroller.model import OpType
 from zkcontroller.observability.log_files import LEVELS
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
@@ -36,6 +37,23 @@ def log_levels() -> dict[str, str]:
         name: _NAMES.get(logger.getEffectiveLevel(), str(logger.getEffectiveLevel()))
         for name, logger in loggers.items()
     }
+
+
+def check_node(name: str, node_id: int) -> None:
+    """RequestRefused(INVALID_REQUEST) unless the resource's name is the node's id.
+
+    Source: Kafka 3.9 ``RuntimeLoggerManager``, whose message has the node's own id twice.
+    """
+    named = parse_int(name)
+    if named is None:
+        raise RequestRefused(
+            ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
+        )
+    if named != node_id:
+        raise RequestRefused(
+            ErrorCode.invalid_request,
+            f"Unexpected node id. Expected {node_id}, but received {name}",
+        )
 
 
 def check_levels(changes: Sequence[KeyChange]) -> None:

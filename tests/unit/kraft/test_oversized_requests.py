@@ -6,19 +6,30 @@ field Kafka's controller fails and resigns.
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.errors import BufferAllocation
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
 from zkcontroller.kraft.controller.quorum_controller_requests import (
+    RegisterBroker,
     WriteMigrationRecords,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.records import ConfigRecord, MetadataRecord
+from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
+from zkcontroller.kraft.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ConfigRecord,
+    MetadataRecord,
+)
 
 LONGEST = 32_767
 
@@ -82,3 +93,29 @@ def test_a_full_accumulator_is_distinguished_from_a_batch_that_is_too_large() ->
 
     with pytest.raises(BufferAllocation):
         accumulator.prepare(1, [half], 0)
+
+
+@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1, 40_000])
+def test_a_registration_that_no_record_holds_leaves_nothing_of_the_broker(
+    world: QuorumWorld, length: int
+) -> None:
+    world.start_brokers(1)
+    request = BrokerRegistrationRequest(
+        9,
+        CLUSTER_ID,
+        UUID(int=9),
+        (BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
+        (BrokerFeature(FEATURE_NAME, 1, 23),),
+        rack="r" * length,
+        log_dirs=(UUID(int=(1 << 64) + 9),),
+    )
+
+    answer = world.answers[world.send(RegisterBroker(request))]
+
+    is_refused = isinstance(answer, ApiException)
+    assert is_refused == (length > LONGEST)
+    cluster = world.active.state.cluster
+    assert cluster.heartbeats.usable_broker_ids() == ([1] if is_refused else [1, 9])
+    (created,) = world.ask(topic("placed", partitions=1), tuple)
+    assert not created.error.is_failure
+    assert (world.faults, world.rafts[3000].resigned) == ([], [])

@@ -6,16 +6,26 @@ be where a newcomer gets that reads the log from its beginning, and what was ans
 
 from __future__ import annotations
 
+from itertools import count
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from replica_manager.quorum.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
+from tests.support.quorum_controller_world import QuorumWorld
 from tests.unit.kraft.controller_scenario import BROKERS, TOPICS, Scenario, Step
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
+from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
+from zkcontroller.kraft.controller.quorum_controller_state import DEFAULT_SESSION_TIMEOUT_MS
+from zkcontroller.kraft.controller.quorum_controller_values import ControllerRequestReceived
 from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult
 from zkcontroller.model import ConfigResourceType
+
+HEARTBEAT_INTERVAL_MS = 2_000
 
 STEPS = st.lists(
     st.builds(
@@ -95,3 +105,30 @@ def test_every_controller_gets_where_a_newcomer_gets(steps: list[Step]) -> None:
         assert isinstance(result, CreatableTopicResult)
         if not result.error.is_failure and name not in scenario.ever_deleted:
             assert newcomer.state.replication.state.topics_by_name[name] == result.topic_id
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 30_000), max_size=6))
+def test_no_long_step_fences_a_broker_whose_heartbeats_are_queued(durations_ms: list[int]) -> None:
+    world = QuorumWorld()
+    world.elect(3000)
+    world.start_brokers(*BROKERS, 9)
+    world.create_topic("orders", (*BROKERS, 9))
+    cluster = world.active.state.cluster
+    epochs = {each.id: each.epoch for each in cluster.registrations()}
+    dead_since_ms, request_ids = world.now_ms, count(1_000_000)
+
+    for duration_ms in durations_ms:
+        until_ms = world.now_ms + duration_ms
+        while world.now_ms < until_ms:
+            for broker in BROKERS:
+                heartbeat = ProcessBrokerHeartbeat(BrokerHeartbeat(broker, epochs[broker], 1_000))
+                deadline_ms = world.now_ms + HEARTBEAT_TIMEOUT_MS
+                request = ControllerRequestReceived(next(request_ids), heartbeat, deadline_ms)
+                world.note(world.active.enqueue(request))
+            world.now_ms = min(until_ms, world.now_ms + HEARTBEAT_INTERVAL_MS)
+        world.feed(3000, None)
+
+        assert all(map(cluster.is_unfenced, BROKERS))
+    if world.now_ms > dead_since_ms + DEFAULT_SESSION_TIMEOUT_MS:
+        assert not cluster.is_unfenced(9)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from replica_manager.network.connection import (
+    RECEIVING_TURN_S,
     REQUESTS_AT_ONCE,
     ClientConnection,
     Peer,
@@ -461,3 +462,47 @@ def test_a_client_that_always_has_another_request_lets_others_have_their_turn() 
     assert answered == requests
     turns = [later - earlier for earlier, later in itertools.pairwise([*seen, answered])]
     assert max(turns) <= REQUESTS_AT_ONCE
+
+
+def test_a_large_request_that_is_all_there_lets_others_have_their_turn() -> None:
+    pieces, piece_s = 200, RECEIVING_TURN_S / 5
+    size = pieces * 1024
+    unread = framed(bytes(size))
+    received = 0
+    seen: list[int] = []
+
+    class Ready:
+        """A socket from which there is always a little to read, slowly."""
+
+        async def receive(self, _: int) -> bytes:
+            nonlocal received, unread
+            received += 1
+            data, unread = unread[:1024], unread[1024:]
+            return data
+
+        def close(self) -> None:
+            """Closes nothing."""
+
+    async def respond(data: bytes, _: Peer) -> ResponseFrame:
+        assert len(data) == size
+        return ResponseFrame(b"", closes=True)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.time = lambda: received * piece_s  # type: ignore[method-assign] # of the test
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            connection = ClientConnection(
+                ours, "test", "PLAINTEXT", max_request_bytes=size, max_idle_s=60, respond=respond
+            )
+            connection._stream = Ready()  # type: ignore[assignment] # all that is called
+            serving = asyncio.create_task(connection.serve())
+            while not serving.done():
+                seen.append(received)
+                await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+
+    assert received > pieces
+    turns = [later - earlier for earlier, later in itertools.pairwise([*seen, received])]
+    assert max(turns) <= 7  # five, one beyond, and one for the size

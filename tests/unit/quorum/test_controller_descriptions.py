@@ -10,8 +10,10 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
+from typing_extensions import override
 
 from replica_manager.quorum.client_metrics_configs import validate_client_metrics
+from replica_manager.quorum.controller_apis.call import Controller
 from replica_manager.quorum.node_versions import NodeVersions
 from tests.support.config_messages import altered_resources
 from tests.support.frames import request_header
@@ -100,7 +102,7 @@ def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: P
     told(tmp_path, scenario)
 
 
-class BusyController:
+class BusyController(Controller):
     """Answers when a test says so."""
 
     def __init__(self) -> None:
@@ -109,7 +111,10 @@ class BusyController:
             asyncio.get_running_loop().create_future()
         )
 
-    async def ask(self, request: ControllerRequest, _timeout_ms: int | None = None) -> Any:
+    @override
+    async def ask(
+        self, request: ControllerRequest, timeout_ms: int | None = None, apply_quota: object = None
+    ) -> Any:
         self.asked.append(request)
         return await self.answer
 

@@ -5,19 +5,56 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum import QUICK, in_the_end
+from replica_manager.quorum.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
+from replica_manager.quorum.controller_loop import ControllerLoop
+from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
 from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
+from zkcontroller.kraft.controller.quorum_controller_state import (
+    DEFAULT_SESSION_TIMEOUT_MS,
+    QuorumControllerConfig,
+)
 from zkcontroller.kraft.controller.quorum_controller_values import FatalFault
+from zkcontroller.kraft.controller.result import VersionedRecord
 
 SECOND_MS: Final = 1_000
+LONGER_THAN_A_SESSION_MS: Final = 10_000
+LONGEST_MS: Final = 2**63 - 1
+
+
+class IdleDriver:
+    """A driver from which nothing comes: what the log holds is the world's."""
+
+    def register(self, *_: object) -> None:
+        """Takes the listener."""
+
+
+def in_its_thread(
+    world: QuorumWorld, scenario: Callable[[ControllerLoop], Awaitable[None]]
+) -> None:
+    """Tells a scenario of the world's active controller, which runs in its thread."""
+
+    async def run() -> None:
+        driver, active = IdleDriver(), world.active
+        loop = ControllerLoop(driver, lambda _: active, lambda: world.now_ms)  # type: ignore[arg-type] # idle
+        loop.start()
+        try:
+            await scenario(loop)
+        finally:
+            await loop.close()
+
+    asyncio.run(run())
 
 
 def compute(for_ms: int) -> None:
@@ -84,9 +121,10 @@ def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -
     told(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("where", ["enqueue", "next_time_ms", "run_next"])
 @pytest.mark.parametrize("fault", [FatalFault("a record that cannot be"), KeyError("a bug")])
 def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, where: str
 ) -> None:
     def fail(*_: object) -> None:
         raise fault
@@ -94,12 +132,12 @@ def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
     async def scenario(quorum: Controllers) -> None:
         await quorum.start(1)
         controller, running = quorum.nodes[1].controller, quorum.tasks[1]
-        monkeypatch.setattr(QuorumController, "step", fail)
+        monkeypatch.setattr(QuorumController, where, fail)
 
         waiting = asyncio.create_task(quorum.configure(1, "x"))
 
         assert await controller.failure is fault
-        with pytest.raises(ConnectionAbortedError):
+        with pytest.raises((ConnectionAbortedError, ApiException)):
             await waiting
         with pytest.raises(ApiException) as refused:
             await quorum.configure(1, "y")
@@ -130,3 +168,66 @@ def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path: Path
             await controller.look(stable_offset)
 
     told(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_task", [False, True], ids=["a read", "the fencing of another one"])
+def test_no_long_step_ends_a_session_whose_heartbeat_waits(
+    monkeypatch: pytest.MonkeyPatch, is_task: bool
+) -> None:
+    world = QuorumWorld()
+    world.elect(3000)
+    world.start_brokers(9)
+    world.now_ms += DEFAULT_SESSION_TIMEOUT_MS
+    world.start_brokers(1, 2, 3)
+    cluster = world.active.state.cluster
+    epochs = {broker.id: broker.epoch for broker in cluster.registrations()}
+    began, may_end = threading.Event(), threading.Event()
+    transitions = world.active.state.heartbeats._transitions
+    fence = transitions.handle_broker_fenced
+
+    def take_long() -> None:
+        began.set()
+        assert may_end.wait(PATIENCE_S)
+        world.now_ms += LONGER_THAN_A_SESSION_MS
+
+    def fence_slowly(broker_id: int) -> list[VersionedRecord]:
+        if is_task and broker_id == 9:
+            take_long()
+        return fence(broker_id)
+
+    async def scenario(loop: ControllerLoop) -> None:
+        monkeypatch.setattr(transitions, "handle_broker_fenced", fence_slowly)
+        world.now_ms += int(is_task)  # now the session of 9 is over
+        busy = asyncio.create_task(loop.look(lambda _: None if is_task else take_long()))
+        await asyncio.to_thread(began.wait, PATIENCE_S)
+        waiting = [
+            asyncio.create_task(
+                loop.ask(
+                    ProcessBrokerHeartbeat(BrokerHeartbeat(each, epochs[each], 1_000)),
+                    HEARTBEAT_TIMEOUT_MS,
+                )
+            )
+            for each in (1, 2, 3)
+        ]
+        await asyncio.sleep(0)  # all of them are asked now
+        may_end.set()
+        await busy
+        refused = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert [type(each) for each in refused] == [ApiException] * 3  # but they have counted
+        alive = await loop.look(lambda _: [each for each in epochs if cluster.is_unfenced(each)])
+        assert alive == [1, 2, 3]
+
+    in_its_thread(world, scenario)
+
+
+def test_the_longest_interval_of_a_task_does_not_end_the_thread() -> None:
+    config = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=LONGEST_MS)
+    world = QuorumWorld(config=config)
+    world.elect(3000)
+
+    async def scenario(loop: ControllerLoop) -> None:
+        for _ in range(3):  # between them it waits for the end of that interval
+            assert await loop.look(lambda controller: controller.is_active)
+
+    in_its_thread(world, scenario)

@@ -490,3 +490,29 @@ def test_without_rules_all_may_if_the_configuration_says_so(tmp_path: Path) -> N
             assert codes((await alice.ask(quota_change())).entries) == [ErrorCode.none]
 
     told(tmp_path, scenario, {**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"})
+
+
+def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Path) -> None:
+    async def scenario(node: SecuredNode) -> None:
+        await an_existing_topic(node, "orders")  # there is a broker
+        await allow(
+            node,
+            (ResourceType.CLUSTER, CLUSTER, AclOperation.CREATE),
+            (ResourceType.TOPIC, "shown", AclOperation.DESCRIBE_CONFIGS),
+        )
+        async with node.client("alice") as alice:
+            answer = await alice.ask(topic_creation("shown", "hidden", "orders"))
+
+        shown, hidden, existing = (
+            {topic.name: topic for topic in answer.topics}[each]
+            for each in ("shown", "hidden", "orders")
+        )
+        assert (shown.error_code, shown.topic_config_error_code) == (0, 0)
+        assert (shown.num_partitions, shown.replication_factor) == (1, 1)
+        assert "retention.ms" in {entry.name for entry in shown.configs}
+        assert (hidden.error_code, hidden.topic_config_error_code) == (0, TOPIC_DENIED.value)
+        assert (hidden.num_partitions, hidden.replication_factor, hidden.configs) == (-1, -1, ())
+        assert existing.error_code == ErrorCode.topic_already_exists.value
+        assert (existing.topic_config_error_code, existing.configs) == (0, ())
+
+    told(tmp_path, scenario)

@@ -11,9 +11,11 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
+from typing_extensions import override
 
 from replica_manager.quorum.controller_apis.call import (
     Call,
+    Controller,
     ControllerRequestContext,
     ControllerServices,
     LocalNode,
@@ -254,10 +256,13 @@ def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
     )
 
 
-class NobodysController:
+class NobodysController(Controller):
     """Must not be asked."""
 
-    async def ask(self, request: object, timeout_ms: int | None = None) -> Any:
+    @override
+    async def ask(
+        self, request: object, timeout_ms: int | None = None, apply_quota: object = None
+    ) -> Any:
         raise AssertionError(f"{request} within {timeout_ms}")
 
 

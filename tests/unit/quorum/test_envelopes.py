@@ -112,7 +112,9 @@ class Failing(Controller):
         self._failure = failure
 
     @override
-    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+    async def ask(
+        self, request: ControllerRequest, timeout_ms: int | None = None, apply_quota: object = None
+    ) -> Any:
         raise self._failure
 
 

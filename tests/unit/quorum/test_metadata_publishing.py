@@ -247,3 +247,22 @@ def test_credentials_are_those_of_the_log() -> None:
     assert credentials.of("SCRAM-SHA-512", "alice") is None
     assert credentials.of("SCRAM-SHA-256", "bob") is None
     assert credentials.of("SCRAM-SHA-256", "carol") is not None
+
+
+def test_who_does_not_know_the_high_watermark_has_not_caught_up() -> None:
+    async def run() -> None:
+        driver = SnapshotOnly(b"")
+        recorder = Recorder()
+        publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
+
+        driver.node.high_watermark = None  # of a new leader until its first commit
+        publishing.handle_commit(CommittedBatches(0, 1, batch(topic("a"))))
+        await eventually(lambda: driver.advanced_to == [1], "the first record is taken in")
+        assert recorder.caught_up_after is None
+
+        driver.node.high_watermark = 2
+        publishing.handle_commit(CommittedBatches(1, 2, batch(topic("b"), base_offset=1)))
+        await eventually(lambda: driver.advanced_to == [1, 2], "the second one too")
+        assert recorder.caught_up_after == 2
+
+    asyncio.run(run())

@@ -43,7 +43,9 @@ class Giving(Controller):
     """A controller with one answer."""
 
     @override
-    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+    async def ask(
+        self, request: ControllerRequest, timeout_ms: int | None = None, apply_quota: object = None
+    ) -> Any:
         return NO_WIRE_HOLDS
 
 

@@ -14,6 +14,7 @@ from tests.support.raft_harness import (
     records,
     vote,
 )
+from zkcontroller.kraft.config import CLEANER_PERIOD_MS
 from zkcontroller.kraft.inputs import ListenerAdvanced, Resign
 from zkcontroller.kraft.outputs import (
     DeliverCommit,
@@ -257,6 +258,20 @@ def test_a_listener_behind_the_start_of_the_log_gets_a_snapshot_and_then_the_res
     assert log.start_offset == 7
 
     assert advance(node, 2) == [DeliverSnapshot(READER, OffsetAndEpoch(7, 1))]
+    assert advance(node, 7) == [commit(7, 9)]
+
+
+def test_what_is_cleaned_away_in_the_same_step_is_delivered_as_a_snapshot() -> None:
+    log = log_of(*[1] * 10, log=InMemoryRaftLog(retention_bytes=0))
+    node = follower_with(committed=9, log=log)
+    log.create_snapshot(OffsetAndEpoch(4, 1), b"four")
+    log.create_snapshot(OffsetAndEpoch(7, 1), b"seven")
+    node.now_ms += CLEANER_PERIOD_MS
+
+    first, *_ = advance(node, 2)
+
+    assert log.start_offset == 7
+    assert first == DeliverSnapshot(READER, OffsetAndEpoch(7, 1))
     assert advance(node, 7) == [commit(7, 9)]
 
 

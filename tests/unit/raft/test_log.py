@@ -18,6 +18,8 @@ from zkcontroller.errors import (
 )
 from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.values import OffsetAndEpoch
+from zkcontroller.protocol import record_batch
+from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import iterate_batches
 
 
@@ -66,14 +68,43 @@ def test_what_is_appended_is_read_byte_for_byte(tmp_path: Path) -> None:
     assert log.read(3, 10_000) == b""
 
 
-def test_a_read_gives_whole_batches_and_at_least_one(tmp_path: Path) -> None:
+def test_a_read_gives_a_whole_batch_at_least_and_may_end_within_one(tmp_path: Path) -> None:
     first, second = batch(0, 1, b"a" * 500), batch(1, 1, b"b" * 500)
     log = opened(tmp_path)
     log.append_as_leader(first + second, 1)
 
     assert log.read(0, 1) == first
-    assert log.read(0, len(first) + len(second) - 1) == first
+    assert log.read(0, len(first) + len(second) - 1) == (first + second)[:-1]
     assert log.read(0, len(first) + len(second)) == first + second
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions of the headers that were parsed."""
+    positions: list[int] = []
+    read_header = record_batch.read_header
+
+    def parse(data: Buffer, position: int = 0) -> record_batch.BatchHeader | None:
+        positions.append(position)
+        return read_header(data, position)
+
+    monkeypatch.setattr(record_batch, "read_header", parse)
+    return positions
+
+
+def test_a_follower_parses_each_header_once_and_a_read_next_to_none(
+    tmp_path: Path, parsed: list[int]
+) -> None:
+    log, count = opened(tmp_path), 2_000
+    data = b"".join(batch(offset, 1) for offset in range(count))
+    parsed.clear()
+
+    assert log.append_as_follower(data, 1) == len(data)
+    assert len(parsed) <= count + 2  # the first one twice, and the end
+
+    parsed.clear()
+    assert log.read(0, 1_000_000) == data
+    assert len(parsed) < 100  # those between two entries of the index
 
 
 def test_a_leader_appends_nothing_but_what_follows_in_its_own_epoch(tmp_path: Path) -> None:

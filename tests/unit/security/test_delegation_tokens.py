@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -45,6 +46,7 @@ from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.scram import ScramMechanism, salt_password
 from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.wall_time import wall_time_ms
 from zkcontroller.zookeeper.delegation_token_znodes import (
     DelegationTokenZnode,
     TokenChangeZnode,
@@ -207,6 +209,33 @@ def test_a_note_that_names_no_token_is_corrupt(data: bytes) -> None:
 
 
 # ---------------------------------------------------------------------- the APIs
+
+
+def test_a_token_expires_by_the_machines_clock_also_if_that_was_wrong_at_the_start(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = tokens.create()
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    of_1970 = DelegationTokens(wall_time_ms)
+    of_1970.known = tokens.tokens.known
+
+    def lifetime_ms() -> int:
+        login = of_1970.login("SCRAM-SHA-256", created.token_id)
+        assert login is not None
+        return login.lifetime_ms
+
+    assert lifetime_ms() == created.expiry_timestamp
+    monkeypatch.setattr(time, "time_ns", lambda: (tokens.now_ms + DAY_MS + 1) * 1_000_000)
+    assert lifetime_ms() == -1
+
+
+def test_the_longest_lifetime_ends_with_the_last_timestamp(tokens: Tokens) -> None:
+    tokens.store._config = replace(tokens.store._config, max_lifetime_ms=2**63 - 1)
+
+    created = tokens.create()
+
+    assert ErrorCode(created.error_code) is ErrorCode.none
+    assert created.max_timestamp == 2**63 - 1
 
 
 @pytest.mark.parametrize("version", range(4))

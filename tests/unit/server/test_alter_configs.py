@@ -511,7 +511,12 @@ def test_the_level_of_a_logger_is_set_and_unset(world: BrokerWorld, logger: logg
     ("name", "change", "error", "message"),
     [
         ("", ("root", SET, "INFO"), ErrorCode.invalid_request, "must be an integer"),
-        ("2", ("root", SET, "INFO"), ErrorCode.invalid_request, "expected 1"),
+        (
+            "2",
+            ("root", SET, "INFO"),
+            ErrorCode.invalid_request,
+            "Unexpected node id. Expected 1, but received 2",
+        ),
         ("1", ("no.such", SET, "INFO"), ErrorCode.invalid_config, "no.such does not exist!"),
         (
             "1",

@@ -212,7 +212,7 @@ class ClusterControlManager:
         transitions: BrokerTransitions,
         now_ms: int,
     ) -> ControllerResult[BrokerRegistrationReply]:
-        """Registers a broker; its session begins at once.
+        """Registers a broker.
 
         ``new_broker_epoch`` is for a new incarnation, ``finalized_levels`` has kraft.version too.
         """
@@ -236,9 +236,7 @@ class ClusterControlManager:
             log_dirs=request.log_dirs if version.is_directory_assignment_supported else (),
         )
         versioned = VersionedRecord(record, version.register_broker_record_version())
-        if is_new:
-            self.heartbeats.remove(request.broker_id)
-        self.heartbeats.register(request.broker_id, fenced=record.fenced, now_ms=now_ms)
+        # Its session begins with the replay: what is too large for a record is not registered.
         reply = BrokerRegistrationReply(record.broker_epoch)
         return ControllerResult.atomic_of([*records, versioned], reply)
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.java import parse_int
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import (
     ALL_BROKERS,
@@ -267,8 +268,9 @@ class ConfigurationControlManager:
         return value is not None and value.lower() == "true"
 
     def min_in_sync_replicas(self, topic: str) -> int:
-        """The effective ``min.insync.replicas`` of the topic."""
-        return int(self.topic_config(topic, MIN_IN_SYNC_REPLICAS).value or 1)
+        """The effective ``min.insync.replicas`` of the topic; 1 for an inherited text."""
+        number = parse_int(self.topic_config(topic, MIN_IN_SYNC_REPLICAS).value or "")
+        return 1 if number is None else number
 
     def _inherited(self) -> tuple[ConfigValues, ConfigValues, ConfigValues]:
         return self._static_config, self._values(ALL_BROKERS), self._values(self._this_node)

@@ -32,6 +32,8 @@ class Taken(NamedTuple, Generic[E]):
 
     event: E
     outcome: EventOutcome
+    since_ns: int | None
+    """When it was put, as its owner said."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +42,7 @@ class _Entry(Generic[E]):
     """None when it is gone: its place among the deadlines outlives it, perhaps by a minute."""
     deadline_ms: int | None
     tag: str | None
+    since_ns: int | None = None
 
     @property
     def is_gone(self) -> bool:
@@ -61,11 +64,11 @@ class ControllerEventQueue(Generic[E]):
         self._stale = 0
         self.is_shutting_down = False
 
-    def append(self, event: E, deadline_ms: int | None = None) -> bool:
+    def append(self, event: E, deadline_ms: int | None = None, since_ns: int | None = None) -> bool:
         """Adds the event at the end; False while the queue is shutting down."""
         if self.is_shutting_down:
             return False
-        entry = _Entry(event, deadline_ms, None)
+        entry = _Entry(event, deadline_ms, None, since_ns)
         self._queue.append(entry)
         self._index(entry)
         return True
@@ -116,13 +119,13 @@ class ControllerEventQueue(Generic[E]):
             if is_due or self.is_shutting_down:
                 event = self._remove(entry)
                 if not is_due:
-                    return Taken(event, EventOutcome.REJECTED)
-                is_task = entry.tag is not None
-                return Taken(event, EventOutcome.RUN if is_task else EventOutcome.TIMED_OUT)
+                    return Taken(event, EventOutcome.REJECTED, entry.since_ns)
+                outcome = EventOutcome.TIMED_OUT if entry.tag is None else EventOutcome.RUN
+                return Taken(event, outcome, entry.since_ns)
         while self._queue:
             entry = self._queue.popleft()
             if not entry.is_gone:
-                return Taken(self._remove(entry), EventOutcome.RUN)
+                return Taken(self._remove(entry), EventOutcome.RUN, entry.since_ns)
         return None
 
     def next_time_ms(self, now_ms: int) -> int | None:

@@ -23,6 +23,7 @@ from zkcontroller.kraft.metadata.records import (
     RemoveDelegationTokenRecord,
 )
 from zkcontroller.protocol.delegation_tokens import (
+    LAST_TIMESTAMP,
     USER_TYPE,
     DelegationTokenConfig,
     is_expired,
@@ -75,7 +76,7 @@ class DelegationTokenControlManager:
         secret = self._secret()
         if any(principal_type != USER_TYPE for principal_type, _ in renewers):
             raise ApiException(ErrorCode.invalid_principal_type)
-        lifetime = self._config.max_lifetime_ms
+        lifetime = min(self._config.max_lifetime_ms, LAST_TIMESTAMP - now_ms)
         if max_lifetime_ms > 0:
             lifetime = min(lifetime, max_lifetime_ms)
         token_id = self._new_token_id()

@@ -68,6 +68,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     FatalFault,
     LeaderChanged,
     NonFatalFault,
+    QueueMark,
     RaftAppender,
     SnapshotLoaded,
 )
@@ -92,6 +93,8 @@ class QuorumController:
         self.state = QuorumControllerState(config, environment)
         self.counters = ControllerCounters()
         self.claim_epoch = NOT_ACTIVE
+        self.ran_since_ns: int | None = None
+        """When the event that ran last was put, as :meth:`enqueue` got it; None for a task."""
         self._config = config
         self._raft = raft
         self._bootstrap = bootstrap
@@ -126,10 +129,15 @@ class QuorumController:
                 return outputs
             outputs += done
 
-    def enqueue(self, happened: ControllerInput) -> list[ControllerOutput]:
+    def enqueue(
+        self, happened: ControllerInput, since_ns: int | None = None
+    ) -> list[ControllerOutput]:
         """Only queues the input; a request that asks for nothing is completed at once."""
+        if isinstance(happened, QueueMark):
+            self._queue.append(happened)
+            return []
         if not isinstance(happened, ControllerRequestReceived):
-            self._queue.append(RaftEvent(happened))
+            self._queue.append(RaftEvent(happened), since_ns=since_ns)
             return []
         request, request_id = happened.request, happened.request_id
         if is_empty(request):
@@ -143,7 +151,7 @@ class QuorumController:
         else:
             quota = happened.apply_partition_change_quota
             event = WriteEvent(self._operations.operation(request, quota), request_id)
-        if not self._queue.append(event, happened.deadline_ms):
+        if not self._queue.append(event, happened.deadline_ms, since_ns):
             self._fail(request_id, _timeout("the controller is shutting down"))
         return self._take_outputs()
 
@@ -155,6 +163,7 @@ class QuorumController:
         taken = self._queue.take(now_ms)
         if taken is None:
             return None
+        self.ran_since_ns = taken.since_ns
         if taken.outcome is EventOutcome.RUN:
             self.counters.operations_started += 1
             self._run(taken.event, now_ms)
@@ -184,6 +193,8 @@ class QuorumController:
                     self._complete(event.request_id, read(self.state, event.request))
                 case RaftEvent():
                     self._handle_raft_change(event.change, now_ms)
+                case QueueMark():
+                    self._outputs.append(event)
                 case _:
                     assert_never(event)
         except FatalFault:
@@ -206,7 +217,7 @@ class QuorumController:
         return external
 
     def _refuse(self, event: ControllerEvent, error: ApiException, now_ms: int) -> None:
-        if isinstance(event, RaftEvent):
+        if isinstance(event, RaftEvent | QueueMark):
             return
         if event.request_id is not None:
             self._fail(event.request_id, error)
@@ -378,8 +389,10 @@ def _name(event: ControllerEvent) -> str:
             return event.operation.name
         case ReadEvent():
             return type(event.request).__name__
-        case _:
+        case RaftEvent():
             return type(event.change).__name__
+        case _:
+            return type(event).__name__
 
 
 def _timeout(reason: str) -> ApiException:

@@ -13,6 +13,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import ReadRequest
 from zkcontroller.kraft.controller.quorum_controller_values import (
     CommitHandled,
     LeaderChanged,
+    QueueMark,
     SnapshotLoaded,
 )
 
@@ -42,4 +43,4 @@ class RaftEvent:
     change: CommitHandled | SnapshotLoaded | LeaderChanged
 
 
-ControllerEvent: TypeAlias = WriteEvent | ReadEvent | RaftEvent
+ControllerEvent: TypeAlias = WriteEvent | ReadEvent | RaftEvent | QueueMark

@@ -80,8 +80,15 @@ class LeaderChanged:
     leader: LeaderAndEpoch
 
 
+@dataclass(frozen=True, slots=True)
+class QueueMark:
+    """Its owner's mark in the queue: an output as it is, when everything before it has run."""
+
+    what: object
+
+
 ControllerInput: TypeAlias = (
-    ControllerRequestReceived | CommitHandled | SnapshotLoaded | LeaderChanged
+    ControllerRequestReceived | CommitHandled | SnapshotLoaded | LeaderChanged | QueueMark
 )
 
 
@@ -112,7 +119,9 @@ class NonFatalFault:
     error: Exception
 
 
-ControllerOutput: TypeAlias = ControllerRequestCompleted | ControllerRequestFailed | NonFatalFault
+ControllerOutput: TypeAlias = (
+    ControllerRequestCompleted | ControllerRequestFailed | NonFatalFault | QueueMark
+)
 
 
 # ---------------------------------------------------------------------- the quorum below
