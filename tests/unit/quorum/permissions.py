@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i8
+from kio.static.primitive import i8, i16, i32
 from kio.static.protocol import RequestPayload
 
-from tests.support.quorum import in_the_end
+from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.support.secured_quorum import SecuredNode
 from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
+from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
+from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    ProcessBrokerHeartbeat,
+    RegisterBroker,
+)
+from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 
 CLUSTER: Final = "kafka-cluster"
+SOON: Final = timedelta(seconds=10)
 
 
 DENIED: Final = ErrorCode.cluster_authorization_failed
@@ -79,3 +89,43 @@ async def allow(node: SecuredNode, *rules: tuple[ResourceType, str, AclOperation
 
 def codes(rows: Any) -> list[ErrorCode]:
     return [ErrorCode(row.error_code) for row in rows]
+
+
+def topic_creation(*names: str) -> RequestPayload:
+    schema = request_schema(ApiKey.CREATE_TOPICS, 7)
+    topics = tuple(
+        schema.part(
+            "CreatableTopic",
+            name=name,
+            num_partitions=i32(1),
+            replication_factor=i16(1),
+            assignments=(),
+            configs=(),
+        )
+        for name in names
+    )
+    return schema.request(topics=topics, timeout=SOON, validate_only=False)
+
+
+async def an_existing_topic(node: SecuredNode, name: str) -> UUID:
+    """Its id; there is a broker for it."""
+    controller = node.quorum.nodes[1].controller
+    broker = await controller.ask(
+        RegisterBroker(
+            BrokerRegistrationRequest(
+                9,
+                CLUSTER_ID,
+                UUID(int=77),
+                (BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
+                (BrokerFeature("metadata.version", 1, 21),),
+                log_dirs=(UUID(int=500),),
+            )
+        )
+    )
+    heartbeat = BrokerHeartbeat(9, broker.epoch, 10**6)
+    assert not (await controller.ask(ProcessBrokerHeartbeat(heartbeat))).is_fenced
+    async with node.client("admin") as admin:
+        [topic] = (await admin.ask(topic_creation(name))).topics
+    assert ErrorCode(topic.error_code) is ErrorCode.none
+    found: UUID = topic.topic_id
+    return found

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i8, i16, i32, i64
+from kio.static.primitive import i8, i32, i64
 from kio.static.protocol import RequestPayload
 
-from tests.support.quorum import CLUSTER_ID, in_the_end
+from tests.support.quorum import in_the_end
 from tests.support.secured_quorum import AUTHORIZED, Client, SecuredNode, told
 from tests.unit.quorum.permissions import (
     CLUSTER,
     DENIED,
+    SOON,
     TOPIC_DENIED,
     _any_rule_of,
     acl_creation,
     acl_description,
     allow,
+    an_existing_topic,
     codes,
+    topic_creation,
 )
 from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_requests import (
-    ProcessBrokerHeartbeat,
-    RegisterBroker,
-)
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
-
-SOON: Final = timedelta(seconds=10)
-
 
 # Requests.
 
@@ -45,22 +37,6 @@ SOON: Final = timedelta(seconds=10)
 def acl_deletion(name: str | None = None) -> RequestPayload:
     schema = request_schema(ApiKey.DELETE_ACLS, 3)
     return schema.request(filters=(schema.part("DeleteAclsFilter", **_any_rule_of(name)),))
-
-
-def topic_creation(*names: str) -> RequestPayload:
-    schema = request_schema(ApiKey.CREATE_TOPICS, 7)
-    topics = tuple(
-        schema.part(
-            "CreatableTopic",
-            name=name,
-            num_partitions=i32(1),
-            replication_factor=i16(1),
-            assignments=(),
-            configs=(),
-        )
-        for name in names
-    )
-    return schema.request(topics=topics, timeout=SOON, validate_only=False)
 
 
 def topic_deletion(*topics: str | UUID) -> RequestPayload:
@@ -373,30 +349,6 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
             assert await deleted(admin, "a", "a") == [("a", ErrorCode.invalid_request)]
 
     told(tmp_path, scenario)
-
-
-async def an_existing_topic(node: SecuredNode, name: str) -> UUID:
-    """Its id; there is a broker for it."""
-    controller = node.quorum.nodes[1].controller
-    broker = await controller.ask(
-        RegisterBroker(
-            BrokerRegistrationRequest(
-                9,
-                CLUSTER_ID,
-                UUID(int=77),
-                (BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
-                (BrokerFeature("metadata.version", 1, 21),),
-                log_dirs=(UUID(int=500),),
-            )
-        )
-    )
-    heartbeat = BrokerHeartbeat(9, broker.epoch, 10**6)
-    assert not (await controller.ask(ProcessBrokerHeartbeat(heartbeat))).is_fenced
-    async with node.client("admin") as admin:
-        [topic] = (await admin.ask(topic_creation(name))).topics
-    assert ErrorCode(topic.error_code) is ErrorCode.none
-    found: UUID = topic.topic_id
-    return found
 
 
 def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from replica_manager.quotas.mutation_quotas import MutationQuotas
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
 from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
-from tests.unit.quorum.test_controller_permissions import an_existing_topic
+from tests.unit.quorum.permissions import an_existing_topic
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.quorum_controller_requests import (
