@@ -138,8 +138,13 @@ class Unblocking:
             refused = [
                 verdict
                 for verdict in verdicts
-                # It may have ended by itself.
-                if verdict.error_code not in (ErrorCode.none, ErrorCode.no_reassignment_in_progress)
+                # It may have ended by itself; what was not answered for certain is looked at next.
+                if verdict.error_code
+                not in (
+                    ErrorCode.none,
+                    ErrorCode.no_reassignment_in_progress,
+                    ErrorCode.request_timed_out,
+                )
             ]
             if not refused:
                 break
