@@ -59,6 +59,7 @@ class Unblocking:
         Refused if the controller has moved since the plan was made, or refuses a step; TimedOut if
         what it causes does not come.
         """
+        self._deadline = Deadline(self._given.deadline_s)  # the question took none of it
         match self._plan.action:
             case UnblockAction.ELECT:
                 self._elect()
