@@ -43,6 +43,8 @@ _KEYS: Final = (
 _SHOWN_KEYS: Final = ("rule", "severity", "partition_count", "topic_count", "title")
 SETTLE_S: Final = 1.0
 """The time between two looks: what is found must be there in both."""
+COPYING_S: Final = 15.0
+"""The same where a move is slow: a throttled one may copy nothing for so long."""
 _COLOURS: Final = {
     "critical": RowColour.ERROR,
     "error": RowColour.ERROR,
@@ -191,9 +193,12 @@ class _Doctor:
             latest[:] = [reading]
             return found
 
+        def pause() -> None:
+            time.sleep(COPYING_S if latest[-1].copied().of_replicas else SETTLE_S)
+
         try:
             with open_zookeeper(self.given) as zookeeper:
-                found = lasting_findings(lambda: once(zookeeper), lambda: time.sleep(SETTLE_S))
+                found = lasting_findings(lambda: once(zookeeper), pause)
         except (CannotConnect, ZooKeeperUnavailable):
             self._show_servers()
             raise
@@ -216,7 +221,7 @@ class _Doctor:
 
         from zkcontroller_cli.diagnosis.brokers import read_brokers
         from zkcontroller_cli.diagnosis.ensemble import read_ensemble
-        from zkcontroller_cli.diagnosis.reading import read_cluster
+        from zkcontroller_cli.diagnosis.reading import ClusterReading, read_cluster
         from zkcontroller_cli.diagnosis.rules import findings
         from zkcontroller_cli.wire.requests import run
 
@@ -233,6 +238,8 @@ class _Doctor:
             reading.broker_s = self.given.timeout_s
         reading.earlier = self.memory
         reading.start_files = _start_files(self.given)
+        if isinstance(before, ClusterReading):
+            reading.before = before.copied()
         if before is not None:
             reading.longest_answers_ms = dict(before.longest_answers_ms)
             reading.silences = dict(before.silences)

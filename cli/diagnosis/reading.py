@@ -50,7 +50,8 @@ class LogDir(NamedTuple):
 
     path: str
     error: str | None
-    replicas: frozenset[tuple[str, int]]
+    replicas: Mapping[tuple[str, int], int]
+    """The bytes of each replica's log."""
 
 
 @dataclass
@@ -73,6 +74,13 @@ class BrokerReading:
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     """Where its metadata has the brokers."""
     session_timeout_ms: int | None = None
+
+
+class Copied(NamedTuple):
+    """The bytes of replicas that are being added, by broker, topic and partition."""
+
+    at_ms: int
+    of_replicas: Mapping[tuple[int, str, int], int]
 
 
 @dataclass
@@ -126,6 +134,8 @@ class ClusterReading:
     """The server.properties of the local cluster's brokers."""
     notes: dict[str, str] = field(default_factory=dict)
     """By rule, why it is not looked for, or not in full."""
+    before: Copied | None = None
+    """What moves had copied in the look before this one."""
 
     def full(self, path: str) -> str:
         """The path with the chroot."""
@@ -159,6 +169,43 @@ class ClusterReading:
     def topic_age_s(self, topic: str) -> float:
         """How long the topic's znode is unchanged."""
         return self.topic_ages_s.get(topic, 0.0)
+
+    @cached_property
+    def slow_moves(self) -> list[tuple[PartitionView, list[int]]]:
+        """Moves that began longer ago than patience, and the added replicas that lag behind."""
+        return [
+            (view, missing)
+            for view in self.partitions
+            if view.state is not None
+            and self.topic_age_s(view.topic) > self.patience_s
+            and (
+                missing := [
+                    broker
+                    for broker in view.assignment.adding_replicas
+                    if broker not in view.state.in_sync_replicas
+                ]
+            )
+        ]
+
+    def hiding_log_dirs(self) -> set[int]:
+        """Brokers that answer, and do not show what is in their log directories."""
+        return {each.broker_id for each in self.brokers if each.error is None and not each.log_dirs}
+
+    def copied(self) -> Copied:
+        """What slow moves have copied, to brokers that show their log directories."""
+        log_dirs = {each.broker_id: each.log_dirs for each in self.brokers if each.log_dirs}
+        return Copied(
+            self.at_ms,
+            {
+                (broker, view.topic, view.partition): sum(
+                    log_dir.replicas.get((view.topic, view.partition), 0)
+                    for log_dir in log_dirs[broker]
+                )
+                for view, missing in self.slow_moves
+                for broker in missing
+                if broker in log_dirs
+            },
+        )
 
     def min_in_sync(self, topic: str) -> int:
         """``min.insync.replicas`` as far as ZooKeeper knows it, 1 where nothing sets it."""

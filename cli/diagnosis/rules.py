@@ -378,16 +378,22 @@ def _not_preferred(
 
 
 def _reassignment_without_progress(reading: ClusterReading) -> Iterator[Place]:
-    for view in reading.partitions:
-        adding = view.assignment.adding_replicas
-        if not adding or view.state is None:
-            continue
-        missing = [broker for broker in adding if broker not in view.state.in_sync_replicas]
-        age_s = reading.topic_age_s(view.topic)
-        if missing and age_s > reading.patience_s:
-            path = reading.at(TopicZnode.path(view.topic))
-            what = f"unchanged for {age_s:.0f} s, not in sync yet: {_ids(missing)}"
-            yield Place(Evidence(path, what), view.topic, view.partition)
+    now, then = reading.copied().of_replicas, reading.before
+    for view, missing in reading.slow_moves:
+        if not reading.hiding_log_dirs().isdisjoint(missing):
+            continue  # unchecked
+        what = f"unchanged for {reading.topic_age_s(view.topic):.0f} s"
+        what += f", not in sync yet: {_ids(missing)}"
+        shown = [
+            each for broker in missing if (each := (broker, view.topic, view.partition)) in now
+        ]
+        if then is not None and shown:
+            if any(now[name] > then.of_replicas.get(name, now[name]) for name in shown):
+                continue  # it goes on
+            seconds = (reading.at_ms - then.at_ms) / 1000
+            what += f"; no bytes came to {_ids(broker for broker, *_ in shown)} for {seconds:.0f} s"
+        path = reading.at(TopicZnode.path(view.topic))
+        yield Place(Evidence(path, what), view.topic, view.partition)
 
 
 def _dead_target(reading: ClusterReading) -> Iterator[Place]:
@@ -568,7 +574,7 @@ def _other_brokers(broker: BrokerReading, reading: ClusterReading) -> Iterator[s
 def _stray_logs(broker: BrokerReading, reading: ClusterReading) -> Iterator[Place]:
     held = reading.replicas_of(broker.broker_id)
     for log_dir in broker.log_dirs:
-        for topic, partition in sorted(log_dir.replicas - held):
+        for topic, partition in sorted(log_dir.replicas.keys() - held):
             if topic in reading.deletions:
                 continue
             what = f"{log_dir.path} holds {topic}-{partition}, which is not assigned to it"
