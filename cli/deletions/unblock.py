@@ -9,7 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.zookeeper.answers import optional
-from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkTransaction
+from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkCode, ZkTransaction
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -107,11 +107,19 @@ class Unblocking:
         self._write(operations)
 
     def _write(self, deletes: Sequence[Delete]) -> None:
-        """All of it, if the controller is the one of the plan; else Refused."""
+        """All of it, if the controller is the one of the plan; else Refused.
+
+        TimedOut if the answer was lost, and it may have been done.
+        """
         version = self._before.controller_epoch_zk_version
         check = [] if version is None else [Check(ControllerEpochZnode.PATH, version)]
         answer = self._zookeeper.transaction(ZkTransaction([*check, *deletes]))
         if isinstance(answer, RolledBack):
+            if answer.is_repeated and answer.code in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                raise TimedOut(
+                    "the connection to ZooKeeper broke before the answer: whether it was done is "
+                    "not known; look again with zkctl deletion status"
+                )
             raise Refused(
                 "nothing was done: the controller or the deletion has changed meanwhile "
                 f"({answer.code.name}); look again with zkctl deletion status"
