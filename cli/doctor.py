@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -206,7 +207,8 @@ class _Doctor:
         look = look_at(reading, found, reading.at_ms)
         self.memory = look if self.memory is None else self.memory.followed_by(look)
         if self.since is not None:
-            _compare(self.since, look)
+            unknown = {rule for rule, evidence in reading.unchecked.items() if evidence}
+            _compare(self.since, look, unknown | reading.notes.keys())
             found = without(found, self.since.places)
         unchecked = unchecked_rows(reading, self.ignored)
         _show(self.given, found, unchecked)
@@ -277,17 +279,24 @@ def _start_files(given: Settings) -> dict[int, str]:
     }
 
 
-def _compare(since: Look, now: Look) -> None:
-    """Say what has stayed and what has ended since then; BadUsage for another cluster's look."""
+def _compare(since: Look, now: Look, unknown: Set[str]) -> None:
+    """Say what has stayed and what has ended since then; BadUsage for another cluster's look.
+
+    ``unknown`` are rules that were not checked now, or not in full: what is not seen of them may be
+    there still.
+    """
     if since.cluster_id != now.cluster_id:
         raise BadUsage(
             f"--since is of cluster {since.cluster_id}, and this is cluster {now.cluster_id}: "
             "name a file that was saved of this one"
         )
     say(f"since {moment_text(since.at_ms)}:")
+    gone = since.places - now.places
+    hidden = {place for place in gone if place[0] in unknown}
     for what, places in (
         ("as before", since.places & now.places),
-        ("ended", since.places - now.places),
+        ("ended", gone - hidden),
+        ("not seen now, and not checked in full", hidden),
     ):
         counts = Counter(rule for rule, *_ in places)
         if counts:

@@ -6,6 +6,7 @@ What brokers say has tests on real ones (``tests/integration/test_doctor.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -389,6 +390,29 @@ def test_a_saved_look_shows_what_is_new_what_has_ended_and_what_went_back(
     assert "ended: P01 (1 places)" in now.stderr
     rules_now = {row["rule"] for row in now.json}
     assert rules_now == {"C02", "C06", "P03", "P06"}
+
+
+def test_what_was_not_checked_since_a_look_is_not_said_to_have_ended(
+    healthy: Zkctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "before.json")
+    no_leader(healthy)
+    stray = ("L01", "left", "5")
+    healthy("doctor", *AT, "--save", file)
+    look = looks.load(Path(file))
+    looks.save(replace(look, places=look.places | {stray}), Path(file))
+    state(healthy, 1, (1, 2))
+
+    async def are_hidden(reading: Any, *_: Any) -> None:
+        reading.leave_unchecked(["L01"], "DescribeLogDirs of broker 2", "not allowed")
+
+    module = import_module("zkcontroller_cli.diagnosis.brokers")
+    monkeypatch.setattr(module, "read_brokers", are_hidden)
+    answer = healthy("doctor", *AT, "--since", file)
+
+    assert answer.exit_code == 2
+    assert "  ended: P01 (1 places)\n" in answer.stderr
+    assert "  not seen now, and not checked in full: L01 (1 places)\n" in answer.stderr
 
 
 def test_a_look_is_read_as_it_was_saved(healthy: Zkctl, tmp_path: Path) -> None:
