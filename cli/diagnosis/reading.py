@@ -18,7 +18,6 @@ from zkcontroller.zookeeper.requests import Stat
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,
-    ConfigChangesZnode,
     ConfigZnode,
     ControllerEpochZnode,
     ControllerZnode,
@@ -40,8 +39,6 @@ from zkcontroller_cli.znodes.topics import read_configs, read_deletions
 MIGRATION_PATH: Final = "/migration"
 BROKER_S: Final = 5.0
 """So long each broker may take for its answers, if nothing else is said."""
-CONFIG_CHANGES_KEPT_S: Final = 900.0
-"""Brokers delete changes of configurations then (``ZkNodeChangeNotificationListener``)."""
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
@@ -317,18 +314,18 @@ def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
 
 
 def _notifications(zookeeper: ZooKeeper) -> dict[str, float]:
-    """The age of each notification beyond what it may have, in seconds."""
+    """The age of each notification that a controller takes away, in seconds.
+
+    Changes of configurations are not among them: brokers delete an old one only when the next one
+    comes, so it may stay for ever (``ZkNodeChangeNotificationListener``).
+    """
     ages = {}
     now = now_ms()
-    for parent, allowed_s in (
-        (IsrChangeNotificationZnode.PATH, 0.0),
-        (LogDirEventNotificationZnode.PATH, 0.0),
-        (ConfigChangesZnode.PATH, CONFIG_CHANGES_KEPT_S),
-    ):
+    for parent in (IsrChangeNotificationZnode.PATH, LogDirEventNotificationZnode.PATH):
         names = optional(parent, zookeeper.children([parent])[0]) or []
         paths = [f"{parent}/{name}" for name in names]
         for path, answer in zip(paths, zookeeper.stats(paths), strict=True):
             stat: Stat | None = optional(path, answer)
-            if stat is not None and (age_s := (now - stat.ctime_ms) / 1000) > allowed_s:
-                ages[path] = age_s
+            if stat is not None:
+                ages[path] = (now - stat.ctime_ms) / 1000
     return ages

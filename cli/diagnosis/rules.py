@@ -81,7 +81,9 @@ def findings(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[Findi
     found = []
     for rule in RULES:
         places = [
-            place for place in rule.check(reading) if not _is_ignored(skipped, rule.id, place)
+            place._replace(is_kraft=_is_kraft(reading))
+            for place in rule.check(reading)
+            if not _is_ignored(skipped, rule.id, place)
         ]
         if places:
             found.append(_finding(rule, places))
@@ -179,6 +181,10 @@ def _is_ignored(ignored: list[tuple[str, str]], rule: str, place: Place) -> bool
 def _finding(rule: DoctorRule, places: list[Place]) -> Finding:
     partitions = {(p.topic, p.partition) for p in places if p.partition is not None}
     topics = {p.topic for p in places if p.topic is not None}
+    next_step, commands = rule.next_step, rule.commands
+    if places[0].is_kraft and rule.id in STEPS_BESIDE_KRAFT:
+        next_step, command = STEPS_BESIDE_KRAFT[rule.id]
+        commands = (command,)
     return Finding(
         rule.id,
         rule.severity,
@@ -186,8 +192,8 @@ def _finding(rule: DoctorRule, places: list[Place]) -> Finding:
         tuple(places),
         len(partitions),
         len(topics),
-        rule.next_step,
-        _command(rule.commands, places),
+        next_step,
+        _command(commands, places),
     )
 
 
@@ -596,6 +602,35 @@ def _shared(id_: str, title: str | None = None) -> tuple[str, Severity, str]:
 
 _CRITICAL, _ERROR, _WARNING, _INFO = Severity
 
+_NEXT_ACTIVE: Final = (
+    "a KRaft controller holds /controller, and sends every broker everything when it becomes the "
+    "active one: stop the active one, and the quorum elects another"
+)
+
+STEPS_BESIDE_KRAFT: Final = {
+    **dict.fromkeys(("C01", "B04", "M01", "M03"), (_NEXT_ACTIVE, "zkctl controller show")),
+    "P10": (
+        "the leader's change of the ISR does not get through: give the replicas another order, "
+        "which raises the leader epoch",
+        "zkctl reassign start {topic}-{partition}:{reordered}",
+    ),
+    "R03": (
+        "a KRaft controller holds /controller, and reads no orders there: order them by "
+        "zkctl reassign start",
+        "zkctl reassign status",
+    ),
+    "N01": (
+        "a KRaft controller holds /controller, and reads no notifications there; L02 names the log "
+        "directories that failed",
+        "zkctl controller show",
+    ),
+}
+"""The next step and its command where a KRaft controller holds ``/controller``.
+
+No broker can be elected then, so this stands for the steps of rules that would elect one.  Only a
+controller among brokers reads orders and notifications in ZooKeeper (``KafkaController``).
+"""
+
 _START: Final = "zkctl broker start {file} --detach"
 
 RULES: Final = (
@@ -816,7 +851,8 @@ RULES: Final = (
         "N01",
         _WARNING,
         "Notifications that nothing has taken away",
-        "no controller reads them: see C01 and C04; the next controller clears them",
+        "where C01 or C04 is found no controller works, else it has missed them; the next one "
+        "clears them",
         ("zkctl controller elect",),
         _old_notifications,
         Needs.ZOOKEEPER,

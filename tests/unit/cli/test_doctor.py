@@ -353,6 +353,46 @@ def test_what_is_young_is_under_way_and_not_stuck(healthy: Zkctl) -> None:
     assert found(healthy, "--patience", "1e12") == {}
 
 
+def test_beside_a_kraft_controller_no_broker_is_to_be_elected(healthy: Zkctl) -> None:
+    old_notification(healthy)
+    forgotten_order(healthy)
+    claim = ControllerZnode(3000, 1, kraft_controller_epoch=4)
+    put(healthy, ControllerZnode.PATH, claim.encode())
+
+    findings = found(healthy, "--patience", "0")
+
+    assert set(findings) == {"N01", "R03"}
+    assert findings["N01"]["command"] == "zkctl controller show"
+    assert "reads no orders there" in findings["R03"]["next_step"]
+
+
+def test_each_rule_that_would_elect_a_broker_has_another_step_beside_a_kraft_controller() -> None:
+    electing = {
+        rule.id
+        for rule in rules.RULES
+        if "zkctl controller elect" in rule.commands or "elect another" in rule.next_step
+    }
+
+    assert electing == rules.STEPS_BESIDE_KRAFT.keys()
+    assert [each for each in rules.STEPS_BESIDE_KRAFT.values() if "elect" in each[1]] == []
+
+
+def test_a_change_of_a_configuration_that_no_later_one_has_purged_is_no_finding(
+    healthy: Zkctl,
+) -> None:
+    """Brokers purge old ones when another one comes, which may be never."""
+    healthy.create("/config/changes/config_change_0000000001", b"{}")
+    module = import_module("zkcontroller_cli.diagnosis.reading")
+    week_ms = 7 * 24 * 3_600_000
+
+    with pytest.MonkeyPatch.context() as patch:
+        now_ms = module.now_ms
+        patch.setattr(module, "now_ms", lambda: now_ms() + week_ms)
+        later = found(healthy)
+
+    assert later == {}
+
+
 def test_a_rule_is_ignored_everywhere_or_for_some_topics(healthy: Zkctl) -> None:
     no_leader(healthy)
 
