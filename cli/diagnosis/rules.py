@@ -38,7 +38,7 @@ from zkcontroller_cli.diagnosis.looks import (
     leader_epoch_went_back,
 )
 from zkcontroller_cli.diagnosis.reading import MIGRATION_PATH, BrokerReading, ClusterReading
-from zkcontroller_cli.wire.metadata_answers import is_other_topic, unlike_brokers
+from zkcontroller_cli.wire.metadata_answers import unlike_brokers
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 LARGE_ZNODE_BYTES: Final = 512 * 1024
@@ -560,8 +560,9 @@ def _long_pauses(reading: ClusterReading) -> Iterator[Place]:
 def _other_topic_id(broker: BrokerReading, reading: ClusterReading) -> Iterator[Place]:
     for topic in reading.topics:
         cached = broker.topic_ids.get(topic.topic)
-        if is_other_topic(cached, topic.topic_id):
-            what = f"topic id {topic.topic_id}; broker {broker.broker_id} says {cached}"
+        if cached is not None and cached != topic.topic_id:
+            of_znode = "no topic id" if topic.topic_id is None else f"topic id {topic.topic_id}"
+            what = f"{of_znode}; broker {broker.broker_id} says {cached}"
             path = TopicZnode.path(topic.topic)
             evidence = Evidence(reading.at(path), what)
             yield Place(evidence, topic.topic, None, path, broker.broker_id)
@@ -916,7 +917,8 @@ RULES: Final = (
         "M02",
         _CRITICAL,
         "A broker knows another topic under this name",
-        "restart that broker: it missed that the topic was deleted and created again",
+        "restart that broker: it missed that the topic was deleted and created again; but where "
+        "the znode has no id, write the brokers' id into it before a controller is elected",
         ("zkctl broker describe {broker}",),
         _per_broker(_other_topic_id, "Metadata"),
         Needs.BROKERS,

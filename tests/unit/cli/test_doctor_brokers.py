@@ -53,6 +53,7 @@ class Cluster:
         self.named_topics: Any = None
         self.isr: tuple[int, ...] = (1, 2)
         self.assignment = ReplicaAssignment((1, 2))
+        self.topics: list[Any] = []
         self.copied_before: dict[tuple[int, str, int], int] | None = None
         self.longest_answers_ms: dict[int, int] = {}
         self.named: str | None = None
@@ -122,6 +123,7 @@ class Cluster:
         reading.silences = self.silences
         reading.registration_ages_s = {1: 100.0, 2: 100.0}
         state = PartitionStateZnode(1, 4, self.isr, 7)
+        reading.topics = self.topics
         reading.at_ms = 25_000
         reading.topic_ages_s = {"orders": 100.0}
         if self.copied_before is not None:
@@ -353,6 +355,21 @@ def test_a_broker_that_knows_no_broker_at_all_was_never_addressed(cluster: Clust
 
     assert cluster.findings() == {
         "B04": ["/brokers/ids/2: epoch 1, 100 s old; its Metadata names no broker at all"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_znode", "said"), [(None, "no topic id"), (UUID(int=2), f"topic id {UUID(int=2)}")]
+)
+def test_a_topic_whose_znode_has_no_id_or_another_one_is_found(
+    cluster: Cluster, of_znode: UUID | None, said: str
+) -> None:
+    cluster.topics = [partitions.TopicView("orders", of_znode, {0: cluster.assignment})]
+
+    assert cluster.findings() == {
+        "M02": [
+            f"/brokers/topics/orders: {said}; broker {broker} says {TOPIC_ID}" for broker in (1, 2)
+        ]
     }
 
 
