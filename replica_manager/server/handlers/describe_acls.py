@@ -15,6 +15,7 @@ from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SENTENCES, described, filter_of
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
+from zkcontroller.acls import PatternType
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -33,8 +34,9 @@ async def handle(
         )
     # The cache is never changed, so it can be looked through in a thread.
     cache, wanted = broker.authorizer.cache, filter_of(request)
-    known = len(cache.acls) if wanted.name is None else 0
-    bindings = await aside(known, lambda: cache.bindings(wanted))
+    is_one = wanted.name is not None and wanted.pattern_type is not PatternType.MATCH
+    looked_at = 1 if is_one else len(cache.acls)
+    bindings = await aside(looked_at, lambda: cache.bindings(wanted))
     return await composed(len(bindings), lambda: _response(bindings, context))
 
 
