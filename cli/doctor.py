@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,8 @@ _KEYS: Final = (
 _SHOWN_KEYS: Final = ("rule", "severity", "partition_count", "topic_count", "title")
 SETTLE_S: Final = 1.0
 """The time between two looks: what is found must be there in both."""
+COPYING_S: Final = 15.0
+"""The same where a move is slow: a throttled one may copy nothing for so long."""
 _COLOURS: Final = {
     "critical": RowColour.ERROR,
     "error": RowColour.ERROR,
@@ -191,9 +194,12 @@ class _Doctor:
             latest[:] = [reading]
             return found
 
+        def pause() -> None:
+            time.sleep(COPYING_S if latest[-1].copied().of_replicas else SETTLE_S)
+
         try:
             with open_zookeeper(self.given) as zookeeper:
-                found = lasting_findings(lambda: once(zookeeper), lambda: time.sleep(SETTLE_S))
+                found = lasting_findings(lambda: once(zookeeper), pause)
         except (CannotConnect, ZooKeeperUnavailable):
             self._show_servers()
             raise
@@ -201,7 +207,8 @@ class _Doctor:
         look = look_at(reading, found, reading.at_ms)
         self.memory = look if self.memory is None else self.memory.followed_by(look)
         if self.since is not None:
-            _compare(self.since, look)
+            unknown = {rule for rule, evidence in reading.unchecked.items() if evidence}
+            _compare(self.since, look, unknown | reading.notes.keys())
             found = without(found, self.since.places)
         unchecked = unchecked_rows(reading, self.ignored)
         _show(self.given, found, unchecked)
@@ -216,7 +223,7 @@ class _Doctor:
 
         from zkcontroller_cli.diagnosis.brokers import read_brokers
         from zkcontroller_cli.diagnosis.ensemble import read_ensemble
-        from zkcontroller_cli.diagnosis.reading import read_cluster
+        from zkcontroller_cli.diagnosis.reading import ClusterReading, read_cluster
         from zkcontroller_cli.diagnosis.rules import findings
         from zkcontroller_cli.wire.requests import run
 
@@ -233,6 +240,8 @@ class _Doctor:
             reading.broker_s = self.given.timeout_s
         reading.earlier = self.memory
         reading.start_files = _start_files(self.given)
+        if isinstance(before, ClusterReading):
+            reading.before = before.copied()
         if before is not None:
             reading.longest_answers_ms = dict(before.longest_answers_ms)
             reading.silences = dict(before.silences)
@@ -270,17 +279,24 @@ def _start_files(given: Settings) -> dict[int, str]:
     }
 
 
-def _compare(since: Look, now: Look) -> None:
-    """Say what has stayed and what has ended since then; BadUsage for another cluster's look."""
+def _compare(since: Look, now: Look, unknown: Set[str]) -> None:
+    """Say what has stayed and what has ended since then; BadUsage for another cluster's look.
+
+    ``unknown`` are rules that were not checked now, or not in full: what is not seen of them may be
+    there still.
+    """
     if since.cluster_id != now.cluster_id:
         raise BadUsage(
             f"--since is of cluster {since.cluster_id}, and this is cluster {now.cluster_id}: "
             "name a file that was saved of this one"
         )
     say(f"since {moment_text(since.at_ms)}:")
+    gone = since.places - now.places
+    hidden = {place for place in gone if place[0] in unknown}
     for what, places in (
         ("as before", since.places & now.places),
-        ("ended", since.places - now.places),
+        ("ended", gone - hidden),
+        ("not seen now, and not checked in full", hidden),
     ):
         counts = Counter(rule for rule, *_ in places)
         if counts:

@@ -115,6 +115,7 @@ def create(
         given.renderer.record(planned, _CREATED)
         return
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     token = run(create_token(bootstrap, deadline, user, those, max_lifetime))
     is_visible = token.requester in (None, token.owner, *token.renewers)
     if not is_visible:
@@ -173,6 +174,7 @@ def renew(
     token_id: str | None, hmac_file: Path | None, period: int, dry_run: bool, yes: bool
 ) -> None:
     """Prolong the life of TOKEN_ID, up to its longest life; its owner and renewers may."""
+    from zkcontroller_cli.wire.requests import Deadline
     from zkcontroller_cli.wire.tokens import renew_token
 
     when = "as long as brokers allow" if period < 0 else f"for {period} ms from now"
@@ -188,6 +190,7 @@ def renew(
         given.renderer.record(_changed(token, None, is_shown=False), _CHANGED)
         return
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     _change(given, bootstrap, deadline, token, renew_token(bootstrap, deadline, token.hmac, period))
 
 
@@ -209,6 +212,7 @@ def expire(
 
     Clients that are logged in with it stay until their session ends (connections.max.reauth.ms).
     """
+    from zkcontroller_cli.wire.requests import Deadline
     from zkcontroller_cli.wire.tokens import expire_token
 
     hmac = _hmac_in(token_id, hmac_file)
@@ -222,6 +226,7 @@ def expire(
         given.renderer.record(_changed(token, None, is_shown=False), _CHANGED)
         return
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     asking = expire_token(bootstrap, deadline, token.hmac, period)
     _change(given, bootstrap, deadline, token, asking, is_ended=period < 0)
 

@@ -349,6 +349,7 @@ def abort(
         f"open since offset {'unknown' if row['start_offset'] is None else row['start_offset']}"
     )
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     run(write_abort_marker(bootstrap, deadline, known, where, ended_id, ended_epoch, by_epoch))
     after = run(_open_of(bootstrap, deadline, known, where, ended_id))
     is_aborted = None if after is None else not after

@@ -56,11 +56,9 @@ class AclTarget(Protocol):
 def target_of(given: Settings, *, is_in_zookeeper: bool, set_acl: bool) -> AclTarget:
     """Where the change goes, named on stderr first."""
     if not is_in_zookeeper:
-        from zkcontroller_cli.wire.requests import Deadline
         from zkcontroller_cli.wire.target import brokers_to_change
 
-        deadline = Deadline(given.deadline_s)
-        return _BrokersTarget(brokers_to_change(given), deadline)
+        return _BrokersTarget(brokers_to_change(given), given.deadline_s)
     from zkcontroller_cli.wire.target import name_zookeeper_to_change
     from zkcontroller_cli.znodes.session import open_zookeeper
 
@@ -70,21 +68,27 @@ def target_of(given: Settings, *, is_in_zookeeper: bool, set_acl: bool) -> AclTa
 
 
 class _BrokersTarget(AclTarget):
-    def __init__(self, bootstrap: Bootstrap, deadline: Deadline) -> None:
+    def __init__(self, bootstrap: Bootstrap, deadline_s: float) -> None:
         self._bootstrap = bootstrap
-        self._deadline = deadline
+        self._deadline_s = deadline_s
+
+    def _deadline(self) -> Deadline:
+        """Until when a request that is sent now may last: a question may be asked in between."""
+        from zkcontroller_cli.wire.requests import Deadline
+
+        return Deadline(self._deadline_s)
 
     @override
     def found(self, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
         from zkcontroller_cli.wire.acls import describe_acls
         from zkcontroller_cli.wire.requests import run
 
-        return in_order(run(describe_acls(self._bootstrap, self._deadline, filters)))
+        return in_order(run(describe_acls(self._bootstrap, self._deadline(), filters)))
 
     @override
     def warn(self, bindings: Sequence[AclBinding], *, is_added: bool) -> None:
         warn = warn_before_adding if is_added else warn_before_removing
-        warn(self._bootstrap, self._deadline, bindings)
+        warn(self._bootstrap, self._deadline(), bindings)
 
     @override
     def change(
@@ -94,7 +98,7 @@ class _BrokersTarget(AclTarget):
         from zkcontroller_cli.wire.requests import run
 
         send = create_acls if is_added else delete_acls
-        return run(send(self._bootstrap, self._deadline, bindings))
+        return run(send(self._bootstrap, self._deadline(), bindings))
 
     @override
     def proof(self, bindings: Sequence[AclBinding], *, is_added: bool) -> AclProof:
@@ -103,7 +107,7 @@ class _BrokersTarget(AclTarget):
         from zkcontroller_cli.wire.requests import run
 
         missed = missed_rules(bindings, is_added=is_added)
-        shown = run(asked_until_shown(self._bootstrap, self._deadline, missed))
+        shown = run(asked_until_shown(self._bootstrap, self._deadline(), missed))
         shown.warn_of_silent()
         without = {each: shown.brokers_without(each) for each in bindings}
         return AclProof(

@@ -151,6 +151,7 @@ def reset(
         return
     _show([_reset_text(each) for each in plan])
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     _commit(given, bootstrap, deadline, view, plan)
 
 
@@ -295,6 +296,7 @@ def delete(groups: tuple[str, ...], dry_run: bool, yes: bool) -> None:
         given.renderer.rows(rows, _DELETED)
         return
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     refusals = run(delete_on_wire(bootstrap, deadline, names))
     after = run(describe_groups(bootstrap, deadline, names))
     rows = [
@@ -359,6 +361,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], dry_run: bool, yes: bool
         given.renderer.rows(rows, _DELETED_OFFSETS)
         return
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     refusals = run(delete_on_wire(bootstrap, deadline, group, chosen))
     [after] = run(describe_groups(bootstrap, deadline, [group]))
     rows = [

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.zookeeper.answers import optional
-from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkTransaction
+from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkCode, ZkTransaction
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -59,6 +59,7 @@ class Unblocking:
         Refused if the controller has moved since the plan was made, or refuses a step; TimedOut if
         what it causes does not come.
         """
+        self._deadline = Deadline(self._given.deadline_s)  # the question took none of it
         match self._plan.action:
             case UnblockAction.ELECT:
                 self._elect()
@@ -106,11 +107,19 @@ class Unblocking:
         self._write(operations)
 
     def _write(self, deletes: Sequence[Delete]) -> None:
-        """All of it, if the controller is the one of the plan; else Refused."""
+        """All of it, if the controller is the one of the plan; else Refused.
+
+        TimedOut if the answer was lost, and it may have been done.
+        """
         version = self._before.controller_epoch_zk_version
         check = [] if version is None else [Check(ControllerEpochZnode.PATH, version)]
         answer = self._zookeeper.transaction(ZkTransaction([*check, *deletes]))
         if isinstance(answer, RolledBack):
+            if answer.is_repeated and answer.code in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                raise TimedOut(
+                    "the connection to ZooKeeper broke before the answer: whether it was done is "
+                    "not known; look again with zkctl deletion status"
+                )
             raise Refused(
                 "nothing was done: the controller or the deletion has changed meanwhile "
                 f"({answer.code.name}); look again with zkctl deletion status"
@@ -138,8 +147,13 @@ class Unblocking:
             refused = [
                 verdict
                 for verdict in verdicts
-                # It may have ended by itself.
-                if verdict.error_code not in (ErrorCode.none, ErrorCode.no_reassignment_in_progress)
+                # It may have ended by itself; what was not answered for certain is looked at next.
+                if verdict.error_code
+                not in (
+                    ErrorCode.none,
+                    ErrorCode.no_reassignment_in_progress,
+                    ErrorCode.request_timed_out,
+                )
             ]
             if not refused:
                 break

@@ -72,6 +72,10 @@ async def read_brokers(
     for broker in brokers:
         broker.differing = _differing(reading, broker)
     reading.brokers = brokers
+    targets = {broker for _, missing in reading.slow_moves for broker in missing}
+    for broker_id in sorted(reading.hiding_log_dirs() & targets):
+        where = f"DescribeLogDirs of broker {broker_id}"
+        reading.leave_unchecked(["R01"], where, "whether its new replicas grow is not known")
     reading.probe = await probe
     await asyncio.gather(
         _read_strangers(reading, security, named), _read_caught_up(reading, security)
@@ -206,12 +210,12 @@ def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
         LogDir(
             each.log_dir,
             None if each.error_code is ErrorCode.none else each.error_code.name.upper(),
-            frozenset(
-                (str(topic.name), int(partition.partition_index))
+            {
+                (str(topic.name), int(partition.partition_index)): int(partition.partition_size)
                 for topic in each.topics
                 for partition in topic.partitions
                 if not partition.is_future_key
-            ),
+            },
         )
         for each in answer.results
     ]

@@ -23,6 +23,7 @@ class Place(NamedTuple):
     ``path`` is the znode without the chroot, ``broker`` the broker to look at, ``file`` its
     server.properties if it is a dead one of the local cluster, ``reordered`` the
     partition's replicas in another order, ``1,3,2``: what the command of the next step names.
+    ``is_kraft``: a KRaft controller holds ``/controller``, so that no broker can be elected.
     """
 
     evidence: Evidence
@@ -32,6 +33,7 @@ class Place(NamedTuple):
     broker: int | None = None
     file: str | None = None
     reordered: str | None = None
+    is_kraft: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:

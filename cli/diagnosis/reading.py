@@ -18,7 +18,6 @@ from zkcontroller.zookeeper.requests import Stat
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,
-    ConfigChangesZnode,
     ConfigZnode,
     ControllerEpochZnode,
     ControllerZnode,
@@ -40,8 +39,6 @@ from zkcontroller_cli.znodes.topics import read_configs, read_deletions
 MIGRATION_PATH: Final = "/migration"
 BROKER_S: Final = 5.0
 """So long each broker may take for its answers, if nothing else is said."""
-CONFIG_CHANGES_KEPT_S: Final = 900.0
-"""Brokers delete changes of configurations then (``ZkNodeChangeNotificationListener``)."""
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
@@ -50,7 +47,8 @@ class LogDir(NamedTuple):
 
     path: str
     error: str | None
-    replicas: frozenset[tuple[str, int]]
+    replicas: Mapping[tuple[str, int], int]
+    """The bytes of each replica's log."""
 
 
 @dataclass
@@ -73,6 +71,13 @@ class BrokerReading:
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     """Where its metadata has the brokers."""
     session_timeout_ms: int | None = None
+
+
+class Copied(NamedTuple):
+    """The bytes of replicas that are being added, by broker, topic and partition."""
+
+    at_ms: int
+    of_replicas: Mapping[tuple[int, str, int], int]
 
 
 @dataclass
@@ -126,6 +131,8 @@ class ClusterReading:
     """The server.properties of the local cluster's brokers."""
     notes: dict[str, str] = field(default_factory=dict)
     """By rule, why it is not looked for, or not in full."""
+    before: Copied | None = None
+    """What moves had copied in the look before this one."""
 
     def full(self, path: str) -> str:
         """The path with the chroot."""
@@ -159,6 +166,43 @@ class ClusterReading:
     def topic_age_s(self, topic: str) -> float:
         """How long the topic's znode is unchanged."""
         return self.topic_ages_s.get(topic, 0.0)
+
+    @cached_property
+    def slow_moves(self) -> list[tuple[PartitionView, list[int]]]:
+        """Moves that began longer ago than patience, and the added replicas that lag behind."""
+        return [
+            (view, missing)
+            for view in self.partitions
+            if view.state is not None
+            and self.topic_age_s(view.topic) > self.patience_s
+            and (
+                missing := [
+                    broker
+                    for broker in view.assignment.adding_replicas
+                    if broker not in view.state.in_sync_replicas
+                ]
+            )
+        ]
+
+    def hiding_log_dirs(self) -> set[int]:
+        """Brokers that answer, and do not show what is in their log directories."""
+        return {each.broker_id for each in self.brokers if each.error is None and not each.log_dirs}
+
+    def copied(self) -> Copied:
+        """What slow moves have copied, to brokers that show their log directories."""
+        log_dirs = {each.broker_id: each.log_dirs for each in self.brokers if each.log_dirs}
+        return Copied(
+            self.at_ms,
+            {
+                (broker, view.topic, view.partition): sum(
+                    log_dir.replicas.get((view.topic, view.partition), 0)
+                    for log_dir in log_dirs[broker]
+                )
+                for view, missing in self.slow_moves
+                for broker in missing
+                if broker in log_dirs
+            },
+        )
 
     def min_in_sync(self, topic: str) -> int:
         """``min.insync.replicas`` as far as ZooKeeper knows it, 1 where nothing sets it."""
@@ -270,18 +314,18 @@ def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
 
 
 def _notifications(zookeeper: ZooKeeper) -> dict[str, float]:
-    """The age of each notification beyond what it may have, in seconds."""
+    """The age of each notification that a controller takes away, in seconds.
+
+    Changes of configurations are not among them: brokers delete an old one only when the next one
+    comes, so it may stay for ever (``ZkNodeChangeNotificationListener``).
+    """
     ages = {}
     now = now_ms()
-    for parent, allowed_s in (
-        (IsrChangeNotificationZnode.PATH, 0.0),
-        (LogDirEventNotificationZnode.PATH, 0.0),
-        (ConfigChangesZnode.PATH, CONFIG_CHANGES_KEPT_S),
-    ):
+    for parent in (IsrChangeNotificationZnode.PATH, LogDirEventNotificationZnode.PATH):
         names = optional(parent, zookeeper.children([parent])[0]) or []
         paths = [f"{parent}/{name}" for name in names]
         for path, answer in zip(paths, zookeeper.stats(paths), strict=True):
             stat: Stat | None = optional(path, answer)
-            if stat is not None and (age_s := (now - stat.ctime_ms) / 1000) > allowed_s:
-                ages[path] = age_s
+            if stat is not None:
+                ages[path] = (now - stat.ctime_ms) / 1000
     return ages

@@ -38,7 +38,7 @@ from zkcontroller_cli.diagnosis.looks import (
     leader_epoch_went_back,
 )
 from zkcontroller_cli.diagnosis.reading import MIGRATION_PATH, BrokerReading, ClusterReading
-from zkcontroller_cli.wire.metadata_answers import is_other_topic, unlike_brokers
+from zkcontroller_cli.wire.metadata_answers import unlike_brokers
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 LARGE_ZNODE_BYTES: Final = 512 * 1024
@@ -81,7 +81,9 @@ def findings(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[Findi
     found = []
     for rule in RULES:
         places = [
-            place for place in rule.check(reading) if not _is_ignored(skipped, rule.id, place)
+            place._replace(is_kraft=_is_kraft(reading))
+            for place in rule.check(reading)
+            if not _is_ignored(skipped, rule.id, place)
         ]
         if places:
             found.append(_finding(rule, places))
@@ -179,6 +181,10 @@ def _is_ignored(ignored: list[tuple[str, str]], rule: str, place: Place) -> bool
 def _finding(rule: DoctorRule, places: list[Place]) -> Finding:
     partitions = {(p.topic, p.partition) for p in places if p.partition is not None}
     topics = {p.topic for p in places if p.topic is not None}
+    next_step, commands = rule.next_step, rule.commands
+    if places[0].is_kraft and rule.id in STEPS_BESIDE_KRAFT:
+        next_step, command = STEPS_BESIDE_KRAFT[rule.id]
+        commands = (command,)
     return Finding(
         rule.id,
         rule.severity,
@@ -186,8 +192,8 @@ def _finding(rule: DoctorRule, places: list[Place]) -> Finding:
         tuple(places),
         len(partitions),
         len(topics),
-        rule.next_step,
-        _command(rule.commands, places),
+        next_step,
+        _command(commands, places),
     )
 
 
@@ -378,16 +384,22 @@ def _not_preferred(
 
 
 def _reassignment_without_progress(reading: ClusterReading) -> Iterator[Place]:
-    for view in reading.partitions:
-        adding = view.assignment.adding_replicas
-        if not adding or view.state is None:
-            continue
-        missing = [broker for broker in adding if broker not in view.state.in_sync_replicas]
-        age_s = reading.topic_age_s(view.topic)
-        if missing and age_s > reading.patience_s:
-            path = reading.at(TopicZnode.path(view.topic))
-            what = f"unchanged for {age_s:.0f} s, not in sync yet: {_ids(missing)}"
-            yield Place(Evidence(path, what), view.topic, view.partition)
+    now, then = reading.copied().of_replicas, reading.before
+    for view, missing in reading.slow_moves:
+        if not reading.hiding_log_dirs().isdisjoint(missing):
+            continue  # unchecked
+        what = f"unchanged for {reading.topic_age_s(view.topic):.0f} s"
+        what += f", not in sync yet: {_ids(missing)}"
+        shown = [
+            each for broker in missing if (each := (broker, view.topic, view.partition)) in now
+        ]
+        if then is not None and shown:
+            if any(now[name] > then.of_replicas.get(name, now[name]) for name in shown):
+                continue  # it goes on
+            seconds = (reading.at_ms - then.at_ms) / 1000
+            what += f"; no bytes came to {_ids(broker for broker, *_ in shown)} for {seconds:.0f} s"
+        path = reading.at(TopicZnode.path(view.topic))
+        yield Place(Evidence(path, what), view.topic, view.partition)
 
 
 def _dead_target(reading: ClusterReading) -> Iterator[Place]:
@@ -548,8 +560,9 @@ def _long_pauses(reading: ClusterReading) -> Iterator[Place]:
 def _other_topic_id(broker: BrokerReading, reading: ClusterReading) -> Iterator[Place]:
     for topic in reading.topics:
         cached = broker.topic_ids.get(topic.topic)
-        if is_other_topic(cached, topic.topic_id):
-            what = f"topic id {topic.topic_id}; broker {broker.broker_id} says {cached}"
+        if cached is not None and cached != topic.topic_id:
+            of_znode = "no topic id" if topic.topic_id is None else f"topic id {topic.topic_id}"
+            what = f"{of_znode}; broker {broker.broker_id} says {cached}"
             path = TopicZnode.path(topic.topic)
             evidence = Evidence(reading.at(path), what)
             yield Place(evidence, topic.topic, None, path, broker.broker_id)
@@ -568,7 +581,7 @@ def _other_brokers(broker: BrokerReading, reading: ClusterReading) -> Iterator[s
 def _stray_logs(broker: BrokerReading, reading: ClusterReading) -> Iterator[Place]:
     held = reading.replicas_of(broker.broker_id)
     for log_dir in broker.log_dirs:
-        for topic, partition in sorted(log_dir.replicas - held):
+        for topic, partition in sorted(log_dir.replicas.keys() - held):
             if topic in reading.deletions:
                 continue
             what = f"{log_dir.path} holds {topic}-{partition}, which is not assigned to it"
@@ -589,6 +602,35 @@ def _shared(id_: str, title: str | None = None) -> tuple[str, Severity, str]:
 
 
 _CRITICAL, _ERROR, _WARNING, _INFO = Severity
+
+_NEXT_ACTIVE: Final = (
+    "a KRaft controller holds /controller, and sends every broker everything when it becomes the "
+    "active one: stop the active one, and the quorum elects another"
+)
+
+STEPS_BESIDE_KRAFT: Final = {
+    **dict.fromkeys(("C01", "B04", "M01", "M03"), (_NEXT_ACTIVE, "zkctl controller show")),
+    "P10": (
+        "the leader's change of the ISR does not get through: give the replicas another order, "
+        "which raises the leader epoch",
+        "zkctl reassign start {topic}-{partition}:{reordered}",
+    ),
+    "R03": (
+        "a KRaft controller holds /controller, and reads no orders there: order them by "
+        "zkctl reassign start",
+        "zkctl reassign status",
+    ),
+    "N01": (
+        "a KRaft controller holds /controller, and reads no notifications there; L02 names the log "
+        "directories that failed",
+        "zkctl controller show",
+    ),
+}
+"""The next step and its command where a KRaft controller holds ``/controller``.
+
+No broker can be elected then, so this stands for the steps of rules that would elect one.  Only a
+controller among brokers reads orders and notifications in ZooKeeper (``KafkaController``).
+"""
 
 _START: Final = "zkctl broker start {file} --detach"
 
@@ -810,7 +852,8 @@ RULES: Final = (
         "N01",
         _WARNING,
         "Notifications that nothing has taken away",
-        "no controller reads them: see C01 and C04; the next controller clears them",
+        "where C01 or C04 is found no controller works, else it has missed them; the next one "
+        "clears them",
         ("zkctl controller elect",),
         _old_notifications,
         Needs.ZOOKEEPER,
@@ -874,7 +917,8 @@ RULES: Final = (
         "M02",
         _CRITICAL,
         "A broker knows another topic under this name",
-        "restart that broker: it missed that the topic was deleted and created again",
+        "restart that broker: it missed that the topic was deleted and created again; but where "
+        "the znode has no id, write the brokers' id into it before a controller is elected",
         ("zkctl broker describe {broker}",),
         _per_broker(_other_topic_id, "Metadata"),
         Needs.BROKERS,

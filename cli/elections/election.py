@@ -24,11 +24,12 @@ from zkcontroller.zookeeper.requests import (
     Stat,
     WatchFired,
     WatchKind,
+    ZkCode,
     ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, ControllerZnode, TopicsZnode
 from zkcontroller_cli.console.errors import Refused, TimedOut
-from zkcontroller_cli.console.options import Settings
+from zkcontroller_cli.console.options import Settings, say
 from zkcontroller_cli.elections.election_evidence import (
     FirstUpdate,
     StateChangeLogs,
@@ -157,7 +158,8 @@ class Election:
         """Delete ``/controller``, wait for the next one, see the brokers follow.
 
         Refused if the controller has moved since the plan was made, TimedOut if no broker takes
-        over.
+        over.  Where the answer to the deletion was lost, stderr says that it is not known who
+        deleted ``/controller``.
         """
         return run(self._run(Deadline(timeout_s)))
 
@@ -208,6 +210,12 @@ class Election:
             )
         )
         if isinstance(answer, RolledBack):
+            if answer.is_repeated and answer.code in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                say(
+                    "the connection to ZooKeeper broke before the answer: whether this command "
+                    "deleted /controller, or it went by itself, is not known"
+                )
+                return at_ms, at
             raise Refused(
                 f"nothing was deleted: the controller has moved meanwhile ({answer.code.name}); "
                 "zkctl controller show says who it is now"
@@ -225,7 +233,7 @@ class Election:
                 )
             except queue.Empty:
                 raise TimedOut(
-                    "/controller was deleted, and no broker took over in time; "
+                    "/controller is gone, and no broker took over in time; "
                     "zkctl controller watch shows whether one does"
                 ) from None
             view = read_controller(self.zookeeper)

@@ -84,6 +84,7 @@ def elect(
         return
     show([_election_text(each) for each in plan])
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     verdicts = run(
         elect_on_wire(bootstrap, deadline, None if is_all else named, is_unclean=unclean)
     )

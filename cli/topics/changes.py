@@ -294,6 +294,7 @@ def alter(
             )
     if not dry_run and found:
         given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     rows = run(_grow(bootstrap, deadline, found, partitions, assignments, is_dry_run=dry_run))
     if len(rows) == 1 and chosen.exact is not None and len(chosen.exact) == 1:
         refuse_for(rows, "topics were not altered")

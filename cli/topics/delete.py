@@ -69,6 +69,7 @@ def delete(
     if chosen.exact is None:
         question = f"Delete these {len(names)} topics with all data?"
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     done = run(_delete(bootstrap, deadline, names))
     _prove(given, bootstrap, deadline, done)
     given.renderer.rows(

@@ -95,6 +95,7 @@ def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, y
         return
     show_plan([_text(each) for each in plan])
     given.confirm(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
     _delete(given, bootstrap, deadline, known, plan)
 
 

@@ -5,8 +5,10 @@ What a broker refuses is part of a result, not an exception.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from kio.schema.alter_partition_reassignments.v0 import request as alter_reassignments
 from kio.schema.alter_partition_reassignments.v0.response import (
@@ -40,8 +42,6 @@ from zkcontroller_cli.wire.requests import (
 )
 from zkcontroller_cli.wire.versions import BrokerConnection
 
-_T = TypeVar("_T")
-
 TOPIC: Final = 2
 BROKER: Final = 4
 _UNKNOWN_SOURCE: Final = 0
@@ -49,13 +49,14 @@ _TOPIC_SOURCE: Final = 1
 """Where a value stands: ``ConfigSource`` of DescribeConfigs."""
 
 
-class Verdict(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Verdict:
     """The result for one partition of a request."""
 
     topic: str
     partition: int
     error_code: ErrorCode
-    message: str | None
+    error_message: str | None
 
     @property
     def error(self) -> str | None:
@@ -65,7 +66,7 @@ class Verdict(NamedTuple):
     @property
     def reason(self) -> str | None:
         """The broker's message, or the default message of the error."""
-        return None if self.error is None else self.message or error_text(self.error_code)
+        return None if self.error is None else self.error_message or error_text(self.error_code)
 
 
 class Ongoing(NamedTuple):
@@ -110,7 +111,7 @@ async def add_partitions(
         assert isinstance(response, CreatePartitionsResponse), "request() answers in kind"
         return list(response.results)
 
-    [result] = await ask_controller(bootstrap, deadline, ask)
+    [result] = await ask_controller(bootstrap, deadline, ask, changes_nothing=is_dry_run)
     return result
 
 
@@ -129,7 +130,9 @@ async def reassign(
             )
         )
 
-    async def ask(connection: BrokerConnection) -> AlterPartitionReassignmentsResponse:
+    async def ask(
+        connection: BrokerConnection,
+    ) -> list[Verdict | AlterPartitionReassignmentsResponse]:
         response = await connection.request(
             alter_reassignments.AlterPartitionReassignmentsRequest(
                 timeout=timeout_of(deadline),
@@ -142,28 +145,34 @@ async def reassign(
             )
         )
         assert isinstance(response, AlterPartitionReassignmentsResponse)
-        return response
+        if response.error_code is not ErrorCode.none:
+            return [response]
+        return [
+            Verdict(str(topic.name), int(each.partition_index), each.error_code, each.error_message)
+            for topic in response.responses
+            for each in topic.partitions
+        ]
 
-    answer = await _ask_for_one(bootstrap, deadline, ask)
-    raise_for_code("the reassignment", answer.error_code, answer.error_message)
-    return [
-        Verdict(str(topic.name), int(each.partition_index), each.error_code, each.error_message)
-        for topic in answer.responses
-        for each in topic.partitions
-    ]
+    verdicts = []
+    for result in await ask_controller(bootstrap, deadline, ask):
+        if isinstance(result, AlterPartitionReassignmentsResponse):
+            raise_for_code("the reassignment", result.error_code, result.error_message)
+        else:
+            verdicts.append(result)
+    return verdicts
 
 
 async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> list[Ongoing]:
     """Every partition that is being moved, by name."""
 
-    async def ask(connection: BrokerConnection) -> ListPartitionReassignmentsResponse:
+    async def ask(connection: BrokerConnection) -> list[ListPartitionReassignmentsResponse]:
         response = await connection.request(
             ListPartitionReassignmentsRequest(timeout=timeout_of(deadline), topics=None)
         )
         assert isinstance(response, ListPartitionReassignmentsResponse)
-        return response
+        return [response]
 
-    answer = await _ask_for_one(bootstrap, deadline, ask)
+    [answer] = await ask_controller(bootstrap, deadline, ask, changes_nothing=True)
     raise_for_code("the list of reassignments", answer.error_code, answer.error_message)
     return sorted(
         Ongoing(
@@ -213,7 +222,8 @@ async def elect(
             for each in topic.partition_result
         ]
 
-    return sorted(await ask_controller(bootstrap, deadline, ask))
+    verdicts = await ask_controller(bootstrap, deadline, ask)
+    return sorted(verdicts, key=attrgetter("topic", "partition"))
 
 
 async def configs_set_on(
@@ -249,13 +259,3 @@ async def configs_set_on(
             else None
         )
     return found
-
-
-async def _ask_for_one(
-    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[BrokerConnection], Awaitable[_T]]
-) -> _T:
-    async def ask_in_a_list(connection: BrokerConnection) -> list[_T]:
-        return [await ask(connection)]
-
-    [answer] = await ask_controller(bootstrap, deadline, ask_in_a_list)
-    return answer

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -43,6 +44,16 @@ _PATIENCE_S: Final = 5.0
 """A broker that is not the last one named has at most so long to answer."""
 _ANSWER_GRACE_MS: Final = 2_000
 """A broker whose timeout is the deadline answers a little later."""
+_SAID_OF_WHAT_IS_DONE: Final = frozenset(
+    {
+        ErrorCode.topic_already_exists,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.invalid_partitions,
+        ErrorCode.no_reassignment_in_progress,
+        ErrorCode.resource_not_found,
+    }
+)
+"""A controller that has made the change refuses its repetition with one of these."""
 
 
 class BrokerAddress(NamedTuple):
@@ -215,21 +226,47 @@ async def metadata(
 
 
 async def ask_controller(
-    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[BrokerConnection], Awaitable[list[T]]]
+    bootstrap: Bootstrap,
+    deadline: Deadline,
+    ask: Callable[[BrokerConnection], Awaitable[list[T]]],
+    *,
+    changes_nothing: bool = False,
 ) -> list[T]:
     """Put a request to the controller, and again while it moves.
+
+    A refusal that an earlier try may have caused, whose connection broke before the answer, has
+    the error code REQUEST_TIMED_OUT: whether the change was made is not known.
 
     CannotConnect if none of the bootstrap servers answers, TimedOut if no controller takes the
     request before the deadline.
     """
+    unanswered: str | None = None
     while True:
-        known = await metadata(bootstrap, deadline, ())
+        try:
+            known = await metadata(bootstrap, deadline, ())
+        except (CannotConnect, TimedOut) as error:
+            if unanswered is None:
+                raise
+            raise TimedOut(f"{error}; {_not_known(unanswered)}") from error
         outcome = await _ask_named_controller(known, deadline, bootstrap.security, ask)
-        if not isinstance(outcome, str):
-            return outcome
+        if isinstance(outcome, list):
+            if unanswered is None:
+                return outcome
+            return [_in_doubt(result, unanswered) for result in outcome]
+        if outcome.was_sent and not changes_nothing:
+            unanswered = outcome.reason
         if deadline.is_over:
-            raise TimedOut(f"no controller took the request in time: {outcome}")
+            if unanswered is not None:
+                raise TimedOut(f"no controller answered in time; {_not_known(unanswered)}")
+            raise TimedOut(f"no controller took the request in time: {outcome.reason}")
         await asyncio.sleep(min(_RETRY_S, deadline.left_s))
+
+
+class _NotAnswered(NamedTuple):
+    """Why a request must be sent again, and whether a controller may have carried it out."""
+
+    reason: str
+    was_sent: bool
 
 
 async def _ask_named_controller(
@@ -237,20 +274,43 @@ async def _ask_named_controller(
     deadline: Deadline,
     security: ClientSecurity,
     ask: Callable[[BrokerConnection], Awaitable[list[T]]],
-) -> list[T] | str:
+) -> list[T] | _NotAnswered:
     """The controller's results; or why they must be asked for again."""
     controller = next((b for b in known.brokers if b.node_id == known.controller_id), None)
     if controller is None:
-        return "the brokers know no controller"
+        return _NotAnswered("the brokers know no controller", was_sent=False)
+    was_sent = False
     try:
         address = BrokerAddress(controller.host, controller.port)
         async with connected([address], deadline, security) as connection:
+            await connection.ask_versions()
+            was_sent = True
             results = await ask(connection)
     except CannotConnect as error:
-        return str(error)
+        return _NotAnswered(str(error), was_sent)
     if any(getattr(result, "error_code", None) is ErrorCode.not_controller for result in results):
-        return f"broker {controller.node_id} is the controller no more"
+        reason = f"broker {controller.node_id} is the controller no more"
+        return _NotAnswered(reason, was_sent=False)
     return results
+
+
+def _in_doubt(result: T, unanswered: str) -> T:
+    """The result of a repetition, which is no refusal where the first try may be its cause."""
+    code = getattr(result, "error_code", None)
+    if code not in _SAID_OF_WHAT_IS_DONE:
+        return result
+    refusal: Any = result
+    changed: T = replace(
+        refusal,
+        error_code=ErrorCode.request_timed_out,
+        error_message=f"{refusal.error_message or error_text(code)}, when it was asked again; "
+        f"{_not_known(unanswered)}",
+    )
+    return changed
+
+
+def _not_known(unanswered: str) -> str:
+    return f"whether an earlier try did it is not known, for {unanswered}"
 
 
 async def create_topic(
@@ -271,7 +331,7 @@ async def create_topic(
         assert isinstance(response, CreateTopicsResponse), "request() answers in kind"
         return list(response.topics)
 
-    return (await ask_controller(bootstrap, deadline, ask))[0]
+    return (await ask_controller(bootstrap, deadline, ask, changes_nothing=is_dry_run))[0]
 
 
 async def delete_topics_named(

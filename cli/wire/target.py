@@ -43,7 +43,7 @@ def registered_brokers(settings: Settings) -> str:
 def brokers_to_change(settings: Settings) -> Bootstrap:
     """The brokers that a write goes to; their cluster is named on stderr first.
 
-    Refused if a ZooKeeper is named as well and belongs to another cluster.
+    Refused if a ZooKeeper is named as well and belongs to another cluster, or cannot be asked.
     """
     bootstrap = settings.bootstrap()
     known = run(metadata(bootstrap, Deadline(settings.deadline_s), ()))
@@ -57,8 +57,10 @@ def brokers_to_change(settings: Settings) -> Bootstrap:
             with open_zookeeper(settings) as connection:
                 other = _id_in(connection)
         except (CommandFailed, ZkControllerError) as error:
-            say(f"warning: the ZooKeeper at {zookeeper.text} was not compared: {error}")
-            return bootstrap
+            raise Refused(
+                f"the ZooKeeper at {zookeeper.text} does not say of which cluster it is: {error}; "
+                "nothing was done, name the brokers alone to change this cluster"
+            ) from error
         _must_be_one(known.cluster_id, other, bootstrap.servers, zookeeper.text)
     return bootstrap
 

@@ -8,8 +8,9 @@ Source: Kafka ``AclAuthorizer`` (``matchingAcls``, ``updateCache``), ``ResourceP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Final, NamedTuple, TypeAlias
 
 from zkcontroller.acls import (
     AccessControlEntry,
@@ -30,6 +31,8 @@ class VersionedAcls(NamedTuple):
     entries: tuple[AccessControlEntry, ...]
     zk_version: int
 
+
+_EntryFilter: TypeAlias = tuple[str | None, str | None, AclOperation, PermissionType]
 
 NO_ACLS: Final = VersionedAcls((), NO_VERSION)
 
@@ -80,18 +83,68 @@ class AclBindingFilter(NamedTuple):
             and self.permission_type in (PermissionType.ANY, entry.permission_type)
         )
 
+    @property
+    def of_entry(self) -> _EntryFilter:
+        """The part that is about the rule, not about its resource."""
+        return self.principal, self.host, self.operation, self.permission_type
+
     def exact_patterns(self) -> tuple[ResourcePattern, ...]:
         """The patterns that the filter names completely, with or without ACLs; else none."""
         if self.resource_type is ResourceType.ANY or self.name is None:
             return ()
         if self.pattern_type is PatternType.MATCH:
             return ()
-        kinds = (
-            (PatternType.LITERAL, PatternType.PREFIXED)
-            if self.pattern_type is PatternType.ANY
-            else (self.pattern_type,)
+        return tuple(ResourcePattern(self.resource_type, self.name, kind) for kind in self._kinds())
+
+    def _kinds(self) -> tuple[PatternType, ...]:
+        if self.pattern_type is PatternType.ANY:
+            return PatternType.LITERAL, PatternType.PREFIXED
+        return (self.pattern_type,)
+
+
+class FiltersByPattern:
+    """Many filters, found by the pattern and the rule that they match.
+
+    Looking a rule up takes no longer for 10,000 filters than for one.  Equal filters count as the
+    first of them.
+    """
+
+    def __init__(self, cache: AclCache, filters: Iterable[AclBindingFilter]) -> None:
+        self._named: dict[ResourcePattern, dict[_EntryFilter, int]] = {}
+        self._nameless: dict[tuple[ResourceType, PatternType], dict[_EntryFilter, int]] = {}
+        for index, wanted in enumerate(filters):
+            if wanted.name is None:
+                kind = wanted.resource_type, wanted.pattern_type
+                self._nameless.setdefault(kind, {}).setdefault(wanted.of_entry, index)
+                continue
+            for pattern in dict.fromkeys((*cache.named(wanted), *wanted.exact_patterns())):
+                self._named.setdefault(pattern, {}).setdefault(wanted.of_entry, index)
+        known = cache.acls if self._nameless else ()
+        self.patterns = list(
+            dict.fromkeys((*(each for each in known if self._of_kind(each)), *self._named))
         )
-        return tuple(ResourcePattern(self.resource_type, self.name, kind) for kind in kinds)
+        """The patterns whose ACLs a filter may match, and those named completely without any."""
+
+    def first(self, pattern: ResourcePattern, entry: AccessControlEntry) -> int | None:
+        """The place of the first filter that matches the rule; None if none does."""
+        keys = list(
+            product(
+                (None, entry.principal),
+                (None, entry.host),
+                (AclOperation.ANY, entry.operation),
+                (PermissionType.ANY, entry.permission_type),
+            )
+        )
+        of_pattern = [*self._of_kind(pattern), self._named.get(pattern, {})]
+        places = [found[key] for found in of_pattern for key in keys if key in found]
+        return min(places, default=None)
+
+    def _of_kind(self, pattern: ResourcePattern) -> list[dict[_EntryFilter, int]]:
+        kinds = product(
+            (ResourceType.ANY, pattern.resource_type),
+            (PatternType.ANY, PatternType.MATCH, pattern.pattern_type),
+        )
+        return [self._nameless[kind] for kind in kinds if kind in self._nameless]
 
 
 class AclCache:
@@ -134,16 +187,32 @@ class AclCache:
 
     def bindings(self, wanted: AclBindingFilter) -> list[AclBinding]:
         """The ACLs that a filter matches."""
-        return [binding for binding in self._bindings() if wanted.matches(binding)]
+        known = self.acls if wanted.name is None else _in_order(self.named(wanted))
+        return [
+            AclBinding(pattern, entry)
+            for pattern in known
+            if wanted.matches_pattern(pattern)
+            for entry in self.acls[pattern].entries
+            if wanted.matches_entry(entry)
+        ]
 
-    def patterns_matching(self, filters: Iterable[AclBindingFilter]) -> list[ResourcePattern]:
-        """The patterns whose ACLs one of the filters may match."""
-        wanted = list(filters)
-        exact = [pattern for each in wanted for pattern in each.exact_patterns()]
-        known = [p for p in self.acls if any(each.matches_pattern(p) for each in wanted)]
-        return list(dict.fromkeys(known + exact))
+    def named(self, wanted: AclBindingFilter) -> list[ResourcePattern]:
+        """The patterns with ACLs that a filter with a name matches, without a look at others."""
+        assert wanted.name is not None, "a filter without a name matches every one"
+        types = (
+            ResourceType if wanted.resource_type is ResourceType.ANY else (wanted.resource_type,)
+        )
+        if wanted.pattern_type is PatternType.MATCH:
+            return [each for kind in types for each in self.patterns_of(kind, wanted.name)]
+        return [
+            pattern
+            for resource_type in types
+            for pattern in wanted._replace(resource_type=resource_type).exact_patterns()
+            if pattern in self.acls
+        ]
 
-    def _bindings(self) -> Iterator[AclBinding]:
-        for pattern, found in self.acls.items():
-            for entry in found.entries:
-                yield AclBinding(pattern, entry)
+
+def _in_order(patterns: Iterable[ResourcePattern]) -> list[ResourcePattern]:
+    """As Kafka's ``ResourceOrdering`` has them: names backwards within a type of pattern."""
+    by_name = sorted(patterns, key=lambda each: each.name, reverse=True)
+    return sorted(by_name, key=lambda each: (each.resource_type, each.pattern_type))

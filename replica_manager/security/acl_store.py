@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -28,6 +29,7 @@ from replica_manager.security.acl_cache import (
     AclBinding,
     AclBindingFilter,
     AclCache,
+    FiltersByPattern,
     VersionedAcls,
 )
 from replica_manager.security.authorizer import Authorizer
@@ -57,6 +59,8 @@ from zkcontroller.zookeeper.session import ZooKeeperSession
 
 MAX_UPDATE_RETRIES: Final = 10
 RETRY_BACKOFF_S: Final = 0.1
+MOST_UNPUBLISHED: Final = 500
+"""So many patterns are written before the cache has them."""
 
 _Entries: TypeAlias = tuple[AccessControlEntry, ...]
 _log = logging.getLogger("kafka.security.authorizer.AclAuthorizer")
@@ -77,6 +81,8 @@ class AclStore:
         self._authorizer = authorizer
         self._sleep = sleep
         self._turn = threading.Lock()
+        self._written: dict[ResourcePattern, VersionedAcls] = {}
+        """What this request has written, and the cache does not have yet; each pattern once."""
         self._notifications = [
             ZkNodeChangeNotificationListener(session, root, AclChangeZnode.PREFIX)
             for root in AclChangeZnode.ROOTS
@@ -115,7 +121,7 @@ class AclStore:
         for binding in bindings:
             by_pattern.setdefault(binding.pattern, []).append(binding.entry)
         outcomes: dict[ResourcePattern, ErrorCode] = {}
-        with self._turn:
+        with self._turn, self._published():
             for pattern, added in by_pattern.items():
                 try:
                     self._update(
@@ -139,8 +145,12 @@ class AclStore:
         An ACL that several filters match is reported for the first.
         """
         removed: list[list[tuple[AclBinding, ErrorCode]]] = [[] for _ in filters]
-        with self._turn:
-            for pattern in self._authorizer.cache.patterns_matching(filters):
+        with self._turn, self._published():
+            meant = FiltersByPattern(self._authorizer.cache, filters)
+            without_match = self._without_match(meant)
+            for pattern in meant.patterns:
+                if pattern in without_match:
+                    continue
                 found: dict[AccessControlEntry, int] = {}
 
                 def without_those_meant(
@@ -150,10 +160,9 @@ class AclStore:
                 ) -> _Entries:
                     found.clear()
                     for entry in entries:
-                        for index, wanted in enumerate(filters):
-                            if wanted.matches(AclBinding(pattern, entry)):
-                                found[entry] = index
-                                break
+                        index = meant.first(pattern, entry)
+                        if index is not None:
+                            found[entry] = index
                     return tuple(entry for entry in entries if entry not in found)
 
                 error = ErrorCode.none
@@ -166,6 +175,38 @@ class AclStore:
                     removed[index].append((AclBinding(pattern, entry), error))
         return removed
 
+    def _without_match(self, meant: FiltersByPattern) -> set[ResourcePattern]:
+        """The patterns of which no rule is meant, by ZooKeeper: asked for all of them together."""
+        paths = [AclZnode.path(each) for each in meant.patterns]
+        try:
+            znodes = self._session.perform(ReadZnodes(paths))
+        except ZooKeeperRefused:
+            return set()  # each is asked for by itself
+        found = set()
+        for pattern, znode in zip(meant.patterns, znodes, strict=True):
+            known = self._authorizer.cache.acls.get(pattern, NO_ACLS)
+            if znode is ZkCode.NO_NODE:
+                is_known = known is NO_ACLS
+            else:
+                is_known = isinstance(znode, Znode) and znode.zk_version == known.zk_version
+            if is_known and all(meant.first(pattern, each) is None for each in known.entries):
+                found.add(pattern)
+        return found
+
+    @contextmanager
+    def _published(self) -> Iterator[None]:
+        """What is written within is in the cache at the end, also after an error."""
+        try:
+            yield
+        finally:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Takes what was written over into the cache, which costs a copy of all of it."""
+        if self._written:
+            self._authorizer.cache = self._authorizer.cache.updated(self._written)
+            self._written = {}
+
     def _update(self, pattern: ResourcePattern, change: Callable[[_Entries], _Entries]) -> None:
         known = self._authorizer.cache.acls.get(pattern)
         current = known or self._read([pattern])[pattern]
@@ -174,8 +215,10 @@ class AclStore:
             wanted = change(current.entries)
             zk_version = self._write(pattern, wanted, current.zk_version)
             if zk_version is not None:
-                updated = VersionedAcls(wanted, zk_version)
-                self._authorizer.cache = self._authorizer.cache.updated({pattern: updated})
+                if known is not None or wanted:
+                    self._written[pattern] = VersionedAcls(wanted, zk_version)
+                if len(self._written) >= MOST_UNPUBLISHED:
+                    self._publish()
                 if wanted != before:
                     _log.info("Updated ACLs for %s with new version %d", pattern, zk_version)
                     self._announce(pattern)

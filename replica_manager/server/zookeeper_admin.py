@@ -42,6 +42,7 @@ from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.topics import partition_creation
 from replica_manager.server.topics.partition_creation import NewPartitions
 from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
+from zkcontroller.net.presence import raise_if_abandoned
 from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
@@ -233,21 +234,30 @@ class ZooKeeperAdmin:
 
 
 class AclsInZooKeeper:
-    """Changes ACLs by a store that blocks, in an executor.  For the event loop."""
+    """Changes ACLs by a store that blocks, in an executor.  For the event loop.
+
+    One change at a time, which is all that the store does: waiting ones take no thread from others'
+    requests, and end with their connection.
+    """
 
     def __init__(self, store: AclStore, executor: Executor) -> None:
         self._store = store
         self._executor = executor
+        self._turn = asyncio.Lock()
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
         """Adds ACLs; one result each."""
-        return await _in(self._executor, partial(self._store.create, bindings))
+        async with self._turn:
+            raise_if_abandoned()
+            return await _in(self._executor, partial(self._store.create, bindings))
 
     async def delete(
         self, filters: Sequence[AclBindingFilter]
     ) -> list[list[tuple[AclBinding, ErrorCode]]]:
         """Deletes the ACLs that filters match; for each filter the deleted ones."""
-        return await _in(self._executor, partial(self._store.delete, filters))
+        async with self._turn:
+            raise_if_abandoned()
+            return await _in(self._executor, partial(self._store.delete, filters))
 
 
 class TokensInZooKeeper:

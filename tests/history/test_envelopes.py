@@ -195,3 +195,48 @@ def test_a_prefix_that_cannot_be_taken_off_is_named_and_nothing_is_read(tmp_path
     assert source.format is None
     assert source.problem is not None
     assert "'{0} <Kafka!> '" in source.problem
+
+
+def test_a_few_lines_without_the_prefix_do_not_make_one_record_of_the_others(
+    tmp_path: Path,
+) -> None:
+    log, unknown = tmp_path / "all.log", tmp_path / "unknown.log"
+    bare, *_ = lines("default")
+    log.write_text("\n".join([bare, *(f"kafka-0 kafka {line}" for line in lines("default") * 3)]))
+    unknown.write_text("\n".join([bare, *(f"<Kafka!> {line}" for line in lines("default") * 3)]))
+
+    source, rows, _ = read(log)
+    (other,) = look_at([str(unknown)])
+
+    assert source.format == "stern"
+    assert len(rows) == 7
+    assert other.format is None
+    assert "'<Kafka!> '" in str(other.problem)
+
+
+def test_of_services_with_two_layouts_the_layout_of_most_lines_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "compose.log"
+    others = [f"zookeeper_1  | {line}" for line in lines("default")]
+    log.write_text("\n".join([*others, *(f"kafka_1 | {line}" for line in lines("strimzi") * 2)]))
+
+    source, rows, _ = read(log)
+
+    assert source.format == "prefixed strimzi"
+    assert sum(row["shape"] is not None for row in rows) == 4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_with_a_pattern_the_reason_does_not_ask_for_one(tmp_path: Path, layout: str) -> None:
+    prefixed, nothing = tmp_path / "prefixed.log", tmp_path / "nothing.log"
+    prefixed.write_text("".join(f"<Kafka!> {line}\n" for line in lines(layout)))
+    nothing.write_text("one line\nand another\n")
+    text = {"default": "[%d] %p %m (%c)%n", "strimzi": "%d %p %m (%c) [%t]%n"}[layout]
+
+    sources = look_at([str(prefixed), str(nothing)], pattern=Pattern(text))
+
+    problems = {Path(source.file).stem: str(source.problem) for source in sources}
+    assert [source.format for source in sources] == [None, None]
+    assert "'<Kafka!> '" in problems["prefixed"]
+    assert problems["nothing"] == (
+        f"no line of it fits the pattern {text!r}, or begins like log4j's [date] LEVEL"
+    )

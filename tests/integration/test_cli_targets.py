@@ -130,7 +130,7 @@ def test_addresses_of_two_clusters_are_refused_before_anything_is_done(
     assert "nowhere" not in clusters.topics() + clusters.topics("-b", clusters.brokers)
 
 
-def test_a_zookeeper_that_does_not_answer_is_named_and_the_brokers_are_asked(
+def test_nothing_is_changed_where_a_zookeeper_that_is_named_does_not_answer(
     clusters: TwoClusters,
 ) -> None:
     created = clusters(
@@ -138,8 +138,9 @@ def test_a_zookeeper_that_does_not_answer_is_named_and_the_brokers_are_asked(
         *("--timeout", "3"),
     )
 
-    assert created.exit_code == 0, created.stderr
-    assert "warning: the ZooKeeper at 127.0.0.1:1 was not compared" in created.stderr
+    assert created.exit_code == 5, created.stderr
+    assert "the ZooKeeper at 127.0.0.1:1 does not say of which cluster it is" in created.stderr
+    assert "unchecked" not in clusters.topics("-b", clusters.brokers)
 
 
 def test_a_plan_changes_nothing(clusters: TwoClusters) -> None:

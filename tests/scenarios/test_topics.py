@@ -115,6 +115,28 @@ def test_a_topic_without_an_id_gets_one_which_survives_growth_and_failover(world
     assert world.received(2, ReceivedLeaderAndIsr)[-1].topic_ids["orders"] == topic_id
 
 
+def test_an_id_that_a_tool_left_out_is_written_back_with_the_partitions_it_added(
+    world: World,
+) -> None:
+    world.start_brokers(1, 2)
+    world.create_topic("orders", replicas=[[1, 2]])
+    world.settle()
+    topic_id = world.topic_znode("orders").topic_id
+    partitions = {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 1))}
+
+    world.write(SetData(TopicZnode.path("orders"), TopicZnode(None, partitions).encode()))
+    world.settle()
+    written_back = world.topic_znode("orders")
+    world.kill(1)
+    world.settle()
+
+    assert topic_id is not None
+    assert (written_back.topic_id, dict(written_back.partitions)) == (topic_id, partitions)
+    assert world.active_controller == 2
+    assert world.received(2, ReceivedLeaderAndIsr)[-1].topic_ids["orders"] == topic_id
+    assert [world.state_znode("orders", each).leader for each in (0, 1)] == [2, 2]
+
+
 def test_a_topic_id_survives_the_restart_of_the_only_broker(world: World) -> None:
     world.start_brokers(1)
     world.create_topic("orders", replicas=[[1]])

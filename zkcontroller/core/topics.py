@@ -111,7 +111,12 @@ class TopicChanges:
         if known is None or not isinstance(read, _Read):
             return []
         znode = read.znode
-        if known.topic_id is None:
+        if known.topic_id is not None and znode.topic_id is None:
+            # A tool rewrote it without the id.  The next controller would give it another one, and
+            # the brokers refuse a topic of another id than partition.metadata has.
+            self._journal.warn(f"The znode of topic {topic} has lost its id; writing it back")
+            yield from self._assign_ids([read])
+        elif known.topic_id is None:
             # The znode was corrupt when it was first read, or changed while its id was written.
             if znode.topic_id is not None:
                 self._remember_id(read)
@@ -248,14 +253,15 @@ class TopicChanges:
         return row
 
     def _assign_ids(self, topics: Sequence[_Read]) -> Procedure[None]:
-        """Write a random id into the znode of each topic that has none (KIP-516).
+        """Write the id that is known, else a random one, into each znode without (KIP-516).
 
         Kafka writes whatever the version; ours only what it has read, so that a change made
         meanwhile is not lost: its watch fires and the id is written then.  A write whose reply was
         lost finds its own id there when it is sent again, and the topic must have it from the
         beginning.
         """
-        ids = [new_topic_id(self._new_uuid) for _ in topics]
+        known = self._context.table.topics
+        ids = [known[read.topic].topic_id or new_topic_id(self._new_uuid) for read in topics]
         results = yield from self._tools.write(
             [
                 SetData(

@@ -193,14 +193,16 @@ class Committed(NamedTuple):
 
 
 class RolledBack(NamedTuple):
-    """Nothing was written.
+    """Nothing was written by the request that was answered.
 
     ``code`` is the first operation's error that is not RUNTIME_INCONSISTENCY (which only says
-    "another one failed"); ``failed_index`` is that operation's position.
+    "another one failed"); ``failed_index`` is that operation's position.  ``is_repeated``: the
+    reply to an earlier sending was lost, which may have been committed.
     """
 
     code: ZkCode
     failed_index: int
+    is_repeated: bool = False
 
 
 ZkRequest: TypeAlias = (

@@ -226,7 +226,8 @@ class TransactionPlan:
     """The plan of a :class:`ZkTransaction`: one multi, all or nothing.
 
     A transaction whose reply was lost is sent again, so one that had landed answers what its own
-    doing makes of it (NODE_EXISTS, BAD_VERSION); the caller recognises its success by reading.
+    doing makes of it (NODE_EXISTS, BAD_VERSION) with ``is_repeated``; the caller recognises its
+    success by reading.
     """
 
     def __init__(
@@ -236,6 +237,7 @@ class TransactionPlan:
         self._relative = encoder.relative
         encoded = [encoder.encode(operation) for operation in transaction.operations]
         self._asks: deque[Ask] = deque()
+        self._is_repeated = False
         self.result: Committed | RolledBack | None = None
         if sum(map(len, encoded)) > max_request_bytes:
             largest = max(range(len(encoded)), key=lambda position: len(encoded[position]))
@@ -252,16 +254,17 @@ class TransactionPlan:
     def answered(self, _ask: Ask, reply: Reply) -> None:
         """Takes the outcome."""
         if reply.code is not ZkCode.OK:
-            self.result = RolledBack(reply.code, 0)
+            self.result = RolledBack(reply.code, 0, self._is_repeated)
             return
         match decode_multi(reply, self._operations, self._relative):
             case MultiFailed(position, code):
-                self.result = RolledBack(code, position)
+                self.result = RolledBack(code, position, self._is_repeated)
             case results:
                 self.result = Committed(tuple(results))
 
     def lost(self, ask: Ask) -> None:
         """Re-queues a request lost with its connection."""
+        self._is_repeated = True
         self._asks.append(ask)
 
 

@@ -5,13 +5,17 @@ Source: Kafka ``AclApis.handleDescribeAcls``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SENTENCES, described, filter_of
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import aside, composed
+from zkcontroller.acls import PatternType
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -22,17 +26,24 @@ VERSIONS: Final = (0, 3)
 
 async def handle(
     request: request_types.DescribeAclsRequest, context: RequestContext, broker: BrokerContext
-) -> ResponsePayload:
+) -> ResponsePayload | EncodedBody:
     """The ACLs by pattern; SECURITY_DISABLED without an authorizer."""
     if broker.authorizer is None:
         return _refusal(
             context, ErrorCode.security_disabled, "No Authorizer is configured on the broker"
         )
+    # The cache is never changed, so it can be looked through in a thread.
+    cache, wanted = broker.authorizer.cache, filter_of(request)
+    is_one = wanted.name is not None and wanted.pattern_type is not PatternType.MATCH
+    looked_at = 1 if is_one else len(cache.acls)
+    bindings = await aside(looked_at, lambda: cache.bindings(wanted))
+    return await composed(len(bindings), lambda: _response(bindings, context))
+
+
+def _response(bindings: Sequence[AclBinding], context: RequestContext) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
-        error_code=ErrorCode.none,
-        error_message=None,
-        resources=described(schema, broker.authorizer.cache.bindings(filter_of(request))),
+        error_code=ErrorCode.none, error_message=None, resources=described(schema, bindings)
     )
 
 

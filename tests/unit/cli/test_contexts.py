@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -338,6 +339,27 @@ def test_the_addresses_of_a_context_are_compared_before_a_change(
     assert zkctl.connected_to == []
     assert target._are_from_two_places(options.Settings())
     assert not target._are_from_two_places(options.Settings(directory_flag=local))
+
+
+def test_a_change_is_refused_where_the_zookeeper_does_not_say_its_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = import_module("zkcontroller_cli.wire.target")
+
+    async def of_brokers(*_: Any) -> Any:
+        return SimpleNamespace(cluster_id="the-cluster")
+
+    def is_silent(*_: Any) -> Any:
+        raise errors.CannotConnect("no ZooKeeper at zk:1")
+
+    monkeypatch.setattr(target, "metadata", of_brokers)
+    monkeypatch.setattr(target, "open_zookeeper", is_silent)
+    named = options.Settings(zookeeper_flag="zk:1", bootstrap_flag="b:1")
+
+    with pytest.raises(errors.Refused, match="does not say of which cluster it is: no ZooKeeper"):
+        target.brokers_to_change(named)
+    alone = options.Settings(bootstrap_flag="b:1")
+    assert target.brokers_to_change(alone).servers == "b:1"
 
 
 def test_a_context_says_how_results_look(zkctl: Zkctl, tmp_path: Path) -> None:

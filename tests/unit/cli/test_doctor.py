@@ -6,6 +6,7 @@ What brokers say has tests on real ones (``tests/integration/test_doctor.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -352,6 +353,46 @@ def test_what_is_young_is_under_way_and_not_stuck(healthy: Zkctl) -> None:
     assert found(healthy, "--patience", "1e12") == {}
 
 
+def test_beside_a_kraft_controller_no_broker_is_to_be_elected(healthy: Zkctl) -> None:
+    old_notification(healthy)
+    forgotten_order(healthy)
+    claim = ControllerZnode(3000, 1, kraft_controller_epoch=4)
+    put(healthy, ControllerZnode.PATH, claim.encode())
+
+    findings = found(healthy, "--patience", "0")
+
+    assert set(findings) == {"N01", "R03"}
+    assert findings["N01"]["command"] == "zkctl controller show"
+    assert "reads no orders there" in findings["R03"]["next_step"]
+
+
+def test_each_rule_that_would_elect_a_broker_has_another_step_beside_a_kraft_controller() -> None:
+    electing = {
+        rule.id
+        for rule in rules.RULES
+        if "zkctl controller elect" in rule.commands or "elect another" in rule.next_step
+    }
+
+    assert electing == rules.STEPS_BESIDE_KRAFT.keys()
+    assert [each for each in rules.STEPS_BESIDE_KRAFT.values() if "elect" in each[1]] == []
+
+
+def test_a_change_of_a_configuration_that_no_later_one_has_purged_is_no_finding(
+    healthy: Zkctl,
+) -> None:
+    """Brokers purge old ones when another one comes, which may be never."""
+    healthy.create("/config/changes/config_change_0000000001", b"{}")
+    module = import_module("zkcontroller_cli.diagnosis.reading")
+    week_ms = 7 * 24 * 3_600_000
+
+    with pytest.MonkeyPatch.context() as patch:
+        now_ms = module.now_ms
+        patch.setattr(module, "now_ms", lambda: now_ms() + week_ms)
+        later = found(healthy)
+
+    assert later == {}
+
+
 def test_a_rule_is_ignored_everywhere_or_for_some_topics(healthy: Zkctl) -> None:
     no_leader(healthy)
 
@@ -389,6 +430,29 @@ def test_a_saved_look_shows_what_is_new_what_has_ended_and_what_went_back(
     assert "ended: P01 (1 places)" in now.stderr
     rules_now = {row["rule"] for row in now.json}
     assert rules_now == {"C02", "C06", "P03", "P06"}
+
+
+def test_what_was_not_checked_since_a_look_is_not_said_to_have_ended(
+    healthy: Zkctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "before.json")
+    no_leader(healthy)
+    stray = ("L01", "left", "5")
+    healthy("doctor", *AT, "--save", file)
+    look = looks.load(Path(file))
+    looks.save(replace(look, places=look.places | {stray}), Path(file))
+    state(healthy, 1, (1, 2))
+
+    async def are_hidden(reading: Any, *_: Any) -> None:
+        reading.leave_unchecked(["L01"], "DescribeLogDirs of broker 2", "not allowed")
+
+    module = import_module("zkcontroller_cli.diagnosis.brokers")
+    monkeypatch.setattr(module, "read_brokers", are_hidden)
+    answer = healthy("doctor", *AT, "--since", file)
+
+    assert answer.exit_code == 2
+    assert "  ended: P01 (1 places)\n" in answer.stderr
+    assert "  not seen now, and not checked in full: L01 (1 places)\n" in answer.stderr
 
 
 def test_a_look_is_read_as_it_was_saved(healthy: Zkctl, tmp_path: Path) -> None:

@@ -52,6 +52,9 @@ class Cluster:
         self.silences: dict[int, Any] = {}
         self.named_topics: Any = None
         self.isr: tuple[int, ...] = (1, 2)
+        self.assignment = ReplicaAssignment((1, 2))
+        self.topics: list[Any] = []
+        self.copied_before: dict[tuple[int, str, int], int] | None = None
         self.longest_answers_ms: dict[int, int] = {}
         self.named: str | None = None
         self.reading: Any = None
@@ -120,9 +123,13 @@ class Cluster:
         reading.silences = self.silences
         reading.registration_ages_s = {1: 100.0, 2: 100.0}
         state = PartitionStateZnode(1, 4, self.isr, 7)
-        assignment = ReplicaAssignment((1, 2))
+        reading.topics = self.topics
+        reading.at_ms = 25_000
+        reading.topic_ages_s = {"orders": 100.0}
+        if self.copied_before is not None:
+            reading.before = reading_of.Copied(10_000, self.copied_before)
         reading.partitions = [
-            partitions.PartitionView("orders", 0, assignment, state, 3, leader_is_live=True)
+            partitions.PartitionView("orders", 0, self.assignment, state, 3, leader_is_live=True)
         ]
         asyncio.run(brokers.read_brokers(reading, PLAINTEXT, self.named))
         self.reading = reading
@@ -167,14 +174,16 @@ def metadata_of(
     )
 
 
-def described(*held: tuple[str, int], error: ErrorCode = ErrorCode.none) -> Any:
+def described(
+    *held: tuple[str, int], error: ErrorCode = ErrorCode.none, size_bytes: int = 0
+) -> Any:
     topics = tuple(
         log_dirs.DescribeLogDirsTopic(
             name=TopicName(topic),
             partitions=(
                 log_dirs.DescribeLogDirsPartition(
                     partition_index=i32(partition),
-                    partition_size=i64(0),
+                    partition_size=i64(size_bytes),
                     offset_lag=i64(0),
                     is_future_key=False,
                 ),
@@ -309,11 +318,58 @@ def test_a_follower_with_the_whole_log_that_is_not_in_sync_is_found(cluster: Clu
     assert set(behind) == set(caught_up) - {"P10"}
 
 
+def test_a_slow_move_is_stuck_where_no_bytes_come(cluster: Cluster) -> None:
+    cluster.assignment = ReplicaAssignment((1, 2), (2,), ())
+    cluster.isr, cluster.ends = (1,), {1: 70, 2: 40}
+    cluster.metadata = {broker: metadata_of(isr=(1,)) for broker in (1, 2)}
+    cluster.log_dirs[2] = described(size_bytes=4_000)
+    first = cluster.findings()["R01"]
+
+    cluster.copied_before = {(2, "orders", 0): 4_000}
+    stuck = cluster.findings()["R01"]
+    cluster.copied_before = {(2, "orders", 0): 3_999}
+    going_on = cluster.findings()
+
+    where = "/brokers/topics/orders: unchanged for 100 s, not in sync yet: 2"
+    assert first == [where]
+    assert stuck == [f"{where}; no bytes came to 2 for 15 s"]
+    assert "R01" not in going_on
+    assert rules.unchecked_rows(cluster.reading) == []
+
+
+def test_a_slow_move_to_a_broker_that_hides_its_directories_is_unchecked(cluster: Cluster) -> None:
+    cluster.assignment = ReplicaAssignment((1, 2), (2,), ())
+    cluster.isr, cluster.ends = (1,), {1: 70, 2: 40}
+    cluster.metadata = {broker: metadata_of(isr=(1,)) for broker in (1, 2)}
+    cluster.log_dirs[2] = log_dirs.DescribeLogDirsResponse(throttle_time=NO_TIME, results=())
+
+    found = cluster.findings()
+
+    assert "R01" not in found
+    [row] = [each for each in rules.unchecked_rows(cluster.reading) if each["rule"] == "R01"]
+    assert [each["where"] for each in row["evidence"]] == ["DescribeLogDirs of broker 2"]
+
+
 def test_a_broker_that_knows_no_broker_at_all_was_never_addressed(cluster: Cluster) -> None:
     cluster.metadata[2] = metadata_of(known=())
 
     assert cluster.findings() == {
         "B04": ["/brokers/ids/2: epoch 1, 100 s old; its Metadata names no broker at all"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_znode", "said"), [(None, "no topic id"), (UUID(int=2), f"topic id {UUID(int=2)}")]
+)
+def test_a_topic_whose_znode_has_no_id_or_another_one_is_found(
+    cluster: Cluster, of_znode: UUID | None, said: str
+) -> None:
+    cluster.topics = [partitions.TopicView("orders", of_znode, {0: cluster.assignment})]
+
+    assert cluster.findings() == {
+        "M02": [
+            f"/brokers/topics/orders: {said}; broker {broker} says {TOPIC_ID}" for broker in (1, 2)
+        ]
     }
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 import orjson
 import pytest
@@ -13,8 +14,8 @@ import yaml
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.model import Broker, Endpoint
-from zkcontroller.zookeeper.requests import Create, Delete, SetData
-from zkcontroller.zookeeper.znodes import BrokerIdZnode, ControllerZnode
+from zkcontroller.zookeeper.requests import Create, Delete, RolledBack, SetData, ZkTransaction
+from zkcontroller.zookeeper.znodes import BrokerIdZnode, ControllerEpochZnode, ControllerZnode
 from zkcontroller_simulation.zookeeper import SimulatedSession
 
 HERE = ("-z", "zookeeper:2181")
@@ -340,6 +341,37 @@ def test_an_election_that_no_broker_wins_times_out(cluster: Zkctl) -> None:
     assert answer.exit_code == 4
     assert answer.stdout == ""
     assert cluster.zookeeper.peek("/controller") is None
+
+
+@pytest.mark.parametrize("is_elected", [True, False], ids=["elected", "not elected yet"])
+def test_a_deletion_whose_answer_was_lost_is_not_said_to_have_done_nothing(
+    cluster: Zkctl, monkeypatch: pytest.MonkeyPatch, is_elected: bool
+) -> None:
+    others = cluster.session()
+    perform = SimulatedSession.perform
+
+    def loses_the_first_answer(session: SimulatedSession, request: Any, *_: Any) -> Any:
+        if isinstance(request, ZkTransaction):
+            perform(session, request)
+            if is_elected:
+                others.write(SetData(ControllerEpochZnode.PATH, b"8"))
+                others.write(Create(ControllerZnode.PATH, ControllerZnode(2, 1).encode()))
+            refusal = perform(session, request)
+            assert isinstance(refusal, RolledBack)
+            return refusal._replace(is_repeated=True)
+        return perform(session, request)
+
+    monkeypatch.setattr(SimulatedSession, "perform", loses_the_first_answer)
+    module = import_module("zkcontroller_cli.elections.election")
+    monkeypatch.setattr(module, "_SETTLE_S", 0.0)
+    answer = cluster("controller", "elect", "--yes", "--timeout", "0.5", "-o", "json", *HERE)
+
+    assert "nothing was deleted" not in answer.stderr
+    assert "deleted /controller, or it went by itself, is not known" in answer.stderr
+    if is_elected:
+        assert (answer.exit_code, answer.json["controller_id"]) == (0, 2)
+    else:
+        assert answer.exit_code == 4
 
 
 def test_an_ipv6_address_of_a_broker_is_shown_in_brackets(cluster: Zkctl) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 import tracemalloc
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import (
     AclBinding,
     AclBindingFilter,
     AclCache,
+    FiltersByPattern,
     VersionedAcls,
 )
-from replica_manager.security.acl_store import AclStore
+from replica_manager.security.acl_store import MOST_UNPUBLISHED, AclStore
 from replica_manager.security.audit_log import (
     LINES_WITH_REPEATS,
     MOST_LINES,
@@ -392,6 +396,58 @@ def test_a_filter_means_patterns_by_name_or_by_what_they_apply_to(
     assert {each.pattern.name for each in cache.bindings(wanted(name, kind))} == expected
 
 
+NAMES: Final = ("a", "ab", "abc", "b", "*")
+FILTERS: Final = st.builds(
+    AclBindingFilter,
+    st.sampled_from([ResourceType.ANY, ResourceType.TOPIC, ResourceType.GROUP]),
+    st.sampled_from([None, *NAMES]),
+    st.sampled_from(
+        [PatternType.ANY, PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED]
+    ),
+    st.sampled_from([None, "User:a", "User:b"]),
+    st.sampled_from([None, "*", "10.0.0.1"]),
+    st.sampled_from([AclOperation.ANY, READ, WRITE]),
+    st.sampled_from([PermissionType.ANY, PermissionType.ALLOW, PermissionType.DENY]),
+)
+PATTERNS: Final = st.builds(
+    ResourcePattern,
+    st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
+    st.sampled_from(NAMES),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+)
+ENTRIES: Final = st.builds(
+    AccessControlEntry,
+    st.sampled_from(["User:a", "User:b"]),
+    st.sampled_from(["*", "10.0.0.1"]),
+    st.sampled_from([READ, WRITE]),
+    st.sampled_from([PermissionType.ALLOW, PermissionType.DENY]),
+)
+
+
+@given(
+    st.dictionaries(PATTERNS, st.lists(ENTRIES, min_size=1, max_size=3, unique=True)),
+    st.lists(FILTERS, max_size=6),
+)
+def test_rules_that_are_found_by_an_index_are_those_that_each_filter_matches(
+    rules: dict[ResourcePattern, list[AccessControlEntry]], filters: list[AclBindingFilter]
+) -> None:
+    cache = AclCache({each: VersionedAcls(tuple(those), 0) for each, those in rules.items()})
+    bindings = [AclBinding(each, entry) for each, those in rules.items() for entry in those]
+
+    for each in filters:
+        found = cache.bindings(each)
+        assert len(found) == len(set(found))
+        assert set(found) == {binding for binding in bindings if each.matches(binding)}
+    meant = FiltersByPattern(cache, filters)
+    for binding in bindings:
+        places = [n for n, each in enumerate(filters) if each.matches(binding)]
+        assert meant.first(*binding) == min(places, default=None)
+        if places:
+            assert binding.pattern in meant.patterns
+    exact = {pattern for each in filters for pattern in each.exact_patterns()}
+    assert exact <= set(meant.patterns)
+
+
 # ZooKeeper
 
 
@@ -437,6 +493,69 @@ def test_rules_that_one_broker_writes_count_on_the_next() -> None:
     one.store.process_changes()
     assert not one.allows("orders")
     assert one.allows("invoices", WRITE)
+
+
+def test_filters_that_match_nothing_are_looked_up_in_zookeeper_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    side = Side(SimulatedZooKeeper())
+    side.store.load()
+    side.store.create([AclBinding(topic(f"o{n}"), allow("User:alice", READ)) for n in range(20)])
+    asked: list[object] = []
+    perform = side.session.perform
+
+    def counted(request: Any, *rest: Any) -> Any:
+        asked.append(request)
+        return perform(request, *rest)
+
+    monkeypatch.setattr(side.session, "perform", counted)
+    cache = side.authorizer.cache
+    named = [wanted(f"t{n}", PatternType.ANY) for n in range(1_000)]
+    of_nobody = wanted(None, PatternType.ANY)._replace(principal="User:nobody")
+    removed = side.store.delete([*named, of_nobody])
+
+    assert removed == [[] for _ in range(1_001)]
+    assert len(asked) == 1
+    assert side.authorizer.cache is cache
+
+
+def test_a_rule_that_another_broker_has_just_added_is_deleted_too() -> None:
+    zookeeper = SimulatedZooKeeper()
+    one, other = Side(zookeeper), Side(zookeeper)
+    one.store.load()
+    one.store.create([AclBinding(topic("orders"), allow("User:bob", READ))])
+    other.store.load()
+    added = AclBinding(topic("orders"), allow("User:alice", READ))
+    one.store.create([added])
+
+    of_alice = wanted(None, PatternType.ANY)._replace(principal="User:alice")
+
+    assert other.store.delete([of_alice]) == [[(added, ErrorCode.none)]]
+    assert other.store.delete([of_alice]) == [[]]
+
+
+def test_many_changes_of_one_request_are_in_the_cache_when_it_ends() -> None:
+    side = Side(SimulatedZooKeeper())
+    side.store.load()
+    caches: list[AclCache] = []
+    updated = AclCache.updated
+    rules = [
+        AclBinding(topic(f"t{n}"), allow("User:alice", READ)) for n in range(MOST_UNPUBLISHED + 1)
+    ]
+
+    def kept(cache: AclCache, changes: Mapping[ResourcePattern, VersionedAcls]) -> AclCache:
+        caches.append(updated(cache, changes))
+        return caches[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AclCache, "updated", kept)
+        created = side.store.create(rules)
+        removed = side.store.delete([wanted(None, PatternType.ANY)])
+
+    assert set(created) == {ErrorCode.none}
+    assert [len(each.acls) for each in caches] == [500, 501, 1, 0]
+    assert [binding for binding, _ in removed[0]] == rules
+    assert not side.allows("t0")
 
 
 def test_two_brokers_that_write_at_once_lose_nothing() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from threading import Event
+from typing import Any, Final, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.security.acl_store import AclStore
 from replica_manager.security.principals import Principal
+from replica_manager.server.zookeeper_admin import AclsInZooKeeper
 from tests.support.broker_world import BrokerWorld
 from tests.support.guarded_world import (
     CLUSTER_DENIED,
@@ -19,6 +23,8 @@ from tests.support.guarded_world import (
 )
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from zkcontroller.zookeeper.znodes import ConfigZnode
+
+TIMEOUT_S: Final = 10
 
 
 @pytest.fixture
@@ -54,6 +60,31 @@ def create_acls(world: BrokerWorld, *rules: dict[str, Any]) -> list[tuple[ErrorC
         creations=tuple(module.AclCreation(**each) for each in rules)
     )
     return [(each.error_code, each.error_message) for each in ask(world, request).results]
+
+
+def test_changes_of_rules_that_wait_take_no_thread_from_other_requests() -> None:
+    begun, may_end = Event(), Event()
+
+    class SlowStore:
+        def delete(self, _: object) -> list[object]:
+            begun.set()
+            assert may_end.wait(TIMEOUT_S)
+            return []
+
+    async def story(executor: ThreadPoolExecutor) -> str:
+        acls = AclsInZooKeeper(cast(AclStore, SlowStore()), executor)
+        changes = [asyncio.ensure_future(acls.delete([])) for _ in range(3)]
+        assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await loop.run_in_executor(executor, lambda: "served")
+        finally:
+            may_end.set()
+            await asyncio.gather(*changes)
+
+    with ThreadPoolExecutor(2) as two:
+        assert asyncio.run(story(two)) == "served"
 
 
 def test_rules_are_created_described_and_deleted(world: BrokerWorld) -> None:

@@ -10,18 +10,21 @@ import pytest
 from tests.support.zookeeper_multi_server import MultiServer
 from zkcontroller.errors import ControllerMoved, ZooKeeperRefused
 from zkcontroller.zookeeper.acls import encoded_acls_for
+from zkcontroller.zookeeper.jute import Reply
 from zkcontroller.zookeeper.plans import run
 from zkcontroller.zookeeper.requests import (
     Check,
     Create,
     Delete,
+    RolledBack,
     SetData,
     Write,
     WriteResult,
     Written,
     ZkCode,
+    ZkTransaction,
 )
-from zkcontroller.zookeeper.write_plan import Encoder, WritePlan
+from zkcontroller.zookeeper.write_plan import Encoder, TransactionPlan, WritePlan
 from zkcontroller_simulation.zookeeper_server import RefusedError, SimulatedZooKeeper
 
 IN_FLIGHT = 4
@@ -190,3 +193,18 @@ def test_a_fence_that_cannot_be_checked_is_not_a_deposed_controller() -> None:
 
     with pytest.raises(ZooKeeperRefused, match="NO_NODE for /controller_epoch"):
         packed(server, operations, fence=FENCE)
+
+
+def test_a_transaction_that_was_sent_again_says_so_where_it_is_refused() -> None:
+    for losses in (0, 1):
+        plan = TransactionPlan(ZkTransaction([Delete("/a")]), ENCODER, max_request_bytes=1_000)
+        for _ in range(losses):
+            sent = plan.next()
+            assert sent is not None
+            plan.lost(sent)
+        sent = plan.next()
+        assert sent is not None
+
+        plan.answered(sent, Reply(1, ZkCode.NO_NODE, b"", 0))
+
+        assert plan.result == RolledBack(ZkCode.NO_NODE, 0, is_repeated=losses > 0)

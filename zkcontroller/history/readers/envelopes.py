@@ -131,20 +131,18 @@ def without_colours(line: bytes) -> bytes:
     return _COLOURS.sub(b"", line) if b"\x1b[" in line else line
 
 
-def envelope_of(beginning: bytes, begins: Callable[[bytes], bool]) -> str | None:
-    """The envelope out of which a record comes; None if there is none.
+def envelope_of(beginning: bytes, begins: Callable[[bytes], bool]) -> tuple[str | None, int]:
+    """The envelope out of which a record comes, and how many come; None and 0 if there is none.
 
     ``begins``: whether a record begins with a line.
     """
     lines = list(map(without_colours, beginning.split(b"\n")[:LINES_MAX]))
     for name, unwrap in ENVELOPES.items():
-        inside = (unwrap(line) for line in lines)
-        if any(
-            begins(entry.text) for entry, line in zip(inside, lines, strict=True)
-            if entry.text != line
-        ):  # fmt: skip
-            return name
-    return None
+        texts = (unwrap(line).text for line in lines)
+        count = sum(text != line and begins(text) for text, line in zip(texts, lines, strict=True))
+        if count:
+            return name, count
+    return None, 0
 
 
 def unknown_prefix(beginning: bytes, head: re.Pattern[bytes]) -> str | None:

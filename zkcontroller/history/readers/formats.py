@@ -38,30 +38,49 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
     # What was asked for comes first: [%d] %p [%t] %m begins like the default layout.
     if pattern is not None and pattern.is_of(beginning):
         return PATTERNED, None
-    if _HEAD.search(beginning) or not beginning:
+    if not beginning or (_HEAD.search(beginning) and not _are_mostly_within(beginning)):
         return "log4j", None
     strimzi = Pattern(STRIMZI_PATTERN)
     if strimzi.is_of(beginning):
         return STRIMZI, None
     if b"\0" in beginning:
         return None, "it is binary, not a log"
-    layouts = {PATTERNED: pattern, "": None, STRIMZI: strimzi}
-    for name, layout in layouts.items():
-        if name == PATTERNED and layout is None:
-            continue
-        envelope = envelope_of(beginning, is_head if layout is None else layout.begins)
-        if envelope is not None:
-            return f"{envelope} {name}".rstrip(), None
-    return None, _why_not(beginning)
+    asked_for = (None, 0) if pattern is None else envelope_of(beginning, pattern.begins)
+    if asked_for[0] is not None:
+        return f"{asked_for[0]} {PATTERNED}", None
+    # What most of the services log whose lines are here.
+    default, of_strimzi = envelope_of(beginning, is_head), envelope_of(beginning, strimzi.begins)
+    if default[0] is not None and default[1] >= of_strimzi[1]:
+        return default[0], None
+    if of_strimzi[0] is not None:
+        return f"{of_strimzi[0]} {STRIMZI}", None
+    return None, _why_not(beginning, pattern)
 
 
-def _why_not(beginning: bytes) -> str:
+def _are_mostly_within(beginning: bytes) -> bool:
+    """Whether more heads stand within lines than begin one: a few lines lack the prefix."""
+    at_start = len(_HEAD.findall(beginning))
+    return len(_HEAD_SOMEWHERE.findall(beginning)) > 2 * at_start
+
+
+def _why_not(beginning: bytes, pattern: Pattern | None) -> str:
     # Without a head to split at, all of it would be one record, and take a worker's memory.
     prefix = unknown_prefix(beginning, _HEAD_SOMEWHERE)
     if prefix is not None:
         return (
             f"its lines begin with something that is not known: {prefix[:80]!r}; cut it off first, "
             r"for instance with sed -E 's/^.*(\[20[0-9]{2}-)/\1/'"
+        )
+    for layout in (pattern, Pattern(STRIMZI_PATTERN)):
+        prefix = None if layout is None else unknown_prefix(beginning, layout.head)
+        if prefix:
+            return (
+                f"its lines begin with something that is not known: {prefix[:80]!r}; cut it off "
+                "first"
+            )
+    if pattern is not None:
+        return (
+            f"no line of it fits the pattern {pattern.text!r}, or begins like log4j's [date] LEVEL"
         )
     return (
         "no line of it begins like log4j's [date] LEVEL: is the pattern another one? "

@@ -143,13 +143,14 @@ class Pattern:
             # A message of several lines ends with what stands behind %m on its last line.
             self._whole = re.compile(whole.encode(), re.DOTALL)
             has_time = "time" in names[: names.index("message")]
-            self._head = re.compile(before.encode()) if has_time else self._line
+            self.head = re.compile(before.encode()) if has_time else self._line
+            """What a record begins with, as far as it tells the time."""
         except re.error as error:
             raise HistoryInvalid(f"pattern {text!r}: something is there twice: {error}") from None
 
     def begins(self, line: bytes) -> bool:
         """Whether a record begins with this line, which has no newline."""
-        return self._head.match(line) is not None
+        return self.head.match(line) is not None
 
     def is_of(self, beginning: bytes) -> bool:
         """Whether some line of a file's beginning is a record of this layout."""
