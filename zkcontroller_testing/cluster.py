@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.net.client_security import PLAINTEXT
 from zkcontroller.wall_time import MOST_OFFSET_MS
@@ -51,6 +53,8 @@ from zkcontroller_testing.zookeepers import EMBEDDED, remove_chroot, start_zooke
 
 START_TIMEOUT_S: Final = 60.0
 MOST_BROKERS: Final = 20
+CREATE_RETRY_S: Final = 0.1
+"""From a topic that wants more brokers than the controller knows to the next try."""
 _SESSION_TIMEOUT_MS: Final = 30_000
 _DEFAULTS: Final = {
     # As a broker for development has it: the first consumer of a group need not wait.
@@ -381,7 +385,9 @@ class KafkaCluster:
         """Creates a topic; it has leaders when this returns.
 
         The replication factor is by default the number of brokers, at most three.  ``replicas``
-        places them instead: a list for each partition, the preferred leader first.
+        places them instead: a list for each partition, the preferred leader first.  While brokers
+        run that the controller does not know, as after the end of their sessions, it is tried
+        again.
         """
         factor = replication_factor or min(3, len(self.broker_ids))
         placed = replicas and ",".join(":".join(map(str, each)) for each in replicas)
@@ -399,7 +405,13 @@ class KafkaCluster:
         if not alive:
             raise ConfigInvalid("broker", self.broker_ids, "none of them runs")
         where = Bootstrap(",".join(alive), PLAINTEXT)
-        result = self._loop.call(create_topic(where, Deadline(timeout_s), topic))
+        deadline = Deadline(timeout_s)
+        while True:
+            result = self._loop.call(create_topic(where, Deadline(timeout_s), topic))
+            is_short_of_brokers = result.error_code is ErrorCode.invalid_replication_factor
+            if not is_short_of_brokers or factor > len(alive) or deadline.is_over:
+                break
+            time.sleep(CREATE_RETRY_S)
         raise_for(result)
         for partition in range(len(replicas) if replicas else partitions):
             self.wait_leader(name, partition, timeout_s=timeout_s)

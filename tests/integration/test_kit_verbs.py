@@ -7,6 +7,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from threading import Timer
 from typing import Any, Final
 
 import pytest
@@ -44,6 +45,22 @@ def topic(cluster: KafkaCluster) -> str:
     cluster.create_topic(name, partitions=1, replication_factor=3)
     cluster.wait_isr(name)
     return name
+
+
+def test_a_topic_waits_for_brokers_that_run_and_are_not_registered_again(
+    cluster: KafkaCluster,
+) -> None:
+    broker = max({1, 2, 3} - {cluster.controller_id})
+    cluster.pause(broker)
+    cluster.expire_session(broker)
+    cluster.wait_unregistered(broker)
+    later = Timer(1.0, cluster.resume, [broker])
+    later.start()
+
+    cluster.create_topic("patient", replication_factor=3)
+
+    later.join()
+    assert set(cluster.wait_isr("patient")) == {1, 2, 3}
 
 
 def followers(cluster: KafkaCluster, topic: str) -> list[int]:
