@@ -22,6 +22,8 @@ from zkcontroller_cli.histories.opening import (
 if TYPE_CHECKING:
     from zkcontroller.history.readers.ingest_plan import IngestOptions
 
+MOST_LINES_OF_A_RECORD: Final = 20
+"""On average; the longest of Kafka's own, its configuration at a start, has some 300."""
 _FILES: Final = named(
     "file",
     *("file", "cluster", "broker_id", "format", "records", "typed", "lines", "status", "problem"),
@@ -76,8 +78,11 @@ def ingest(
     read_rows = sum(row["records"] or 0 for row in rows)
     typed = sum(row["typed"] or 0 for row in rows)
     damaged = sum(row["status"] != "read" for row in rows)
-    if typed * 2 < read_rows:
-        say("most records are of unknown shape: is the logs' pattern another one? Say --pattern")
+    lines = sum(row["lines"] or 0 for row in rows)
+    if lines > MOST_LINES_OF_A_RECORD * read_rows:
+        say("few lines begin a record: is the logs' pattern another one? Say --pattern")
+    elif typed * 2 < read_rows:
+        say("most records are of unknown shape: they are kept, and no analysis knows them")
     say(
         f"{read_rows} records, {read_rows - typed} of unknown shape, in {len(rows)} files"
         f"{f', {damaged} of them not read in full' if damaged else ''}: {out}"

@@ -212,6 +212,42 @@ def test_the_verb_reads_logs_without_spark(
     assert f"{records} records, 0 of unknown shape, in 9 files: {tmp_path}" in said.err
 
 
+HEAD = "[2023-05-10 09:30:00,020] INFO "
+STABILIZED = (
+    "[GroupCoordinator 1]: Stabilized group billing generation 9 (__consumer_offsets-12) with "
+    "2 members (kafka.coordinator.group.GroupCoordinator)"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([HEAD + STABILIZED] * 5, "5 records, 0 of unknown shape"),
+        (
+            [f"{HEAD}{number} of a plugin (com.example.Plugin)" for number in range(5)],
+            "most records are of unknown shape: they are kept",
+        ),
+        (
+            [HEAD + STABILIZED, *["09:30 no head of Kafka's"] * 50],
+            "few lines begin a record: is the logs' pattern another one? Say --pattern",
+        ),
+    ],
+    ids=["a coordinator's lines", "another program's lines", "another pattern"],
+)
+def test_only_lines_that_begin_no_record_ask_for_another_pattern(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("\n".join([*lines, ""]))
+    (command,) = entry_points(group="console_scripts", name="zkctl")
+
+    assert command.load()(["history", "ingest", str(log), "--out", str(tmp_path / "out")]) == 0
+
+    talk = capsys.readouterr().err
+    assert said in talk
+    assert ("--pattern" in talk) == ("--pattern" in said)
+
+
 _PARENT = """
 import os, time
 from multiprocessing import get_context

@@ -1,7 +1,7 @@
 """Lines of one shape, taken apart: which of a shape's groups fills which column.
 
 A shape's expression is compiled when the first line comes that may have it: most logs know some
-sixty of the 368.
+sixty of the 372.
 """
 
 from __future__ import annotations
