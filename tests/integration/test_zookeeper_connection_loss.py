@@ -166,7 +166,7 @@ def test_a_transaction_that_landed_unanswered_says_what_its_own_doing_makes_of_i
         ZkTransaction([SetData("/epoch", b"2", 0), Create("/mine", b"", ephemeral=True)])
     )
 
-    assert result == RolledBack(ZkCode.BAD_VERSION, 0)
+    assert result == RolledBack(ZkCode.BAD_VERSION, 0, is_repeated=True)
     mine = direct.session.read("/mine")
     assert isinstance(mine, Znode)
     assert mine.ephemeral_owner == shaky.session.session_id
