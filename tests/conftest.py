@@ -46,22 +46,22 @@ settings.load_profile("repeatable")
 
 
 LONGEST: Final = (
-    "integration/test_clients_admin.py",
-    "integration/test_broker_process.py",
     "integration/test_doctor_causes.py",
-    "tests/test_house.py",
-    "integration/test_doctor.py",
+    "integration/test_clients_admin.py",
     "integration/test_deletion.py",
+    "integration/test_broker_process.py",
+    "integration/test_cli_moves.py",
     "integration/test_cli_lifecycle.py",
+    "integration/test_kit_verbs.py",
+    "integration/test_cli_cluster.py",
+    "integration/test_transaction_failover.py",
+    "integration/test_kit_serving.py",
     "integration/test_cli_truth.py",
     "integration/test_kit_plugin.py",
-    "cli/test_demo.py",
-    "integration/test_cli_acls.py",
-    "broker/test_zookeeper_refusals.py",
-    "integration/test_kit_serving.py",
-    "integration/test_transaction_failover.py",
-    "integration/test_forced_elections.py",
-    "integration/test_prometheus.py",
+    "tests/test_house.py",
+    "clients/test_confluent_transactions.py",
+    "integration/test_zookeeper_security.py",
+    "integration/test_records.py",
 )
 """The files that take longest, by far: whichever of them runs last keeps one worker alone."""
 WAITING_FOLDERS: Final = ("integration", "clients")

@@ -334,6 +334,12 @@ CALM_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     leave_a_moved_partition_without_a_leader,
 )
 
+
+def forget_what_could_not_be_read(patch: Patch) -> None:
+    """A state that could not be read for a higher leader epoch is not looked at again."""
+    patch.setattr(leader_epochs, "report_unreadable", lambda _, states: states.unreadable.clear())
+
+
 REFUSED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     take_a_refusal_for_an_empty_list,
     take_a_refusal_for_a_missing_znode,
@@ -341,12 +347,14 @@ REFUSED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     call_a_refused_deletion_complete,
     take_silence_for_success,
     leave_without_resigning,
+    forget_what_could_not_be_read,
 )
 
 CONTESTED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     drop_the_fence,
     write_features_without_a_fence,
 )
+
 
 MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     drop_the_fence,
@@ -371,6 +379,7 @@ FOUND_BY: Final[dict[Callable[[Patch], None], int]] = {
     take_a_refusal_for_an_empty_list: 4,
     leave_what_was_refused_to_others: 7,
     call_a_refused_deletion_complete: 2,
+    forget_what_could_not_be_read: 44,
     take_silence_for_success: 6,
     leave_a_moved_partition_without_a_leader: 7,
 }

@@ -12,6 +12,7 @@ from zkcontroller.core.journal import keeper_exception
 from zkcontroller.core.state_znodes import read_states, report_unreadable, write_states
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.model import LeaderAndIsr
+from zkcontroller.zookeeper.requests import ZkCode
 
 
 def bump_leader_epochs(
@@ -20,7 +21,7 @@ def bump_leader_epochs(
     """Raises leader epochs by 1 in ZooKeeper and in memory; retries a lost race.
 
     Rows that are missing in the answer have no legible state znode, or one that a later controller
-    wrote.
+    wrote.  A refused one, read or write, is noted in the context, to be looked at again.
     """
     context, table = tools.context, tools.context.table
     raised: dict[int, LeaderAndIsr] = {}
@@ -30,6 +31,9 @@ def bump_leader_epochs(
     while remaining:
         states = yield from read_states(tools, remaining)
         report_unreadable(tools, states)
+        for row, reason in states.unreadable.items():
+            if reason is not ZkCode.NO_NODE:
+                context.refused_states[table.topic_partition(row)] = None
         verdicts = yield from write_states(
             tools,
             {
