@@ -187,44 +187,47 @@ class DynamicConfig:
             except ZnodeCorrupt as corrupt:
                 _log.error("error processing change notification: %s", corrupt)
         for entity_path in entity_paths:
-            self._log_override(entity_path)
-            self.entity_changed(entity_path)
+            self.entity_changed(entity_path, is_notified=True)
         self._notifications.processed()
 
-    def entity_changed(self, entity_path: str) -> None:
-        """Reads that configuration, and passes it to its part of the broker."""
+    def entity_changed(self, entity_path: str, *, is_notified: bool = False) -> None:
+        """Reads that configuration, and passes it to its part of the broker.
+
+        What a notification names is logged, also the configuration of another broker.
+        """
+        read = self._notified_config if is_notified else self._config
         entity_type, _, name = entity_path.partition("/")
         try:
             match entity_type:
                 case "topics":
                     with self._telling_of_topics:
-                        config = self._config(entity_path)
+                        config = read(entity_path)
                         _warn_of_ineffective(config, TOPIC_EFFECTS)
                         self._on_topic(name, config)
                     value = config.get(UNCLEAN_LEADER_ELECTION_ENABLE, "")
                     if value.strip().lower() == "true":
                         self._on_unclean_topic(name)
-                case "brokers" if name in (DEFAULT_ENTITY, str(self._broker_id)):
-                    self._broker_changed()
                 case "users" | "clients" | "ips":
-                    self._on_client(entity_path, self._config(entity_path))
+                    self._on_client(entity_path, read(entity_path))
                 case _:
-                    pass
+                    if is_notified:
+                        with contextlib.suppress(ZnodeCorrupt):
+                            self._notified_config(entity_path)
+                    if entity_type == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
+                        self._broker_changed()
         except ZnodeCorrupt as corrupt:
             _log.error("error processing change notification: %s", corrupt)
 
-    def _log_override(self, entity_path: str) -> None:
-        with contextlib.suppress(ZnodeCorrupt):
-            config = self._config(entity_path)
-            pairs = [
-                (key, _HIDDEN if key in MECHANISMS else config[key])
-                for key in mutable_hash_map_order(properties_order(config))
-            ]
-            _changes_log.info(
-                "Processing override for entityPath: %s with config: %s",
-                entity_path,
-                scala_map(pairs),
-            )
+    def _notified_config(self, entity_path: str) -> dict[str, str]:
+        config = self._config(entity_path)
+        pairs = [
+            (key, _HIDDEN if key in MECHANISMS else config[key])
+            for key in mutable_hash_map_order(properties_order(config))
+        ]
+        _changes_log.info(
+            "Processing override for entityPath: %s with config: %s", entity_path, scala_map(pairs)
+        )
+        return config
 
     def _names(self, entity_type: str) -> list[str]:
         path = ConfigZnode.path(entity_type)
