@@ -37,7 +37,6 @@ from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
-from zkcontroller.java import parse_int
 from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
@@ -191,16 +190,7 @@ class ConfigAlteration:
         if not name:
             return None
         own_id = self._broker.broker_id
-        named = parse_int(name)
-        if named is None:
-            raise RequestRefused(
-                ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
-            )
-        if named != own_id:
-            raise RequestRefused(
-                ErrorCode.invalid_request,
-                f"Unexpected broker id, expected {own_id}, but received {name}",
-            )
+        check_node(name, own_id, "Unexpected broker id, expected")
         return own_id
 
     def _log(self, level: int, message: str) -> None:

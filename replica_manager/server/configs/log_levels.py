@@ -39,10 +39,11 @@ def log_levels() -> dict[str, str]:
     }
 
 
-def check_node(name: str, node_id: int) -> None:
+def check_node(name: str, node_id: int, unexpected: str = "Unexpected node id. Expected") -> None:
     """RequestRefused(INVALID_REQUEST) unless the resource's name is the node's id.
 
-    Source: Kafka 3.9 ``RuntimeLoggerManager``, whose message has the node's own id twice.
+    ``unexpected`` begins the message about another id.  Source: Kafka 3.9 ``RuntimeLoggerManager``,
+    whose message has the node's own id twice, and ``ConfigAdminManager``.
     """
     named = parse_int(name)
     if named is None:
@@ -52,7 +53,7 @@ def check_node(name: str, node_id: int) -> None:
     if named != node_id:
         raise RequestRefused(
             ErrorCode.invalid_request,
-            f"Unexpected node id. Expected {node_id}, but received {name}",
+            f"{unexpected} {node_id}, but received {name}",
         )
 
 
