@@ -10,8 +10,8 @@ from tests.peers.cluster import Cluster
 from zkcontroller.net.connection import Connection
 
 
-def ask(cluster: Cluster, request: Any) -> Any:
-    """The broker's answer as a dictionary."""
+def answer_to(cluster: Cluster, request: Any) -> Any:
+    """What broker 1 answers."""
 
     async def exchange() -> Any:
         host, _, port = cluster.bootstrap(1).rpartition(":")
@@ -21,7 +21,12 @@ def ask(cluster: Cluster, request: Any) -> Any:
         finally:
             await connection.close()
 
-    return asdict(asyncio.run(exchange()))
+    return asyncio.run(exchange())
+
+
+def ask(cluster: Cluster, request: Any) -> Any:
+    """The broker's answer as a dictionary."""
+    return asdict(answer_to(cluster, request))
 
 
 def told(answer: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.peers.answers import answer_to
 from tests.peers.cluster import Cluster
 from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import Create, Znode
@@ -228,17 +229,8 @@ CLOSED: Final = "the connection is closed"
 
 def answered(cluster: Cluster, request: Any) -> Any:
     """The answer; entries, and parts of an entity, in an order of their own."""
-
-    async def exchange() -> Any:
-        host, _, port = cluster.bootstrap(1).rpartition(":")
-        connection = await Connection.open(host, int(port), client_id="peers")
-        try:
-            return await connection.request(request)
-        finally:
-            await connection.close()
-
     try:
-        answer = asyncio.run(exchange())
+        answer = answer_to(cluster, request)
     except OSError:
         return CLOSED
     whole = [getattr(answer, name, None) for name in ("error_code", "error_message")]

@@ -497,7 +497,7 @@ class Chaos:
         if path == topic_path or self._random.random() < 0.5:
             self._delete_controller_znode()
             world.run_for(SETTLE_MS)
-        self._do_one_of([(1, deed) for deed in (self._kill, self._stop, self._start, self._expire)])
+        self._do_one_of([(1, each) for each in (self._kill, self._stop, self._start, self._expire)])
         world.run_for(world.timeline.within((0, 60_000)))
         world.refused.clear()
         found = world.zookeeper.peek(path)

@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.simulation.chaos import Chaos
 from zkcontroller.errors import ZkControllerError, ZooKeeperRefused
 from zkcontroller_simulation.world import World
 
 
-def stormy_world(seed: int, deeds: int = 120) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.storm(deeds)
-    chaos.end()
-    return world
+def stormy_world(seed: int, actions: int = 120) -> World:
+    def live(chaos: Chaos) -> None:
+        chaos.storm(actions)
+        chaos.end()
+
+    return _lived(seed, live)
 
 
 def drizzly_world(seed: int) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.drizzle(60)
-    return world
+    return _lived(seed, lambda chaos: chaos.drizzle(60))
 
 
 def calm_world(seed: int) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.live_calmly(60)
-    return world
+    return _lived(seed, lambda chaos: chaos.live_calmly(60))
 
 
-def refusing_world(seed: int, deeds: int = 60) -> World:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
-    chaos.refuse(deeds)
-    chaos.end()
-    return world
+def refusing_world(seed: int, actions: int = 60) -> World:
+    def live(chaos: Chaos) -> None:
+        chaos.refuse(actions)
+        chaos.end()
+
+    return _lived(seed, live)
 
 
 def contested_world(seed: int, deletions: int) -> World:
     """Controllers follow each other so quickly that one is often deposed amid its failover."""
+
+    def live(chaos: Chaos) -> None:
+        chaos.delete_controllers(deletions)
+        chaos.await_controller()
+        chaos.end()
+        assert chaos.deletions >= deletions
+
+    return _lived(seed, live)
+
+
+def _lived(seed: int, live: Callable[[Chaos], None]) -> World:
     world = World(seed)
     chaos = Chaos(world)
     chaos.begin()
-    chaos.delete_controllers(deletions)
-    chaos.await_controller()
-    chaos.end()
-    assert chaos.deletions >= deletions
+    live(chaos)
     return world
 
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replica_manager.network import listener
-from replica_manager.network.connection import Peer, Respond, ResponseFrame
-from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.network.listener import SocketServer
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.dispatch import respond
 from tests.support import fetch_world
 from tests.support.descriptors import open_descriptors
 from tests.support.frames import request_header
 from tests.support.log_world import batch
+from tests.unit.network.echo_server import server_with
 from tests.unit.server.produced import request as produced
-from zkcontroller.model import Endpoint
 from zkcontroller.net.presence import abandonable, raise_if_abandoned
 from zkcontroller.protocol.messages import write
 
@@ -34,22 +33,6 @@ MUTE_S = 600
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(steps, 60))
-
-
-@asynccontextmanager
-async def server_with(respond: Respond, **limits: Any) -> AsyncIterator[SocketServer]:
-    server = SocketServer(
-        (Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT"),),
-        ServerLimits(**limits),
-        respond,
-        broker_id=1,
-        protected_listener="INTERNAL",
-    )
-    server.open()
-    try:
-        yield server
-    finally:
-        await server.close()
 
 
 def connect(server: SocketServer, request: bytes) -> socket.socket:

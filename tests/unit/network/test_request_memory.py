@@ -20,9 +20,9 @@ from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network import request_memory
 from replica_manager.network.connection import Peer, Respond, ResponseFrame
-from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.network.listener import SocketServer
 from replica_manager.network.request_memory import request_memory_bytes
-from zkcontroller.model import Endpoint
+from tests.unit.network.echo_server import server_with
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -39,20 +39,11 @@ async def size_of(data: bytes, _: Peer) -> ResponseFrame:
 
 
 @asynccontextmanager
-async def server_with(respond: Respond = size_of, **limits: Any) -> AsyncIterator[SocketServer]:
-    server = SocketServer(
-        (Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT"),),
-        ServerLimits(backlog=200, **limits),
-        respond,
-        broker_id=1,
-        protected_listener="INTERNAL",
-    )
-    server.open()
-    try:
+async def measured_server(respond: Respond = size_of, **limits: Any) -> AsyncIterator[SocketServer]:
+    """A server that in the end holds no memory for requests."""
+    async with server_with(respond, backlog=200, **limits) as server:
         yield server
-    finally:
-        await server.close()
-        assert server.request_memory.used_bytes == 0
+    assert server.request_memory.used_bytes == 0
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -104,7 +95,7 @@ def test_half_sent_requests_take_no_more_than_the_bound_and_small_ones_are_answe
     bound, clients = 32 * MIB, 20
 
     async def steps() -> None:
-        async with server_with(max_queued_request_bytes=bound) as server:
+        async with measured_server(max_queued_request_bytes=bound) as server:
             before = resident_bytes()
             half_sent = [HalfSent(server, 100 * MIB, 8 * MIB) for _ in range(clients)]
             await until(lambda: server.request_memory.used_bytes >= bound)
@@ -124,7 +115,7 @@ def test_half_sent_requests_take_no_more_than_the_bound_and_small_ones_are_answe
 
 def test_what_is_only_announced_takes_no_memory() -> None:
     async def steps() -> None:
-        async with server_with() as server:
+        async with measured_server() as server:
             before = resident_bytes()
             announced = [HalfSent(server, 100 * MIB, 0) for _ in range(50)]
             await until(lambda: server.connection_count == 50)
@@ -144,7 +135,7 @@ def test_a_silent_half_sent_request_makes_way_for_one_that_waits(
     monkeypatch.setattr(request_memory, "PATIENCE_S", 0.05)
 
     async def steps() -> None:
-        async with server_with(max_queued_request_bytes=MIB) as server:
+        async with measured_server(max_queued_request_bytes=MIB) as server:
             silent = HalfSent(server, 2 * MIB, MIB)
             await until(lambda: server.request_memory.used_bytes >= MIB)
 
@@ -162,7 +153,7 @@ def test_requests_that_all_wait_for_memory_are_answered_in_the_end_but_for_the_l
     monkeypatch.setattr(request_memory, "PATIENCE_S", 0.05)
 
     async def steps() -> None:
-        async with server_with(max_queued_request_bytes=2 * MIB) as server:
+        async with measured_server(max_queued_request_bytes=2 * MIB) as server:
             asked = [asyncio.create_task(answered(server, 2 * MIB)) for _ in range(6)]
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
 
@@ -185,7 +176,7 @@ def test_a_request_that_is_answered_holds_its_memory_until_then() -> None:
         return await size_of(data, peer)
 
     async def steps() -> None:
-        async with server_with(slow, max_queued_request_bytes=MIB) as server:
+        async with measured_server(slow, max_queued_request_bytes=MIB) as server:
             first = asyncio.create_task(answered(server, MIB))
             await until(lambda: server.request_memory.used_bytes == MIB)
             second = asyncio.create_task(answered(server, MIB))
@@ -201,7 +192,7 @@ def test_a_request_that_is_answered_holds_its_memory_until_then() -> None:
 
 def test_a_client_that_resets_while_it_waits_for_memory_is_forgotten() -> None:
     async def steps() -> None:
-        async with server_with(max_queued_request_bytes=MIB) as server:
+        async with measured_server(max_queued_request_bytes=MIB) as server:
             holds = HalfSent(server, 2 * MIB, MIB)
             await until(lambda: server.request_memory.used_bytes >= MIB)
             waits = HalfSent(server, 2 * MIB, MIB)
@@ -224,7 +215,7 @@ def test_frames_of_any_length_in_any_pieces_are_all_answered(
     sizes: list[int], cuts: list[int]
 ) -> None:
     async def steps() -> None:
-        async with server_with(max_queued_request_bytes=MIB) as server:
+        async with measured_server(max_queued_request_bytes=MIB) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
             data = b"".join(struct.pack(">i", size) + bytes(size) for size in sizes)
             position = 0
