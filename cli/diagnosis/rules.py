@@ -78,10 +78,11 @@ class DoctorRule(NamedTuple):
 def findings(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[Finding]:
     """Everything that is wrong, the worst first; ``ignored`` as :func:`parse_ignored` takes it."""
     skipped = parse_ignored(ignored)
+    is_kraft = _is_kraft(reading)
     found = []
     for rule in RULES:
         places = [
-            place._replace(is_kraft=_is_kraft(reading))
+            place._replace(is_kraft=is_kraft)
             for place in rule.check(reading)
             if not _is_ignored(skipped, rule.id, place)
         ]

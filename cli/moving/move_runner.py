@@ -220,7 +220,7 @@ class MoveRunner:
         self, wanted: Sequence[tuple[NamedPartition, tuple[int, ...]]]
     ) -> None:
         names = {name for name, _ in wanted}
-        # Before the request is sent: an interruption before the answer comes after it.
+        # Before it is sent: it may be carried out although the answer never comes.
         self.asked |= names
         try:
             verdicts = await reassign(self.bootstrap, self.deadline(), wanted)
