@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from selectors import DefaultSelector
-from threading import get_ident
+from threading import local
 from time import monotonic, monotonic_ns, thread_time_ns
 from types import CoroutineType, GeneratorType
 from typing import Any, Final, NamedTuple
@@ -59,6 +59,16 @@ class LongCallback(NamedTuple):
     """How much of it was garbage collection."""
 
 
+class _Collections(local):
+    """Garbage collections of one thread: the callback that made the garbage is the one that waits.
+
+    Other threads may have loops of their own.
+    """
+
+    began_ns = 0
+    took_ns = 0
+
+
 class LoopWatch:
     """The callbacks' processor time.  One may be installed at a time in a process."""
 
@@ -74,8 +84,7 @@ class LoopWatch:
         self._window_began_s = self._logged_at_s = now_s()
         self._logged_count = 0
         self._unlogged: LongCallback | None = None
-        self._collecting_ns = self._collection_began_ns = 0
-        self._thread = get_ident()
+        self._collections = _Collections()
         self.idle = Meter("percent")
         """Nanoseconds in which the loop had nothing to do."""
         self._idle_share = RateSensor("idle-ns")
@@ -109,8 +118,7 @@ class LoopWatch:
         bound_ns = int(self.bound_ms * 1e6)
 
         def measured(each: asyncio.Handle) -> None:
-            self._collecting_ns = 0
-            self._thread = get_ident()
+            self._collections.took_ns = 0
             began_ns = thread_time_ns()
             run(each)
             took_ns = thread_time_ns() - began_ns
@@ -175,15 +183,14 @@ class LoopWatch:
             self._window_began_s += windows * WINDOW_S
 
     def _collecting(self, phase: str, _: dict[str, int]) -> None:
-        if get_ident() != self._thread:
-            return
+        collections = self._collections
         if phase == "start":
-            self._collection_began_ns = thread_time_ns()
+            collections.began_ns = thread_time_ns()
         else:
-            self._collecting_ns += thread_time_ns() - self._collection_began_ns
+            collections.took_ns += thread_time_ns() - collections.began_ns
 
     def _note(self, handle: asyncio.Handle, took_ns: int) -> None:
-        long = LongCallback(_name(handle), took_ns / 1e6, self._collecting_ns / 1e6)
+        long = LongCallback(_name(handle), took_ns / 1e6, self._collections.took_ns / 1e6)
         self.long_count += 1
         self.long_callbacks.append(long)
         if self.longest is None or long.cpu_ms > self.longest.cpu_ms:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import time
+from threading import Thread
 
 import pytest
 
@@ -94,6 +95,23 @@ def test_garbage_collection_is_distinguished_from_the_callbacks_own_work() -> No
     async def collecting() -> None:
         ring: list[object] = [[] for _ in range(200_000)]
         ring.append(ring)
+        for _ in range(10):
+            gc.collect()
+
+    with LoopWatch(BOUND_MS).installed() as watch:
+        asyncio.run(collecting())
+
+    assert watch.longest is not None
+    assert 0 < watch.longest.collecting_ms < watch.longest.cpu_ms
+
+
+def test_a_loop_of_another_thread_changes_nothing_about_a_callbacks_collections() -> None:
+    async def collecting() -> None:
+        ring: list[object] = [[] for _ in range(200_000)]
+        ring.append(ring)
+        other = Thread(target=asyncio.run, args=(asyncio.sleep(0),))
+        other.start()
+        other.join()
         for _ in range(10):
             gc.collect()
 
