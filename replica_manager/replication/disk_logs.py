@@ -14,7 +14,11 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from replica_manager.configuration.config_keys import ConfigValue
-from replica_manager.configuration.topic_keys import TOPIC_KEYS
+from replica_manager.configuration.topic_keys import (
+    MESSAGE_FORMAT,
+    TOPIC_KEYS,
+    check_message_format,
+)
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.log_manager import LogManager
@@ -65,7 +69,10 @@ class DiskLogs:
             if key not in TOPIC_KEYS:
                 continue
             try:
-                values[key] = TOPIC_KEYS[key].parse(text)
+                value = TOPIC_KEYS[key].parse(text)
+                if key == MESSAGE_FORMAT:
+                    check_message_format(key, value, self._broker_values())
+                values[key] = value
             except ConfigInvalid as invalid:
                 _log.error("The configuration of topic %s is ignored in part: %s", topic, invalid)
         self._own_values.pop(topic, None)

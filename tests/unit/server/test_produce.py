@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.log_config import LogConfig
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.record_appends import PartitionResponse
@@ -286,6 +287,18 @@ def test_topics_follow_their_configuration_and_the_brokers(world: BrokerWorld) -
 
     world.disk_logs.topic_changed("orders", {})
     assert log_of(world).config.retention_ms == LogConfig().retention_ms
+
+
+def test_a_topics_record_format_that_is_not_written_is_reported(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.config = BrokerConfig.parse(
+        {"zookeeper.connect": "z:1", "inter.broker.protocol.version": "2.8"}
+    )
+
+    world.disk_logs.topic_changed("orders", {"message.format.version": "0.10.2"})
+
+    assert "topic orders is ignored in part: invalid value '0.10.2'" in caplog.text
 
 
 def test_a_client_that_may_not_write_gets_an_error(world: BrokerWorld) -> None:
