@@ -154,15 +154,16 @@ def inherited_value(topic_key: str, broker_values: Mapping[str, ConfigValue]) ->
 def check_message_format(
     key: str, message_format: ConfigValue, broker_values: Mapping[str, ConfigValue]
 ) -> None:
-    """ConfigInvalid for a message format in which Kafka would write records of magic 0 or 1.
-
-    Since inter-broker protocol 3.0 the key has no effect, as in Kafka.
-    """
-    if not version_of(str(broker_values[CONFIG_KEY])).is_at_least("3.0-IV1") and not version_of(
-        str(message_format)
-    ).is_at_least("0.11.0-IV0"):
+    """ConfigInvalid for a message format in which Kafka would write records of magic 0 or 1."""
+    is_old = not version_of(str(message_format)).is_at_least("0.11.0-IV0")
+    if is_old and is_message_format_used(broker_values):
         raise ConfigInvalid(
             key,
             message_format,
             f"0.11.0 or newer below {CONFIG_KEY} 3.0: older record formats are not written",
         )
+
+
+def is_message_format_used(broker_values: Mapping[str, ConfigValue]) -> bool:
+    """Whether ``message.format.version`` counts: since inter-broker protocol 3.0 it does not."""
+    return not version_of(str(broker_values[CONFIG_KEY])).is_at_least("3.0-IV1")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from replica_manager.configuration.config_keys import ConfigValue
@@ -19,7 +20,7 @@ from replica_manager.configuration.topic_keys import (
     TOPIC_KEYS,
     check_message_format,
 )
-from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_config import LogConfig, shown_overrides
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
@@ -79,7 +80,9 @@ class DiskLogs:
         self._configs.pop(topic, None)
         if values:
             self._own_values[topic] = values
-            self._configs[topic] = LogConfig.of(values, self._broker_values())
+            broker = self._broker_values()
+            shown = shown_overrides(config, broker)
+            self._configs[topic] = replace(LogConfig.of(values, broker), overrides=shown)
         self.manager.update_topic_config(topic, self.config_of(topic))
 
     def broker_changed(self) -> None:
@@ -87,7 +90,8 @@ class DiskLogs:
         values = self._broker_values()
         self._default = self.manager.default_config = LogConfig.of({}, values)
         self._configs = {
-            topic: LogConfig.of(own, values) for topic, own in self._own_values.items()
+            topic: replace(LogConfig.of(own, values), overrides=self._configs[topic].overrides)
+            for topic, own in self._own_values.items()
         }
         self.manager.update_configs(self.config_of)
 

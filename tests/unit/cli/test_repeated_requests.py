@@ -136,7 +136,8 @@ async def asked(
             return filled(kind, brokers=(here,), controller_id=BrokerId(1), topics=())
         if has_moved and peer.connections == FIRST_TRY:
             moved: Any = filled(kind)
-            return replace(moved, error_code=ErrorCode.not_controller)
+            refused: ResponsePayload = replace(moved, error_code=ErrorCode.not_controller)
+            return refused
         code = change.refusal if refusal is None else refusal
         answered = filled(kind, error_code=code, name="orders", user="anna")
         if isinstance(answered, AlterPartitionReassignmentsResponse | ElectLeadersResponse):
