@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from itertools import islice
 from typing import Final
+from uuid import UUID
 
 from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v2.response import DescribeLogDirsResponse
 from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v13 import request as fetch
+from kio.schema.fetch.v13.response import FetchResponse
 from kio.schema.list_offsets.v6 import request as list_offsets
 from kio.schema.list_offsets.v6.response import ListOffsetsResponse
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i64
+from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller_cli.console.errors import ApiNotKnown, CommandFailed, NotLetIn, TimedOut
 from zkcontroller_cli.diagnosis.findings import Evidence, Place
 from zkcontroller_cli.diagnosis.looks import Silence
@@ -45,6 +51,7 @@ does not name are asked for by name."""
 
 _RULES_AFTER: Final = {
     "Metadata": ("B02", "B03", "B04", "M01", "M02", "M03", "L01", "L02", "S02"),
+    "Fetch": ("L01", "L02", "M02", "S02"),
     "DescribeLogDirs": ("L01", "L02", "S02"),
     "DescribeConfigs": ("S02",),
 }
@@ -52,6 +59,9 @@ _RULES_AFTER: Final = {
 
 _SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
 _LATEST: Final = -1
+_FETCH_BY_ID: Final = 13
+"""The first version of Fetch that names topics by their ids (Kafka 3.1)."""
+_NO_OFFSET: Final = -1
 _DEBUGGING_REPLICA: Final = -2
 """Asks a follower as well, and for the end of its log (``ListOffsetsRequest``)."""
 
@@ -102,6 +112,8 @@ async def _ask(
             _take(reading, answer)
             _note_topic_ids(cluster, reading)
             await _read_unknown_topics(cluster, reading, connection)
+            request = "Fetch"
+            await _read_refused_topics(cluster, reading, connection)
             request = "DescribeLogDirs"
             await _read_log_dirs(cluster, reading, connection)
             request = "DescribeConfigs"
@@ -186,6 +198,60 @@ async def _read_unknown_topics(
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         where = f"Metadata of broker {reading.broker_id}"
         cluster.leave_unchecked(("M01", "M02"), where, f"{refused[0]}{more}")
+
+
+async def _read_refused_topics(
+    cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
+) -> None:
+    """Ask for records of one partition of each topic by the topic's id, at an offset without any.
+
+    Metadata shows the id of the topic's znode, as the controller sent it, whatever id stands in
+    ``partition.metadata``: there the broker has no leader, and refuses the Fetch.
+    """
+    _, newest = (await connection.ask_versions()).get(ApiKey.FETCH, (0, -1))
+    ids = {topic.topic: topic.topic_id for topic in cluster.topics}
+    asked: dict[UUID, PartitionView] = {}
+    for view in cluster.partitions:
+        topic_id = ids.get(view.topic)
+        if (
+            topic_id is not None
+            and topic_id == reading.topic_ids.get(view.topic)
+            and reading.broker_id in view.assignment.replicas
+            and view.topic not in cluster.deletions
+        ):
+            asked.setdefault(topic_id, view)
+    if newest < _FETCH_BY_ID or not asked:
+        return
+    if len(asked) > MOST_COMPARED:
+        cluster.notes["M02"] = f"{MOST_COMPARED:,} of {len(asked):,} topics are fetched from"
+    response = await connection.request(
+        fetch.FetchRequest(
+            max_wait=i32Timedelta.parse(timedelta()),
+            min_bytes=i32(0),
+            max_bytes=i32(0),
+            topics=tuple(
+                fetch.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=(
+                        fetch.FetchPartition(
+                            partition=i32(view.partition),
+                            fetch_offset=i64(_NO_OFFSET),
+                            partition_max_bytes=i32(0),
+                        ),
+                    ),
+                )
+                for topic_id, view in islice(asked.items(), MOST_COMPARED)
+            ),
+            forgotten_topics_data=(),
+        )
+    )
+    assert isinstance(response, FetchResponse), "request() answers in kind"
+    reading.refused_topics = [
+        asked[topic.topic_id].topic
+        for topic in response.responses
+        for partition in topic.partitions
+        if topic.topic_id is not None and partition.error_code is ErrorCode.inconsistent_topic_id
+    ]
 
 
 async def _read_log_dirs(

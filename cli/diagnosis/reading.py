@@ -68,6 +68,8 @@ class BrokerReading:
     """Partitions whose cached state differs from ZooKeeper's."""
     unknown_topics: list[str] = field(default_factory=list)
     """Topics with leaders that it does not know."""
+    refused_topics: list[str] = field(default_factory=list)
+    """Topics of which it keeps a log with another topic id than its metadata has."""
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     """Where its metadata has the brokers."""
     session_timeout_ms: int | None = None

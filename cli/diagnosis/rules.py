@@ -567,6 +567,10 @@ def _other_topic_id(broker: BrokerReading, reading: ClusterReading) -> Iterator[
             path = TopicZnode.path(topic.topic)
             evidence = Evidence(reading.at(path), what)
             yield Place(evidence, topic.topic, None, path, broker.broker_id)
+    for refused in broker.refused_topics:
+        what = f"INCONSISTENT_TOPIC_ID for {refused}, topic id {broker.topic_ids[refused]}"
+        evidence = Evidence(f"Fetch of broker {broker.broker_id}", what)
+        yield Place(evidence, refused, None, TopicZnode.path(refused), broker.broker_id)
 
 
 def _other_brokers(broker: BrokerReading, reading: ClusterReading) -> Iterator[str]:
@@ -919,7 +923,8 @@ RULES: Final = (
         _CRITICAL,
         "A broker knows another topic under this name",
         "restart that broker: it missed that the topic was deleted and created again; but where "
-        "the znode has no id, write the brokers' id into it before a controller is elected",
+        "the znode has no id, or brokers refuse its id, write theirs into it (it stands in their "
+        "partition.metadata), and elect a controller if one was elected since",
         ("zkctl broker describe {broker}",),
         _per_broker(_other_topic_id, "Metadata"),
         Needs.BROKERS,

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from zkcontroller.model import NO_LEADER, ReplicaAssignment
+from zkcontroller.model import NO_LEADER, ReplicaAssignment, address_text
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,
@@ -180,8 +180,8 @@ def _of_brokers(
         if found is None:
             continue
         if (found.host, found.port) not in known.addresses:
-            there = ",".join(f"{host}:{port}" for host, port in sorted(known.addresses))
-            here = f"{found.host}:{found.port}"
+            there = ",".join(address_text(*address) for address in sorted(known.addresses))
+            here = address_text(found.host, found.port)
             yield _broker_row(broker_id, "address", subject, there, here)
         if found.rack != known.rack:
             yield _broker_row(broker_id, "rack", subject, known.rack, found.rack)

@@ -206,7 +206,7 @@ async def elect(
         for topic, those in by_topic.items()
     )
 
-    async def ask(connection: BrokerConnection) -> list[Verdict]:
+    async def ask(connection: BrokerConnection) -> list[Verdict | ElectLeadersResponse]:
         response = await connection.request(
             elect_leaders.ElectLeadersRequest(
                 election_type=i8(int(is_unclean)),
@@ -215,14 +215,20 @@ async def elect(
             )
         )
         assert isinstance(response, ElectLeadersResponse), "request() answers in kind"
-        raise_for_code("the election", response.error_code, None)
+        if response.error_code is not ErrorCode.none:
+            return [response]
         return [
             Verdict(str(topic.topic), int(each.partition_id), each.error_code, each.error_message)
             for topic in response.replica_election_results
             for each in topic.partition_result
         ]
 
-    verdicts = await ask_controller(bootstrap, deadline, ask)
+    verdicts = []
+    for result in await ask_controller(bootstrap, deadline, ask):
+        if isinstance(result, ElectLeadersResponse):
+            raise_for_code("the election", result.error_code)
+        else:
+            verdicts.append(result)
     return sorted(verdicts, key=attrgetter("topic", "partition"))
 
 

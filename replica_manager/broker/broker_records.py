@@ -91,6 +91,7 @@ class BrokerRecords:
         broker_epoch: Callable[[], int],
         state_changes: StateChangeSink,
         new_producer_id: Callable[[], Awaitable[int]],
+        is_topic_deleted: Callable[[str], Awaitable[bool]],
         is_tracing: Callable[[], bool],
         metrics: Metrics,
         now_ms: Callable[[], int] = monotonic_ms,
@@ -173,6 +174,7 @@ class BrokerRecords:
             self.appends,
             partial(led_log, self.replica_manager),
             new_producer_id,
+            is_topic_deleted,
             metadata_cache,
             BrokerLinks(
                 metadata_cache,

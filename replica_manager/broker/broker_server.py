@@ -335,6 +335,7 @@ class BrokerServer:
             broker_epoch=lambda: metadata.broker_epoch,
             state_changes=self._state_changes,
             new_producer_id=producer_ids.next_id,
+            is_topic_deleted=metadata.is_topic_deleted,
             is_tracing=lambda: self._trace,
             metrics=self.metrics,
         )

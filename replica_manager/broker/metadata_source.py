@@ -118,6 +118,9 @@ class BrokerMetadata(Protocol):
     async def partition_count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None if it does not exist."""
 
+    async def is_topic_deleted(self, topic: str) -> bool:
+        """Whether a topic does not exist, or only until its deletion ends."""
+
     def log_dir_failed(self) -> None:
         """Makes the controller look for the replicas of a log directory that has failed."""
 

@@ -40,6 +40,7 @@ from replica_manager.broker.registration import (
 from replica_manager.broker.stops import StopStep
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_settings import partition_count
+from replica_manager.coordinators.transaction_settings import is_topic_deleted
 from replica_manager.replication.alter_partition_manager import IsrRoute
 from replica_manager.replication.controller_channel import ChannelToController, ControllerChannel
 from replica_manager.replication.controller_connection import controller_in
@@ -218,6 +219,10 @@ class ZooKeeperMetadata:
     async def partition_count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None if it does not exist."""
         return await self.source.blocking(lambda: partition_count(self.source.session, topic))
+
+    async def is_topic_deleted(self, topic: str) -> bool:
+        """Whether a topic does not exist, or only until its deletion ends."""
+        return await self.source.blocking(lambda: is_topic_deleted(self.source.session, topic))
 
     def log_dir_failed(self) -> None:
         """Makes the controller look for the replicas of a log directory that has failed."""

@@ -38,9 +38,10 @@ from replica_manager.configuration.key_effects import (
 )
 from replica_manager.configuration.listeners import Listeners, resolve_listeners
 from replica_manager.configuration.properties import parse_properties
+from replica_manager.configuration.topic_keys import check_message_format
 from replica_manager.regular_files import read_configured
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, version_of
+from zkcontroller.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
 from zkcontroller.zookeeper.connect_string import parse_connect
 
 _REFUSED: Final = texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED)
@@ -357,6 +358,13 @@ def _check_values(values: Mapping[str, ConfigValue], id_key: str) -> None:
         "more than connection.failed.authentication.delay.ms",
     )
     parse_connection_overrides(str(values["max.connections.per.ip.overrides"]))
+    message_format = "log.message.format.version"
+    check_message_format(message_format, values[message_format], values)
+    require(
+        version_of(str(values[CONFIG_KEY])).is_at_least("0.11.0-IV0"),
+        CONFIG_KEY,
+        "0.11.0 or newer: older record formats are not written",
+    )
     require(
         values["replica.selector.class"] in (None, "", RACK_AWARE_SELECTOR, LEADER_SELECTOR),
         "replica.selector.class",

@@ -165,7 +165,7 @@ log.initial.task.delay.ms effective broker.storage
 log.local.retention.bytes warned there is no tiered storage
 log.local.retention.ms warned there is no tiered storage
 log.message.downconversion.enable effective log.log_config
-log.message.format.version warned since 3.0 Kafka does not heed it either
+log.message.format.version warned since 3.0 Kafka does not heed it either; below, 0.11 or newer
 log.message.timestamp.after.max.ms effective log.log_config
 log.message.timestamp.before.max.ms effective log.log_config
 log.message.timestamp.difference.max.ms effective log.log_config
@@ -396,7 +396,7 @@ local.retention.ms warned there is no tiered storage
 max.compaction.lag.ms effective log.log_config
 max.message.bytes effective log.log_config
 message.downconversion.enable effective log.log_config
-message.format.version warned since 3.0 Kafka does not heed it either
+message.format.version warned since 3.0 Kafka does not heed it either; below, 0.11 or newer
 message.timestamp.after.max.ms effective log.log_config
 message.timestamp.before.max.ms effective log.log_config
 message.timestamp.difference.max.ms effective log.log_config

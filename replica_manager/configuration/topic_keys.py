@@ -10,6 +10,7 @@ from typing import Final
 
 from replica_manager.configuration.config_keys import ConfigValue, read_table
 from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from zkcontroller.protocol.inter_broker_versions import CONFIG_KEY, version_of
 
 TOPIC_KEYS: Final = read_table("""
 cleanup.policy list delete in compact|delete
@@ -89,6 +90,8 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
 }
 """Topic key to the broker keys it inherits from, first that is set wins, with its unit in ours."""
 
+MESSAGE_FORMAT: Final = "message.format.version"
+
 _NOT_WITH_ZOOKEEPER: Final = ("remote.log.copy.disable", "remote.log.delete.on.disable")
 
 
@@ -109,6 +112,8 @@ def validate_topic_config(
             raise TopicConfigRefused(f"Unknown topic config name: {name}")
     try:
         values = {name: TOPIC_KEYS[name].parse(text) for name, text in config.items()}
+        if MESSAGE_FORMAT in values:
+            check_message_format(MESSAGE_FORMAT, values[MESSAGE_FORMAT], broker_values)
     except ConfigInvalid as invalid:
         raise TopicConfigRefused(str(invalid)) from invalid
     effective = {
@@ -144,3 +149,21 @@ def inherited_value(topic_key: str, broker_values: Mapping[str, ConfigValue]) ->
             is_scaled = unit != 1 and isinstance(value, int) and value > 0
             return value * unit if is_scaled and isinstance(value, int) else value
     return TOPIC_KEYS[topic_key].default
+
+
+def check_message_format(
+    key: str, message_format: ConfigValue, broker_values: Mapping[str, ConfigValue]
+) -> None:
+    """ConfigInvalid for a message format in which Kafka would write records of magic 0 or 1."""
+    is_old = not version_of(str(message_format)).is_at_least("0.11.0-IV0")
+    if is_old and is_message_format_used(broker_values):
+        raise ConfigInvalid(
+            key,
+            message_format,
+            f"0.11.0 or newer below {CONFIG_KEY} 3.0: older record formats are not written",
+        )
+
+
+def is_message_format_used(broker_values: Mapping[str, ConfigValue]) -> bool:
+    """Whether ``message.format.version`` counts: since inter-broker protocol 3.0 it does not."""
+    return not version_of(str(broker_values[CONFIG_KEY])).is_at_least("3.0-IV1")

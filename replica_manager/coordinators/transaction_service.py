@@ -61,6 +61,8 @@ _marker_log = logging.getLogger("kafka.coordinator.transaction.TransactionMarker
 _R = TypeVar("_R", bound=Result)
 
 _ALL_REPLICAS: Final = -1
+_MOST_DELETED: Final = 10_000
+"""Deleted topics that are remembered; then they are looked for again."""
 _SENSORS_MBEAN: Final = "kafka.server:type=transaction-coordinator-metrics"
 
 
@@ -73,6 +75,7 @@ class TransactionService:
         appends: Appends,
         led_log: Callable[[TopicPartition], OffsetsLog | None],
         new_producer_id: Callable[[], Awaitable[int]],
+        is_topic_deleted: Callable[[str], Awaitable[bool]],
         metadata_cache: MetadataCache,
         links: BrokerLinks,
         *,
@@ -82,10 +85,15 @@ class TransactionService:
         """``led_log`` returns a partition's log while this broker leads it, else None.
 
         ``new_producer_id`` raises RequestRefused if there is none at the moment.
+        ``is_topic_deleted`` raises ZkControllerError where that cannot be known.
         """
         self._settings = settings
         self._appends = appends
         self._new_producer_id = new_producer_id
+        self._is_topic_deleted = is_topic_deleted
+        self._unknown_topics: dict[str, None] = {}
+        self._deleted_topics: set[str] = set()
+        self._is_looking = False
         self._metadata_cache = metadata_cache
         self._links = links
         self._coordinator = TransactionCoordinator(settings.config, self._leader_of)
@@ -157,9 +165,23 @@ class TransactionService:
             )
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
+        """The leader; None if the topic is deleted: no request names it, nor does ZooKeeper.
+
+        After a restart of the whole cluster the log may be loaded before requests have named every
+        partition: those without a live replica come last.  Without a marker a transaction would
+        never end there.
+        """
+        topic = partition.topic
         state = self._metadata_cache.snapshot.partition(*partition)
         if state is None:
-            return None
+            if topic in self._deleted_topics:
+                return None
+            self._unknown_topics[topic] = None
+            if not self._is_looking:
+                self._is_looking = True
+                self._run.begin(self._look_for_deleted())
+            return NO_LEADER
+        self._deleted_topics.discard(topic)
         return state.leader if self._links.leads_to(state.leader) else NO_LEADER
 
     # ------------------------------------------------------------------ driving
@@ -222,6 +244,21 @@ class TransactionService:
             _log.exception("Getting a producer id failed")
             error = ErrorCode.unknown_server_error
         self._run.step(ProducerIdGiven(wish_id, producer_id, error))
+
+    async def _look_for_deleted(self) -> None:
+        try:
+            while self._unknown_topics:
+                topic = next(iter(self._unknown_topics))
+                is_deleted = await self._is_topic_deleted(topic)
+                del self._unknown_topics[topic]
+                if is_deleted:
+                    if len(self._deleted_topics) == _MOST_DELETED:
+                        self._deleted_topics.clear()
+                    self._deleted_topics.add(topic)
+        except ZkControllerError as failure:  # asked again when the markers are tried again
+            _marker_log.info("It is not known whether topics are deleted: %s", failure)
+        finally:
+            self._is_looking = False
 
     async def _send_markers(self, sending: SendMarkers) -> None:
         errors = None

@@ -10,6 +10,10 @@ from typing import NamedTuple
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.transactions.config import TransactionConfig
 from zkcontroller.protocol.inter_broker_versions import write_txn_markers_version
+from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.requests import CheckExists
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 
 
 class TransactionSettings(NamedTuple):
@@ -45,3 +49,10 @@ def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSet
         config.integer("metrics.num.samples"),
         config.integer("metrics.sample.window.ms"),
     )
+
+
+def is_topic_deleted(session: ZooKeeperSession, topic: str) -> bool:
+    """Whether that topic does not exist, or only until its deletion ends.  Blocks."""
+    exists, goes = TopicZnode.path(topic), DeleteTopicZnode.path(topic)
+    found, marked = session.perform(CheckExists((exists, goes)))
+    return optional(exists, found) is None or optional(goes, marked) is not None

@@ -6,11 +6,16 @@ Source: Kafka ``LogConfig``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from replica_manager.configuration.config_keys import ConfigValue
-from replica_manager.configuration.topic_keys import TOPIC_KEYS, inherited_value
+from replica_manager.configuration.topic_keys import (
+    MESSAGE_FORMAT,
+    TOPIC_KEYS,
+    inherited_value,
+    is_message_format_used,
+)
 from zkcontroller.protocol.compression import CODECS_BY_NAME, Codec
 
 MAX_LONG: Final = 2**63 - 1
@@ -48,6 +53,8 @@ class LogConfig:
     allows_unclean_election: bool = False
     allows_down_conversion: bool = True
     """Whether consumers of old versions get what they can read (``message.downconversion``)."""
+    overrides: str = field(default="{}", compare=False)
+    """The topic's own keys: :func:`shown_overrides`."""
 
     @staticmethod
     def of(topic: Mapping[str, ConfigValue], broker: Mapping[str, ConfigValue]) -> LogConfig:
@@ -101,3 +108,19 @@ class LogConfig:
             allows_unclean_election=bool(value("unclean.leader.election.enable")),
             allows_down_conversion=bool(value("message.downconversion.enable")),
         )
+
+
+def shown_overrides(own: Mapping[str, str], broker: Mapping[str, ConfigValue]) -> str:
+    """A topic's own keys as the log shows them, as they stand in ZooKeeper.
+
+    Source: Kafka ``LogConfig.overriddenConfigsAsLoggableString``.
+    """
+    shown = []
+    for key in sorted(own):
+        definition = TOPIC_KEYS.get(key)
+        if definition is None:
+            shown.append(f"{key}=(redacted)")
+        elif key != MESSAGE_FORMAT or is_message_format_used(broker):
+            text = f'"{own[key]}"' if definition.type_name == "string" else own[key]
+            shown.append(f"{key}={text}")
+    return f"{{{', '.join(shown)}}}"

@@ -331,9 +331,10 @@ class LogManager:
                 self.fail(log_dir, f"{doing}: {error}")
                 continue
             _log.info(
-                "Created log for partition %s in %s with properties {}",
+                "Created log for partition %s in %s with properties %s",
                 topic_partition,
                 log.directory,
+                config.overrides,
             )
             return log
         raise KafkaStorage(f"No log directory is left for {topic_partition}")

@@ -51,6 +51,7 @@ from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.wall_time import wall_time_ms
 
 MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
 REGISTRATION_BACKOFF_MS: Final = 100
@@ -87,6 +88,7 @@ def controller_maker(
         placer=StripedReplicaPlacer(chance),
         new_uuid=uuid4,
         is_resolvable=_is_address,
+        wall_time_ms=wall_time_ms,
     )
     interval_s = config.integer("leader.imbalance.check.interval.seconds")
     is_balancing = config.is_enabled("auto.leader.rebalance.enable")

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from replica_manager.configuration.config_keys import ConfigValue
-from replica_manager.configuration.topic_keys import TOPIC_KEYS
-from replica_manager.log.log_config import LogConfig
+from replica_manager.configuration.topic_keys import (
+    MESSAGE_FORMAT,
+    TOPIC_KEYS,
+    check_message_format,
+)
+from replica_manager.log.log_config import LogConfig, shown_overrides
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
@@ -65,14 +70,19 @@ class DiskLogs:
             if key not in TOPIC_KEYS:
                 continue
             try:
-                values[key] = TOPIC_KEYS[key].parse(text)
+                value = TOPIC_KEYS[key].parse(text)
+                if key == MESSAGE_FORMAT:
+                    check_message_format(key, value, self._broker_values())
+                values[key] = value
             except ConfigInvalid as invalid:
                 _log.error("The configuration of topic %s is ignored in part: %s", topic, invalid)
         self._own_values.pop(topic, None)
         self._configs.pop(topic, None)
         if values:
             self._own_values[topic] = values
-            self._configs[topic] = LogConfig.of(values, self._broker_values())
+            broker = self._broker_values()
+            shown = shown_overrides(config, broker)
+            self._configs[topic] = replace(LogConfig.of(values, broker), overrides=shown)
         self.manager.update_topic_config(topic, self.config_of(topic))
 
     def broker_changed(self) -> None:
@@ -80,7 +90,8 @@ class DiskLogs:
         values = self._broker_values()
         self._default = self.manager.default_config = LogConfig.of({}, values)
         self._configs = {
-            topic: LogConfig.of(own, values) for topic, own in self._own_values.items()
+            topic: replace(LogConfig.of(own, values), overrides=self._configs[topic].overrides)
+            for topic, own in self._own_values.items()
         }
         self.manager.update_configs(self.config_of)
 

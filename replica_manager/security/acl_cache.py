@@ -8,9 +8,10 @@ Source: Kafka ``AclAuthorizer`` (``matchingAcls``, ``updateCache``), ``ResourceP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import product
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from zkcontroller.acls import (
     AccessControlEntry,
@@ -23,6 +24,7 @@ from zkcontroller.acls import (
 
 WILDCARD: Final = "*"
 NO_VERSION: Final = -1
+_Id = TypeVar("_Id")
 
 
 class VersionedAcls(NamedTuple):
@@ -105,20 +107,19 @@ class AclBindingFilter(NamedTuple):
 class FiltersByPattern:
     """Many filters, found by the pattern and the rule that they match.
 
-    Looking a rule up takes no longer for 10,000 filters than for one.  Equal filters count as the
-    first of them.
+    Looking a rule up takes no longer for 10,000 filters than for one.
     """
 
     def __init__(self, cache: AclCache, filters: Iterable[AclBindingFilter]) -> None:
-        self._named: dict[ResourcePattern, dict[_EntryFilter, int]] = {}
-        self._nameless: dict[tuple[ResourceType, PatternType], dict[_EntryFilter, int]] = {}
+        self._named: dict[ResourcePattern, dict[_EntryFilter, list[int]]] = {}
+        self._nameless: dict[tuple[ResourceType, PatternType], dict[_EntryFilter, list[int]]] = {}
         for index, wanted in enumerate(filters):
             if wanted.name is None:
                 kind = wanted.resource_type, wanted.pattern_type
-                self._nameless.setdefault(kind, {}).setdefault(wanted.of_entry, index)
+                self._nameless.setdefault(kind, {}).setdefault(wanted.of_entry, []).append(index)
                 continue
             for pattern in dict.fromkeys((*cache.named(wanted), *wanted.exact_patterns())):
-                self._named.setdefault(pattern, {}).setdefault(wanted.of_entry, index)
+                self._named.setdefault(pattern, {}).setdefault(wanted.of_entry, []).append(index)
         known = cache.acls if self._nameless else ()
         self.patterns = list(
             dict.fromkeys((*(each for each in known if self._of_kind(each)), *self._named))
@@ -127,6 +128,13 @@ class FiltersByPattern:
 
     def first(self, pattern: ResourcePattern, entry: AccessControlEntry) -> int | None:
         """The place of the first filter that matches the rule; None if none does."""
+        return min((places[0] for places in self._found(pattern, entry)), default=None)
+
+    def all(self, pattern: ResourcePattern, entry: AccessControlEntry) -> Iterator[int]:
+        """The places of the filters that match the rule, in any order."""
+        return chain.from_iterable(self._found(pattern, entry))
+
+    def _found(self, pattern: ResourcePattern, entry: AccessControlEntry) -> list[list[int]]:
         keys = list(
             product(
                 (None, entry.principal),
@@ -136,10 +144,9 @@ class FiltersByPattern:
             )
         )
         of_pattern = [*self._of_kind(pattern), self._named.get(pattern, {})]
-        places = [found[key] for found in of_pattern for key in keys if key in found]
-        return min(places, default=None)
+        return [found[key] for found in of_pattern for key in keys if key in found]
 
-    def _of_kind(self, pattern: ResourcePattern) -> list[dict[_EntryFilter, int]]:
+    def _of_kind(self, pattern: ResourcePattern) -> list[dict[_EntryFilter, list[int]]]:
         kinds = product(
             (ResourceType.ANY, pattern.resource_type),
             (PatternType.ANY, PatternType.MATCH, pattern.pattern_type),
@@ -210,6 +217,38 @@ class AclCache:
             for pattern in wanted._replace(resource_type=resource_type).exact_patterns()
             if pattern in self.acls
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class AclBindingFilters:
+    """The filters of one request, which may be many."""
+
+    filters: tuple[AclBindingFilter, ...]
+
+    def __iter__(self) -> Iterator[AclBindingFilter]:
+        return iter(self.filters)
+
+    def find(
+        self, acls: Mapping[_Id, tuple[ResourcePattern, AccessControlEntry]], most: int
+    ) -> list[list[_Id]]:
+        """For each filter the ids of the ACLs that it matches, at most one more than ``most``."""
+        by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
+        for pattern, entry in acls.values():
+            by_pattern.setdefault(pattern, []).append(entry)
+        cache = AclCache(
+            {
+                pattern: VersionedAcls(tuple(entries), NO_VERSION)
+                for pattern, entries in by_pattern.items()
+            }
+        )
+        found: dict[AclBindingFilter, list[_Id]] = {each: [] for each in self.filters}
+        places = list(found.values())
+        index = FiltersByPattern(cache, found)
+        for acl_id, acl in acls.items():
+            for place in index.all(*acl):
+                if len(places[place]) <= most:
+                    places[place].append(acl_id)
+        return [found[each] for each in self.filters]
 
 
 def _in_order(patterns: Iterable[ResourcePattern]) -> list[ResourcePattern]:

@@ -257,7 +257,7 @@ class DelegationTokenStore:
 
     def _decoded(self, path: str, znode: Znode | ZkCode) -> KnownToken | None:
         found = optional(path, znode)
-        if found is None:
+        if found is None or not found.data:
             return None
         return self._known(DelegationTokenZnode.decode(path, found.data))
 

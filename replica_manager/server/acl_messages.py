@@ -13,8 +13,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
-from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
 from replica_manager.security.authorizer import CLUSTER_NAME
+from replica_manager.server.large_answers import aside
 from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
@@ -84,6 +85,16 @@ def filter_of(
         by_code(AclOperation, operation),
         by_code(PermissionType, permission_type),
     )
+
+
+async def found(cache: AclCache, wanted: AclBindingFilter) -> list[AclBinding]:
+    """The ACLs that a filter matches; many are looked through in a thread.
+
+    That may be, for the cache is never changed.
+    """
+    is_one = wanted.name is not None and wanted.pattern_type is not PatternType.MATCH
+    looked_at = 1 if is_one else len(cache.acls)
+    return await aside(looked_at, lambda: cache.bindings(wanted))
 
 
 def invalid_name(binding: AclBinding) -> str | None:

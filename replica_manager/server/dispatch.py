@@ -36,7 +36,7 @@ from replica_manager.server.context import (
 )
 from replica_manager.server.error_counts import ErrorCounts, error_counts
 from replica_manager.server.handlers import fetch, produce, update_metadata
-from replica_manager.server.large_answers import encoded
+from replica_manager.server.large_answers import READ_ASIDE_BYTES, encoded
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_answers import counted, counted_as_clients, used
 from zkcontroller.errors import UnsupportedVersion, ZkControllerError
@@ -64,11 +64,6 @@ READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
 PRODUCED_PARTITIONS_AT_ONCE: Final = 2_000
 """Topics and partitions of a Produce request that are read on the event loop: some 3 ms."""
 
-READ_ASIDE_BYTES: Final = 8 * 1024
-"""From this size on a request is read, and its answer encoded, in a thread: others need not wait.
-
-So many bytes are some 4,000 names of one letter, which take kio 8 ms.
-"""
 READ_FAST_ASIDE_BYTES: Final = 64 * 1024
 """The same where a reader of our own takes a tenth of that time."""
 

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peers.cluster import Cluster
-from tests.support.doctor_causes import CAUSES, Cause, World, check, mend_a_stuck_isr, started_world
+from tests.support.doctor_causes import (
+    CAUSES,
+    Cause,
+    World,
+    check,
+    find_a_refused_topic,
+    mend_a_stuck_isr,
+    started_world,
+)
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration
@@ -31,6 +39,12 @@ def test_the_doctor_finds_what_was_caused(world: World, cause: Cause) -> None:
     check(world, cause)
 
     assert cause.expected
+
+
+def test_a_topic_whose_new_id_our_brokers_refuse_is_found(world: World) -> None:
+    refused = find_a_refused_topic(world)
+
+    assert refused.startswith("INCONSISTENT_TOPIC_ID for edited, topic id 00010203-")
 
 
 def test_the_command_of_p10_mends_a_stuck_isr_of_our_brokers(world: World) -> None:

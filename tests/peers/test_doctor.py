@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.peers.cluster import Cluster
-from tests.support.doctor_causes import CAUSES, Cause, World, check, mend_a_stuck_isr, started_world
+from tests.support.doctor_causes import (
+    CAUSES,
+    Cause,
+    World,
+    check,
+    find_a_refused_topic,
+    mend_a_stuck_isr,
+    started_world,
+)
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
@@ -35,6 +43,12 @@ def test_the_doctor_finds_what_was_caused_among_kafkas_brokers(world: World, cau
     check(world, cause)
 
     assert cause.expected
+
+
+def test_a_topic_whose_new_id_kafkas_brokers_refuse_is_found(world: World) -> None:
+    refused = find_a_refused_topic(world)
+
+    assert refused.startswith("INCONSISTENT_TOPIC_ID for edited, topic id 00010203-")
 
 
 def test_the_command_of_p10_mends_a_stuck_isr_of_kafkas_brokers(world: World) -> None:

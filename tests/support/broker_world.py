@@ -22,6 +22,7 @@ from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.handler_context import handler_context
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.transaction_settings import is_topic_deleted
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.network.connection import Peer
@@ -228,6 +229,7 @@ class BrokerWorld:
             broker_epoch=lambda: BROKER_EPOCH,
             state_changes=self,
             new_producer_id=producer_ids.next_id,
+            is_topic_deleted=self.is_topic_deleted,
             is_tracing=lambda: self.is_tracing,
             metrics=self.metrics,
             now_ms=lambda: self.now_ms,
@@ -278,6 +280,10 @@ class BrokerWorld:
 
     async def learn_topics(self, topics: Sequence[str]) -> None:
         """Nothing: no topic has a configuration of its own."""
+
+    async def is_topic_deleted(self, topic: str) -> bool:
+        """As ZooKeeper has it."""
+        return is_topic_deleted(cast(ZooKeeperSession, self.session), topic)
 
     def lead(
         self,

@@ -251,6 +251,23 @@ def mend_a_stuck_isr(world: World) -> None:
     world.delete("stuck")
 
 
+def find_a_refused_topic(world: World) -> str:
+    """What the doctor says of a topic that has another id since the last controller's election."""
+
+    def places() -> dict[str, str]:
+        found = world.doctor().get("M02", {"evidence": ()})
+        return {each["where"]: each["what"] for each in found["evidence"]}
+
+    of_all = {f"Fetch of broker {broker}" for broker in (1, 2, 3)}
+    with world.edited(f"/brokers/topics/{EDITED}", topic_id="AAECAwQFBgcICQoLDA0ODw"):
+        world.cluster.elect()
+        world.cluster.wait_until(lambda: places().keys() == of_all, "every broker refuses it")
+        [what] = set(places().values())
+    world.cluster.elect()
+    world.cluster.wait_until(lambda: "M02" not in world.doctor(), "brokers have it again")
+    return what
+
+
 # Znodes that were edited, deleted or left behind.
 
 

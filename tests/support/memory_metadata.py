@@ -121,6 +121,10 @@ class MemorySource:
         self._note(f"partition_count {topic}")
         return None
 
+    async def is_topic_deleted(self, topic: str) -> bool:
+        self._note(f"is_topic_deleted {topic}")
+        return False
+
     def log_dir_failed(self) -> None:
         self._note("log_dir_failed")
 

@@ -174,6 +174,7 @@ class QuorumWorld:
             placer=StripedReplicaPlacer(Random(1)),
             new_uuid=lambda: UUID(int=next(self._uuids)),
             is_resolvable=str.isalnum,
+            wall_time_ms=lambda: self.now_ms,
         )
         raft = self.rafts[node_id] = RaftOfNode(node_id, self.log)
         changed = replace(self._config, node_id=node_id, **changes)  # type: ignore[arg-type] # as named

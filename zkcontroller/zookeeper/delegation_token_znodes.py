@@ -117,7 +117,6 @@ class TokenChangeZnode:
 
 def _principal(path: str, text: object) -> str:
     principal = desanitize(text) if isinstance(text, str) else ""
-    principal_type, colon, name = principal.partition(":")
-    if not (principal_type and colon and name):
-        raise ZnodeCorrupt(path, "a principal without a type or a name")
+    if ":" not in principal:
+        raise ZnodeCorrupt(path, f"principal is not type:name: {principal[:100]!r}")
     return principal

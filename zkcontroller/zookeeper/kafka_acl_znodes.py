@@ -30,7 +30,7 @@ from zkcontroller.acls import (
 )
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.scala_order import java_hash_map_order
-from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string
+from zkcontroller.zookeeper.znode_json import INT32_MIN, JsonFields, json_object, json_string
 
 _E = TypeVar("_E", bound=IntEnum)
 
@@ -97,12 +97,11 @@ def _decode_entry(path: str, fields: JsonFields) -> AccessControlEntry:
     principal = fields.text("principal")
     if ":" not in principal:
         raise ZnodeCorrupt(path, f"principal is not type:name: {principal[:100]!r}")
-    return AccessControlEntry(
-        principal,
-        fields.text("host"),
-        by_pascal_name(AclOperation, fields.text("operation")),
-        by_pascal_name(PermissionType, fields.text("permissionType")),
-    )
+    operation = by_pascal_name(AclOperation, fields.text("operation"))
+    permission_type = by_pascal_name(PermissionType, fields.text("permissionType"))
+    if operation is AclOperation.ANY or permission_type is PermissionType.ANY:
+        raise ZnodeCorrupt(path, "a rule of ANY, which only filters have")
+    return AccessControlEntry(principal, fields.text("host"), operation, permission_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,8 @@ class AclChangeZnode:
     def decode(cls, path: str, data: bytes) -> AclChangeZnode:
         if path.startswith(f"{cls.ROOTS[1]}/"):
             fields = JsonFields.parse(path, data)
-            fields.integer("version", 0, _CURRENT_VERSION)
+            if fields.has("version"):
+                fields.integer("version", INT32_MIN, _CURRENT_VERSION)
             return cls(
                 ResourcePattern(
                     _by_enum_name(ResourceType, fields.text("resourceType")),

@@ -15,15 +15,19 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.request_errors import RequestRefused
-from replica_manager.security.acl_cache import AclBindingFilter
+from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
 from replica_manager.server.acl_messages import (
     SECURITY_DISABLED,
     binding_of,
     deleted,
     described,
     filter_of,
+    found,
     invalid_name,
 )
+from replica_manager.server.context import EncodedBody
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.controller.acl_control import AclDeleteResult, StandardAcl
@@ -34,7 +38,9 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
 
-async def _describe(request: request_types.DescribeAclsRequest, call: Call) -> ResponsePayload:
+async def _describe(
+    request: request_types.DescribeAclsRequest, call: Call
+) -> ResponsePayload | EncodedBody:
     schema = response_schema(ApiKey.DESCRIBE_ACLS, call.version)
     wanted = _filter(request)
     try:
@@ -48,16 +54,18 @@ async def _describe(request: request_types.DescribeAclsRequest, call: Call) -> R
         return schema.response(
             error_code=refused.error, error_message=refused.message, resources=()
         )
-    return schema.response(
-        error_code=ErrorCode.none,
-        error_message=None,
-        resources=described(schema, authorizer.cache.bindings(wanted)),
+    bindings = await found(authorizer.cache, wanted)
+    return await composed(
+        len(bindings),
+        lambda: schema.response(
+            error_code=ErrorCode.none, error_message=None, resources=described(schema, bindings)
+        ),
     )
 
 
 async def _create(request: request_types.CreateAclsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_ACLS, call.version)
-    wanted = [_acl(creation) for creation in request.creations]
+    wanted = [_acl(creation) async for creation in in_slices(request.creations)]
     try:
         call.check()
         if call.services.authorizer is None:
@@ -85,17 +93,24 @@ async def _created(wanted: Sequence[StandardAcl | ApiError], call: Call) -> Sequ
     return [next(results) if isinstance(acl, StandardAcl) else acl for acl in wanted]
 
 
-async def _delete(request: request_types.DeleteAclsRequest, call: Call) -> ResponsePayload:
-    schema = response_schema(ApiKey.DELETE_ACLS, call.version)
-    filters = tuple(map(_filter, request.filters))
+async def _delete(
+    request: request_types.DeleteAclsRequest, call: Call
+) -> ResponsePayload | EncodedBody:
+    filters = tuple([_filter(each) async for each in in_slices(request.filters)])
     results: Sequence[AclDeleteResult]
     try:
         call.check()
         if call.services.authorizer is None:
             raise ApiException(ErrorCode.security_disabled, SECURITY_DISABLED)
-        results = await call.ask(DeleteAcls(filters))
+        results = await call.ask(DeleteAcls(AclBindingFilters(filters)))
     except ApiException as refused:
         results = [AclDeleteResult(refused.to_error())] * len(filters)
+    count = len(results) + sum(len(result.deleted) for result in results)
+    return await composed(count, lambda: _deleted(results, call))
+
+
+def _deleted(results: Sequence[AclDeleteResult], call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.DELETE_ACLS, call.version)
     return schema.response(
         filter_results=tuple(
             schema.part(

@@ -24,6 +24,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import ANONYMOUS, Principal
+from replica_manager.server.context import EncodedBody
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
@@ -151,7 +152,7 @@ class Call:
             raise self.refusal
 
 
-Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload]]
+Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload | EncodedBody]]
 
 
 class ControllerApi(NamedTuple):

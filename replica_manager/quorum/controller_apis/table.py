@@ -5,9 +5,12 @@ Source: Kafka ``ControllerApis.handle``, ``AuthHelper.authorizeClusterOperation`
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
+
+from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.acls import ACL_APIS
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
@@ -21,6 +24,8 @@ from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
 from replica_manager.quorum.controller_apis.topics import TOPIC_APIS
 from replica_manager.quorum.controller_apis.unhandled import UNHANDLED_APIS
 from replica_manager.quorum.controller_apis.voters import VOTER_APIS
+from replica_manager.server.context import EncodedBody
+from replica_manager.server.large_answers import READ_ASIDE_BYTES
 from replica_manager.server.throttled_answers import throttled
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
@@ -61,7 +66,10 @@ class AnsweredBody(NamedTuple):
 async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
     """The response to the request at ``start``; InvalidFrame if it must not be answered."""
     api_key = call.context.api_key
-    request = read_request(api_key, call.version, data, start)
+    if len(data) < READ_ASIDE_BYTES:
+        request = read_request(api_key, call.version, data, start)
+    else:
+        request = await asyncio.to_thread(read_request, api_key, call.version, data, start)
     row = _APIS[api_key]
     if row.cluster_operation is not None:
         try:
@@ -70,15 +78,24 @@ async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
             call = replace(call, refusal=refused)
     mutations, strict_since = call.services.mutations, row.quota_is_strict_since
     if mutations is None or strict_since is None:
-        return AnsweredBody(write_answer(await row.answer(request, call)))
+        return AnsweredBody(_written(await row.answer(request, call)))
     client = call.context
     is_strict = call.version >= strict_since
     quota = mutations.of(client.client_id, is_strict=is_strict, user=client.principal.name)
     response = await row.answer(request, replace(call, quota=quota))
+    assert not isinstance(response, EncodedBody), "no API that has a quota"
     throttle_ms = quota.throttle_ms
     # A broker that has forwarded the request throttles its client itself.
     mute_ms = 0 if client.is_forwarded else throttle_ms
     return AnsweredBody(write_answer(throttled(response, throttle_ms)), mute_ms)
+
+
+def _written(response: ResponsePayload | EncodedBody) -> bytes:
+    if not isinstance(response, EncodedBody):
+        return write_answer(response)
+    [body] = response.chunks
+    assert isinstance(body, bytes), "no records are sent"
+    return body
 
 
 def check_version(header: RequestHeader) -> None:

@@ -12,10 +12,9 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.security.acl_cache import AclBinding
-from replica_manager.server.acl_messages import SENTENCES, described, filter_of
+from replica_manager.server.acl_messages import SENTENCES, described, filter_of, found
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import aside, composed
-from zkcontroller.acls import PatternType
+from replica_manager.server.large_answers import composed
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -32,11 +31,7 @@ async def handle(
         return _refusal(
             context, ErrorCode.security_disabled, "No Authorizer is configured on the broker"
         )
-    # The cache is never changed, so it can be looked through in a thread.
-    cache, wanted = broker.authorizer.cache, filter_of(request)
-    is_one = wanted.name is not None and wanted.pattern_type is not PatternType.MATCH
-    looked_at = 1 if is_one else len(cache.acls)
-    bindings = await aside(looked_at, lambda: cache.bindings(wanted))
+    bindings = await found(broker.authorizer.cache, filter_of(request))
     return await composed(len(bindings), lambda: _response(bindings, context))
 
 

@@ -31,6 +31,7 @@ from replica_manager.broker.registration import (
 )
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_settings import partition_count
+from replica_manager.coordinators.transaction_settings import is_topic_deleted
 from replica_manager.replication.isr_znodes import _write
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
 from replica_manager.security.acl_store import AclStore
@@ -421,6 +422,10 @@ def count_partitions(world: World) -> Callable[[], Any]:
     return lambda: partition_count(world.session, "orders")
 
 
+def look_for_deleted_topic(world: World) -> Callable[[], Any]:
+    return lambda: is_topic_deleted(world.session, "orders")
+
+
 # What a broker does when it starts
 
 
@@ -507,6 +512,7 @@ TASKS: Final = {
         (commit_old_offset, None),
         (delete_topic, None),
         (count_partitions, None),
+        (look_for_deleted_topic, None),
         (read_cluster_id, None),
         (make_broker_id, None),
         (check_addresses, None),

@@ -16,6 +16,7 @@ import pytest
 from kio.schema.describe_configs.v4 import response as configs
 from kio.schema.describe_log_dirs.v2 import response as log_dirs
 from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v13 import response as fetch
 from kio.schema.list_offsets.v6 import response as offsets
 from kio.schema.list_partition_reassignments.v0 import response as reassignments
 from kio.schema.types import TopicName
@@ -48,6 +49,8 @@ class Cluster:
         self.probe: Any = ErrorCode.none
         self.session_timeout: Any = "18000"
         self.ends: dict[int, int | ErrorCode] = {}
+        self.newest_fetch = 17
+        self.fetched: dict[int, ErrorCode] = {}
         self.protocols = {1: "PLAINTEXT", 2: "PLAINTEXT"}
         self.silences: dict[int, Any] = {}
         self.named_topics: Any = None
@@ -67,7 +70,14 @@ class Cluster:
     @asynccontextmanager
     async def _connected(self, addresses: Sequence[Any], *_: Any) -> AsyncIterator[Any]:
         broker = addresses[0].port - 9090
-        yield SimpleNamespace(broker=broker, request=lambda request: self._answer(broker, request))
+        yield SimpleNamespace(
+            broker=broker,
+            request=lambda request: self._answer(broker, request),
+            ask_versions=self._ask_versions,
+        )
+
+    async def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        return {1: (0, self.newest_fetch)}
 
     async def _ask_metadata(self, connection: Any, topics: Any = None) -> Any:
         if topics and self.named_topics is not None:
@@ -79,6 +89,8 @@ class Cluster:
             return raised_or(self.log_dirs[broker])
         if "DescribeConfigs" in type(request).__name__:
             return self._described(broker, request)
+        if "Fetch" in type(request).__name__:
+            return self._fetched(broker, request)
         if "ListOffsets" in type(request).__name__:
             return ends(self.ends[broker])
         if isinstance(self.probe, Exception):
@@ -104,6 +116,17 @@ class Cluster:
                 )
             )
         return configs.DescribeConfigsResponse(throttle_time=NO_TIME, results=tuple(results))
+
+    def _fetched(self, broker: int, request: Any) -> Any:
+        [topic] = request.topics
+        code = self.fetched.get(broker, ErrorCode.offset_out_of_range)
+        found = SimpleNamespace(partition_index=0, error_code=code)
+        of_topic: Any = SimpleNamespace(topic_id=topic.topic_id, partitions=(found,))
+        return fetch.FetchResponse(
+            throttle_time=NO_TIME,
+            error_code=ErrorCode.none,
+            responses=(of_topic,),
+        )
 
     refusal: ErrorCode | None = None
 
@@ -432,6 +455,19 @@ def test_a_refused_question_leaves_its_rules_unchecked(cluster: Cluster) -> None
         **dict.fromkeys(("L01", "L02"), unnamed),
     }
     assert [row["rule"] for row in fewer] == ["B01", "C01", "L02", "S02"]
+
+
+def test_a_topic_whose_id_a_broker_refuses_is_found_where_fetch_names_ids(
+    cluster: Cluster,
+) -> None:
+    cluster.topics = [partitions.TopicView("orders", TOPIC_ID, {})]
+    cluster.fetched = {1: ErrorCode.unknown_topic_id, 2: ErrorCode.inconsistent_topic_id}
+
+    assert cluster.findings() == {
+        "M02": [f"Fetch of broker 2: INCONSISTENT_TOPIC_ID for orders, topic id {TOPIC_ID}"]
+    }
+    cluster.newest_fetch = 12
+    assert cluster.findings() == {}
 
 
 def unchecked(cluster: Cluster) -> dict[str, list[str]]:

@@ -189,6 +189,16 @@ def test_a_dead_leader_may_be_named_or_not() -> None:
     assert differences(truth, healthy_answer()) == set()
 
 
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    truth = healthy_truth()
+    truth.brokers[1] = truth.brokers[1]._replace(addresses=frozenset({("fd00::1", 9091)}))
+    answer = having("brokers", 1, answers_of.MetadataBroker("::1", 9091, "r"))(healthy_answer())
+
+    [found] = truth_of.metadata_differences(truth, ASKED, answer, (), ALL)
+
+    assert (found.expected, found.found) == ("[fd00::1]:9091", "[::1]:9091")
+
+
 def test_a_broker_that_has_taken_nothing_yet_is_one_difference() -> None:
     [found] = truth_of.metadata_differences(
         healthy_truth(), ASKED, answers_of.MetadataAnswer(None, -1), (), ALL

@@ -14,6 +14,7 @@ from kio.schema.alter_partition_reassignments.v0.response import (
     AlterPartitionReassignmentsResponse,
 )
 from kio.schema.api_versions.v0.response import ApiVersion, ApiVersionsResponse
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.response import MetadataResponseBroker
 from kio.schema.types import BrokerId
@@ -72,6 +73,11 @@ async def cancelled(bootstrap: Any, deadline: Any) -> Said:
     return Said(verdict.error, verdict.reason)
 
 
+async def elected(bootstrap: Any, deadline: Any) -> Said:
+    [verdict] = await admin.elect(bootstrap, deadline, [ORDERS_0], is_unclean=False)
+    return Said(verdict.error, verdict.reason)
+
+
 async def user_deleted(bootstrap: Any, deadline: Any) -> Said:
     change = users.CredentialChange("anna", "SCRAM-SHA-256", None)
     refusal = (await scram.alter_credentials(bootstrap, deadline, [change]))["anna"]
@@ -101,8 +107,12 @@ async def asked(
     hangs_up_at: ApiKey | None,
     refusal: ErrorCode | None = None,
     is_gone_then: bool = False,
+    has_moved: bool = False,
 ) -> Said:
-    """What the caller gets of a controller that hangs up once, and then refuses."""
+    """What the caller gets of a controller that hangs up once, and then refuses.
+
+    ``has_moved``: instead of hanging up, it is the controller no more.
+    """
 
     async def answer(key: int, version: int, _: Any) -> ResponsePayload | object:
         if peer.connections > FIRST_TRY and is_gone_then:
@@ -124,9 +134,13 @@ async def asked(
                 node_id=BrokerId(1), host="127.0.0.1", port=i32(peer.port), rack=None
             )
             return filled(kind, brokers=(here,), controller_id=BrokerId(1), topics=())
+        if has_moved and peer.connections == FIRST_TRY:
+            moved: Any = filled(kind)
+            refused: ResponsePayload = replace(moved, error_code=ErrorCode.not_controller)
+            return refused
         code = change.refusal if refusal is None else refusal
         answered = filled(kind, error_code=code, name="orders", user="anna")
-        if isinstance(answered, AlterPartitionReassignmentsResponse):
+        if isinstance(answered, AlterPartitionReassignmentsResponse | ElectLeadersResponse):
             return replace(answered, error_code=ErrorCode.none)
         return answered
 
@@ -177,6 +191,17 @@ def test_a_refusal_for_another_reason_stays_one_and_a_dry_run_has_done_nothing()
 
     assert invalid == ("INVALID_REPLICATION_FACTOR", "it says no")
     assert checked == ("TOPIC_ALREADY_EXISTS", "it says no")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [CHANGES[3], Change(elected, ApiKey.ELECT_LEADERS, ErrorCode.election_not_needed)],
+    ids=lambda change: change.api_key.name,
+)
+def test_a_controller_that_has_moved_is_looked_for_again(change: Change) -> None:
+    said = asyncio.run(asked(change, hangs_up_at=None, has_moved=True))
+
+    assert said == (change.refusal.name.upper(), "it says no")
 
 
 def test_a_change_whose_answer_never_came_is_not_said_to_have_failed() -> None:

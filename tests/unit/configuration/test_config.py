@@ -71,6 +71,7 @@ def test_a_default_fits_its_own_rule() -> None:
         ("compression.gzip.level", "0", "between 1 and 9, or -1"),
         ("compression.type", "bzip2", "one of uncompressed, zstd"),
         ("inter.broker.protocol.version", "9.9", "one of 0.8.0 to 3.9-IV0"),
+        ("inter.broker.protocol.version", "0.10.2", "0.11.0 or newer"),
         ("security.inter.broker.protocol", "TLS", "one of PLAINTEXT, SSL"),
         ("broker.id", "-2", "at most reserved.broker.max.id"),
         ("broker.id", "1001", "at most reserved.broker.max.id"),
@@ -195,7 +196,7 @@ def test_the_connection_timeout_follows_the_session_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "name"), [("3.9", "3.9-IV0"), ("3.9.1", "3.9-IV0"), ("0.10.0", "0.10.0-IV1")]
+    ("written", "name"), [("3.9", "3.9-IV0"), ("3.9.1", "3.9-IV0"), ("2.7", "2.7-IV2")]
 )
 def test_a_release_means_its_newest_protocol(written: str, name: str) -> None:
     assert config(inter__broker__protocol__version=written).inter_broker_version.name == name
@@ -273,6 +274,25 @@ def test_what_a_topic_inherits_is_the_default_of_topics() -> None:
 def test_a_wrong_topic_config_is_refused(topic_config: dict[str, str], why: str) -> None:
     with pytest.raises(TopicConfigRefused, match=why):
         validate_topic_config(topic_config, config().values)
+
+
+@pytest.mark.parametrize("message_format", ["0.10.2", "0.9.0"])
+def test_a_record_format_that_is_not_written_is_refused_where_kafka_would_write_it(
+    message_format: str,
+) -> None:
+    own = {"message.format.version": message_format}
+    with pytest.raises(ConfigInvalid, match="older record formats are not written"):
+        config(
+            log__message__format__version=message_format, inter__broker__protocol__version="3.0-IV0"
+        )
+    with pytest.raises(TopicConfigRefused, match="older record formats are not written"):
+        validate_topic_config(own, config(inter__broker__protocol__version="2.8").values)
+
+    ignored = config(
+        log__message__format__version=message_format, inter__broker__protocol__version="3.0"
+    )
+
+    assert validate_topic_config(own, ignored.values) == own
 
 
 def test_a_right_topic_config_is_typed() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.acl_cache import AclBindingFilter
+from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
 from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
@@ -64,9 +64,15 @@ def test_so_many_rules_are_created_at_once_and_no_more() -> None:
 
 
 def test_so_many_rules_are_deleted_at_once_and_no_more() -> None:
-    all_of_them = with_rules(MOST).delete_acls([meaning(ResourceType.ANY)])
+    all_of_them = with_rules(MOST).delete_acls(AclBindingFilters((meaning(ResourceType.ANY),)))
     too_many = with_rules(MOST + 2).delete_acls(
-        [meaning(ResourceType.TOPIC), meaning(ResourceType.ANY), meaning(ResourceType.GROUP, "r0")]
+        AclBindingFilters(
+            (
+                meaning(ResourceType.TOPIC),
+                meaning(ResourceType.ANY),
+                meaning(ResourceType.GROUP, "r0"),
+            )
+        )
     )
 
     assert len(all_of_them.records) == MOST
@@ -79,3 +85,26 @@ def test_so_many_rules_are_deleted_at_once_and_no_more() -> None:
     )
     assert everything.deleted == ()
     assert len(too_many.records) == MOST // 2 + 2
+
+
+def test_many_filters_are_not_compared_with_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller's thread has other requests, and heartbeats."""
+    compared = 0
+    matches_pattern = AclBindingFilter.matches_pattern
+
+    def counted(wanted: AclBindingFilter, pattern: ResourcePattern) -> bool:
+        nonlocal compared
+        compared += 1
+        return matches_pattern(wanted, pattern)
+
+    manager = with_rules(1_000)
+    monkeypatch.setattr(AclBindingFilter, "matches_pattern", counted)
+    named = [meaning(ResourceType.ANY, f"r{n}") for n in range(100)]
+    prefixes = [each._replace(pattern_type=PatternType.MATCH) for each in named]
+    nameless = [meaning(ResourceType.ANY)._replace(principal=f"User:u{n}") for n in range(100)]
+
+    deleted = manager.delete_acls(AclBindingFilters((*named, *prefixes, *nameless)))
+
+    assert [len(each.deleted) for each in deleted.response] == [1] * 200 + [0] * 100
+    assert len(deleted.records) == 100
+    assert compared == 0

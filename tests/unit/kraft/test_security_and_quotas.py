@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.acl_cache import AclBindingFilter
+from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
 from tests.support.kraft_world import KraftWorld
 from zkcontroller.acls import (
     AccessControlEntry,
@@ -275,7 +275,14 @@ def test_rules_are_deleted_once_whatever_filters_mean_them() -> None:
     acls.create(acl("foo"), acl("bar"), acl("foo", principal="User:bob"))
 
     result = acls.manager.delete_acls(
-        [meaning("foo"), meaning(), meaning("foo", operation=0), meaning("foo", resource_type=0)]
+        AclBindingFilters(
+            (
+                meaning("foo"),
+                meaning(),
+                meaning("foo", operation=0),
+                meaning("foo", resource_type=0),
+            )
+        )
     )
 
     first, every, unknown_entry, unknown_pattern = result.response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,12 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32, i64
 from kio.static.protocol import RequestPayload
 
+from replica_manager.security.acl_cache import (
+    AclBinding,
+    AclBindingFilter,
+    AclCache,
+    VersionedAcls,
+)
 from tests.support.quorum import in_the_end
 from tests.support.secured_quorum import AUTHORIZED, Client, SecuredNode, told
 from tests.unit.quorum.permissions import (
@@ -27,7 +34,13 @@ from tests.unit.quorum.permissions import (
     codes,
     topic_creation,
 )
-from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 
@@ -466,5 +479,34 @@ def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Path) -> 
         assert (hidden.num_partitions, hidden.replication_factor, hidden.configs) == (-1, -1, ())
         assert existing.error_code == ErrorCode.topic_already_exists.value
         assert (existing.topic_config_error_code, existing.configs) == (0, ())
+
+    told(tmp_path, scenario)
+
+
+def test_many_rules_are_looked_through_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = {
+        ResourcePattern(ResourceType.TOPIC, f"t{n}"): VersionedAcls(
+            (AccessControlEntry("User:alice", "*", AclOperation.READ, PermissionType.ALLOW),), 0
+        )
+        for n in range(2_000)
+    }
+    threads: list[threading.Thread] = []
+    bindings = AclCache.bindings
+
+    def seen(cache: AclCache, wanted: AclBindingFilter) -> list[AclBinding]:
+        threads.append(threading.current_thread())
+        return bindings(cache, wanted)
+
+    monkeypatch.setattr(AclCache, "bindings", seen)
+
+    async def scenario(node: SecuredNode) -> None:
+        authorizer = node.quorum.security[1].authorizer
+        assert authorizer is not None
+        authorizer.cache = AclCache(rules)
+        async with node.client("admin") as admin:
+            assert len((await admin.ask(acl_description())).resources) == 2_000
+        assert threading.current_thread() not in threads
 
     told(tmp_path, scenario)

@@ -33,6 +33,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.wall_time import set_wall_time_offset
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")
@@ -254,6 +255,44 @@ def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
     told(
         tmp_path, scenario, properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"}
     )
+
+
+def test_tokens_go_by_the_machines_clock_whatever_it_was_at_the_start(tmp_path: Path) -> None:
+    async def scenario(client: Client) -> None:
+        token = await create(client)
+        set_wall_time_offset(2 * DAY_MS)
+
+        assert error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_expired
+        later = await create(client)
+        assert later.issue_timestamp - token.issue_timestamp >= 2 * DAY_MS
+
+        set_wall_time_offset(0)
+        assert error_of(await renew(client, token.hmac)) is ErrorCode.none
+
+    try:
+        told(tmp_path, scenario, properties=SECRET)
+    finally:
+        set_wall_time_offset(0)
+
+
+def test_the_sweep_of_tokens_goes_by_the_machines_clock(tmp_path: Path) -> None:
+    async def scenario(client: Client) -> None:
+        token = await create(client)
+        set_wall_time_offset(2 * DAY_MS)
+
+        async def is_gone() -> bool:
+            return error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_not_found
+
+        await in_the_end(is_gone, "the token is removed")
+
+    try:
+        told(
+            tmp_path,
+            scenario,
+            properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"},
+        )
+    finally:
+        set_wall_time_offset(0)
 
 
 class NobodysController(Controller):

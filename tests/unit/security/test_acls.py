@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.security.acl_cache import (
     AclBinding,
     AclBindingFilter,
+    AclBindingFilters,
     AclCache,
     FiltersByPattern,
     VersionedAcls,
@@ -438,6 +439,11 @@ def test_rules_that_are_found_by_an_index_are_those_that_each_filter_matches(
         found = cache.bindings(each)
         assert len(found) == len(set(found))
         assert set(found) == {binding for binding in bindings if each.matches(binding)}
+    most = 2
+    assert AclBindingFilters(tuple(filters)).find(dict(enumerate(bindings)), most) == [
+        [n for n, binding in enumerate(bindings) if each.matches(binding)][: most + 1]
+        for each in filters
+    ]
     meant = FiltersByPattern(cache, filters)
     for binding in bindings:
         places = [n for n, each in enumerate(filters) if each.matches(binding)]

@@ -432,6 +432,22 @@ def test_every_broker_follows_the_changes_of_the_others(tokens: Tokens) -> None:
     assert other.known == {}
 
 
+def test_an_empty_znode_is_no_token_and_a_corrupt_one_leaves_what_was_known(
+    tokens: Tokens,
+) -> None:
+    emptied, broken = tokens.create().token_id, tokens.create().token_id
+    store, other = tokens.broker()
+    assert other.known.keys() == {emptied, broken}
+    for token_id, data in ((emptied, b""), (broken, b"{")):
+        change = TokenChangeZnode(token_id)
+        tokens.world.session.write(SetData(DelegationTokenZnode.path(token_id), data))
+        tokens.world.session.write(Create(change.create_path, change.encode(), sequential=True))
+
+    store.process_changes()
+
+    assert other.known.keys() == {broken}
+
+
 def test_a_broker_that_starts_later_knows_every_token_that_can_be_read(tokens: Tokens) -> None:
     created = tokens.create().token_id
     path = DelegationTokenZnode.path("broken")

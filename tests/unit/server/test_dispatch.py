@@ -16,7 +16,7 @@ from kio.schema.stop_replica.v4.request import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64
 
-from replica_manager.server.dispatch import READ_ASIDE_BYTES
+from replica_manager.server.large_answers import READ_ASIDE_BYTES
 from tests.support.broker_world import BROKER_EPOCH, BrokerWorld
 from tests.support.frames import request_header
 from zkcontroller.errors import InvalidFrame

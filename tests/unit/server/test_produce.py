@@ -6,6 +6,7 @@ Source of the behaviours: Kafka ``KafkaApisTest``, ``ReplicaManagerTest``, ``Pro
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.log_config import LogConfig
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.record_appends import PartitionResponse
@@ -286,6 +288,46 @@ def test_topics_follow_their_configuration_and_the_brokers(world: BrokerWorld) -
 
     world.disk_logs.topic_changed("orders", {})
     assert log_of(world).config.retention_ms == LogConfig().retention_ms
+
+
+@pytest.mark.parametrize(
+    ("protocol", "shown"), [("2.8", 'message.format.version="2.8", '), ("3.0", "")]
+)
+def test_the_line_of_a_new_log_shows_what_the_topic_sets(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture, protocol: str, shown: str
+) -> None:
+    caplog.set_level(logging.INFO, "kafka.log.LogManager")
+    world.config = BrokerConfig.parse(
+        {"zookeeper.connect": "z:1", "inter.broker.protocol.version": protocol}
+    )
+    own = {
+        "compression.type": "zstd",
+        "cleanup.policy": "compact,delete",
+        "min.cleanable.dirty.ratio": "0.50",
+        "message.format.version": "2.8",
+        "no.such.key": "1",
+    }
+    world.disk_logs.topic_changed("orders", own)
+    world.disk_logs.broker_changed()
+
+    world.lead("orders")
+
+    assert (
+        ' with properties {cleanup.policy=compact,delete, compression.type="zstd", '
+        f"{shown}min.cleanable.dirty.ratio=0.50, no.such.key=(redacted)}}"
+    ) in caplog.text
+
+
+def test_a_topics_record_format_that_is_not_written_is_reported(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.config = BrokerConfig.parse(
+        {"zookeeper.connect": "z:1", "inter.broker.protocol.version": "2.8"}
+    )
+
+    world.disk_logs.topic_changed("orders", {"message.format.version": "0.10.2"})
+
+    assert "topic orders is ignored in part: invalid value '0.10.2'" in caplog.text
 
 
 def test_a_client_that_may_not_write_gets_an_error(world: BrokerWorld) -> None:

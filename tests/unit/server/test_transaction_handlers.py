@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing_extensions import override
 
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from tests.support.broker_world import broker
+from tests.support.broker_world import broker, metadata
 from tests.support.frames import request_header
 from tests.support.group_api_world import GROUP, GroupApiWorld
 from tests.support.log_world import batch
@@ -28,6 +29,8 @@ from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import write
+from zkcontroller.zookeeper.requests import Create
+from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 
 NONE: Final = ErrorCode.none
 DENIED: Final = ErrorCode.transactional_id_authorization_failed
@@ -65,6 +68,12 @@ class TransactionWorld(GroupApiWorld):
         """The broker says that it is to be reached there."""
         port = self._server.sockets[0].getsockname()[1]
         self.update(brokers=[Broker(1, (Endpoint(host, port, "PLAINTEXT", "PLAINTEXT"),), None)])
+
+    def forget(self, topic: str) -> None:
+        """As if no request had named the topic."""
+        known = self.cache.snapshot
+        named = {each: those for each, those in known.partitions.items() if each != topic}
+        self.cache.snapshot = replace(known, partitions=named)
 
     @override
     async def end(self) -> None:
@@ -258,6 +267,44 @@ def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None
         assert await world.state() == "PrepareCommit"
         world.announce("127.0.0.1")
         assert await world.settled() == "CompleteCommit"
+
+    tell(scenario)
+
+
+async def prepared(world: TransactionWorld) -> None:
+    """A transaction is to be ended in a partition that no request has named since the start."""
+    _, *rest = await world.init()
+    producer = rest[0], rest[1]
+    await world.add(producer, "orders")
+    assert await world.produce(producer, "orders") is NONE
+    world.forget("orders")
+    assert await world.finish(producer, is_commit=True) is NONE
+
+
+def test_markers_wait_for_a_partition_that_no_request_has_named_yet(tell: Tell) -> None:
+    async def scenario(world: TransactionWorld) -> None:
+        world.session.write(Create(TopicZnode.path("orders"), b"{}"))
+        await prepared(world)
+
+        world.update({"orders": {0: metadata(1)}})
+        world.announce("127.0.0.1")
+
+        assert await world.settled() == "CompleteCommit"
+        assert world.committed_end() == 2
+
+    tell(scenario)
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_deleted_topic_needs_no_markers(tell: Tell, is_marked: bool) -> None:
+    async def scenario(world: TransactionWorld) -> None:
+        if is_marked:
+            world.session.write(Create(TopicZnode.path("orders"), b"{}"))
+            world.session.write(Create(DeleteTopicZnode.path("orders"), b""))
+        await prepared(world)
+
+        assert await world.settled() == "CompleteCommit"
+        assert world.committed_end() == 0
 
     tell(scenario)
 

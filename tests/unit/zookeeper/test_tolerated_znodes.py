@@ -8,15 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import orjson
 import pytest
 
+from zkcontroller.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import Endpoint, ReplicaAssignment, TopicPartition
+from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
+from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,
     ConfigChangeZnode,
     ConfigZnode,
+    ConsumerOffsetZnode,
     ControllerEpochZnode,
     ControllerZnode,
     FeatureZnode,
@@ -69,6 +81,37 @@ def reassignment(data: bytes) -> object:
     return dict(ReassignPartitionsZnode.decode(data).partitions)
 
 
+def acls(data: bytes) -> object:
+    return AclZnode.decode("/kafka-acl/Topic/orders", data).entries
+
+
+def acl_change(data: bytes) -> object:
+    return AclChangeZnode.decode("/kafka-acl-changes/acl_changes_1", data).pattern
+
+
+def extended_acl_change(data: bytes) -> object:
+    return AclChangeZnode.decode("/kafka-acl-extended-changes/acl_changes_1", data).pattern
+
+
+def token(data: bytes) -> object:
+    found = DelegationTokenZnode.decode("/delegation_token/tokens/t", data)
+    return found.owner, found.requester, found.renewers, found.max_timestamp
+
+
+def old_offset(data: bytes) -> object:
+    return ConsumerOffsetZnode.decode("/consumers/g/offsets/t/0", data)
+
+
+def rule(**changes: str) -> bytes:
+    fields = {"principal": "User:a", "permissionType": "Allow", "operation": "Read", "host": "*"}
+    return orjson.dumps({"version": 1, "acls": [fields | changes]})
+
+
+RULE = AccessControlEntry("User:a", "*", AclOperation.READ, PermissionType.ALLOW)
+TOKEN = (
+    b'"renewers":[],"issueTimestamp":1,"maxTimestamp":-1,"expiryTimestamp":9223372036854775807,'
+    b'"tokenId":"t"}'
+)
 HOST = (Endpoint("h", 9092, "PLAINTEXT", "PLAINTEXT"),)
 AT_REST = {0: ReplicaAssignment((1, 2))}
 
@@ -122,6 +165,37 @@ READ: list[tuple[Callable[[bytes], object], bytes, object]] = [
         b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[]}]}',
         {ORDERS_0: ()},
     ),
+    (acls, b"", ()),
+    (acls, b'{"version":1,"acls":[],"more":1}', ()),
+    (acls, rule(more="x"), (RULE,)),
+    (acls, rule(operation="rEAD", permissionType="ALLOW"), (RULE,)),
+    (acls, rule(operation="Fly"), (RULE._replace(operation=AclOperation.UNKNOWN),)),
+    (acls, rule(principal=":", host=""), (RULE._replace(principal=":", host=""),)),
+    (acl_change, b"topic:a:b", ResourcePattern(ResourceType.TOPIC, "a:b")),
+    (acl_change, b"Moon:a", ResourcePattern(ResourceType.UNKNOWN, "a")),
+    (
+        extended_acl_change,
+        b'{"version":null,"resourceType":"topic","name":"a","patternType":"prefixed"}',
+        ResourcePattern(ResourceType.TOPIC, "a", PatternType.PREFIXED),
+    ),
+    (
+        extended_acl_change,
+        b'{"resourceType":"GROUP","name":"","patternType":"LITERAL"}',
+        ResourcePattern(ResourceType.GROUP, ""),
+    ),
+    (token, b'{"version":1,"owner":"User:a",' + TOKEN, ("User:a", "User:a", (), -1)),
+    (
+        token,
+        b'{"version":2,"owner":"User:","tokenRequester":"User:b","more":{},' + TOKEN,
+        ("User:", "User:", (), -1),
+    ),
+    (
+        token,
+        b'{"version":3,"owner":"%3Aa","tokenRequester":"User:b",' + TOKEN,
+        (":a", "User:b", (), -1),
+    ),
+    (old_offset, b"-1", -1),
+    (old_offset, b"007", 7),
 ]
 
 CORRUPT: list[tuple[Callable[[bytes], object], bytes]] = [
@@ -150,6 +224,28 @@ CORRUPT: list[tuple[Callable[[bytes], object], bytes]] = [
     (isr_change, b"{}"),
     (log_dir_event, b"{}"),
     (reassignment, b"[]"),
+    (acls, b"{}"),
+    (acls, b"not json"),
+    (acls, b'{"version":2,"acls":[]}'),
+    (acls, b'{"version":1,"acls":null}'),
+    (acls, rule(principal="alice")),
+    (acls, rule(operation="Any")),
+    (acls, rule(permissionType="ANY")),
+    (acl_change, b"orders"),
+    (extended_acl_change, b"{}"),
+    (
+        extended_acl_change,
+        b'{"version":2,"resourceType":"TOPIC","name":"a","patternType":"PREFIXED"}',
+    ),
+    (token, b"{}"),
+    (token, b"not json"),
+    (token, b'{"version":0,"owner":"User:a",' + TOKEN),
+    (token, b'{"version":3,"owner":"User:a",' + TOKEN),
+    (token, b'{"version":4,"owner":"User:a","tokenRequester":"User:b",' + TOKEN),
+    (token, b'{"version":1,"owner":"alice",' + TOKEN),
+    (old_offset, b""),
+    (old_offset, b"{}"),
+    (old_offset, b"9223372036854775808"),
 ]
 
 

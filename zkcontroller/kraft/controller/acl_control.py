@@ -5,7 +5,7 @@ Source: Kafka ``AclControlManager`` (KIP-801).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -58,11 +58,14 @@ class AclFilter(Protocol):
     @property
     def permission_type(self) -> PermissionType: ...
 
-    def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether the filter matches ACLs with that resource pattern."""
 
-    def matches_entry(self, entry: AccessControlEntry) -> bool:
-        """Whether the filter matches ACLs with that access control entry."""
+class AclFilters(Protocol):
+    """The filters of one request, in its order."""
+
+    def __iter__(self) -> Iterator[AclFilter]: ...
+
+    def find(self, acls: Mapping[UUID, StandardAcl], most: int) -> Sequence[Sequence[UUID]]:
+        """For each filter the ids of the ACLs that it matches, at most one more than ``most``."""
 
 
 class AclDeleteResult(NamedTuple):
@@ -98,21 +101,16 @@ class AclControlManager:
             records.append(VersionedRecord(_record(acl_id, acl), 0))
         return ControllerResult.atomic_of(records.to_tuple(), tuple(results))
 
-    def delete_acls(
-        self, filters: Iterable[AclFilter]
-    ) -> ControllerResult[tuple[AclDeleteResult, ...]]:
+    def delete_acls(self, filters: AclFilters) -> ControllerResult[tuple[AclDeleteResult, ...]]:
         """Deletes ACLs by filters; an ACL that several filters match is deleted once."""
         gone: dict[UUID, None] = {}
         results = []
-        for wanted in filters:
+        acls = self.acls()
+        for wanted, meant in zip(filters, filters.find(acls, MAX_RECORDS_PER_USER_OP), strict=True):
             try:
                 _check_filter(wanted)
-                meant = {
-                    acl_id: acl
-                    for acl_id, acl in self._acls_by_id.items()
-                    if wanted.matches_pattern(acl.pattern) and wanted.matches_entry(acl.entry)
-                }
-                if len(gone.keys() | meant.keys()) > MAX_RECORDS_PER_USER_OP:
+                added = [acl_id for acl_id in meant if acl_id not in gone]
+                if len(gone) + len(added) > MAX_RECORDS_PER_USER_OP:
                     raise ApiException(
                         ErrorCode.policy_violation,
                         f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single "
@@ -121,8 +119,8 @@ class AclControlManager:
             except ApiException as refused:
                 results.append(AclDeleteResult(refused.to_error()))
                 continue
-            gone.update(dict.fromkeys(meant))
-            results.append(AclDeleteResult(NO_ERROR, tuple(meant.values())))
+            gone.update(dict.fromkeys(added))
+            results.append(AclDeleteResult(NO_ERROR, tuple(map(acls.__getitem__, meant))))
         records = [VersionedRecord(RemoveAccessControlEntryRecord(acl_id), 0) for acl_id in gone]
         return ControllerResult.atomic_of(records, tuple(results))
 

@@ -195,7 +195,7 @@ class WriteOperations:
         if isinstance(request, ClusterWrite):
             return self._generate_for_cluster(request, now_ms)
         if isinstance(request, SecurityWrite):
-            return self._generate_for_security(request, now_ms)
+            return self._generate_for_security(request)
         return self._generate_for_settings(request)
 
     def _generate_for_topics(
@@ -269,8 +269,9 @@ class WriteOperations:
             case _:
                 assert_never(request)
 
-    def _generate_for_security(self, request: SecurityWrite, now_ms: int) -> AnyResult:
+    def _generate_for_security(self, request: SecurityWrite) -> AnyResult:
         state = self._state
+        now_ms = state.wall_time_ms()
         match request:
             case CreateAcls():
                 return state.acls.create_acls(request.acls)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from zkcontroller.kraft.controller.acl_control import AclFilter, StandardAcl
+from zkcontroller.kraft.controller.acl_control import AclFilters, StandardAcl
 from zkcontroller.kraft.controller.alter_partition import AlterPartitionRequest
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
@@ -137,7 +137,7 @@ class CreateAcls:
 class DeleteAcls:
     """Delete ACLs by filters."""
 
-    filters: tuple[AclFilter, ...]
+    filters: AclFilters
 
 
 @dataclass(frozen=True, slots=True)

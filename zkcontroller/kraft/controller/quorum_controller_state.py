@@ -117,6 +117,8 @@ class ControllerEnvironment:
     """A random one."""
     is_resolvable: Callable[[str], bool]
     """Whether a text is an address or the name of a host."""
+    wall_time_ms: Callable[[], int]
+    """The machine's clock, which may be set: tokens expire by it.  Waits go by another."""
     alter_config_policy: AlterConfigPolicy | None = None
 
 
@@ -157,6 +159,7 @@ class QuorumControllerState:
         self.producer_ids = ProducerIdControlManager(self.registry, self.cluster)
         self.acls = AclControlManager(self.registry, environment.new_uuid)
         self.scram = ScramControlManager(self.registry, lambda: self.features.metadata_version)
+        self.wall_time_ms = environment.wall_time_ms
         self.tokens = DelegationTokenControlManager(
             self.registry,
             lambda: self.features.metadata_version,

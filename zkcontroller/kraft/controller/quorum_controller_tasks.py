@@ -211,4 +211,5 @@ class PeriodicTasks:
 
     def _sweep_tokens(self, now_ms: int) -> AnyResult:
         self._maybe_schedule_token_sweep(now_ms)
-        return ControllerResult.of(self._state.tokens.sweep_expired_delegation_tokens(now_ms), None)
+        expired = self._state.tokens.sweep_expired_delegation_tokens(self._state.wall_time_ms())
+        return ControllerResult.of(expired, None)
