@@ -35,7 +35,7 @@ from benchmarks.broker_process import BrokerProcess
 from benchmarks.cluster_data import replicas_of, state_znode, topic_znode, write_cluster
 from benchmarks.stall_probe import StallProbe
 from benchmarks.stub_client import StubBrokers
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.requests import (
     Create,
     Delete,

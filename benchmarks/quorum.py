@@ -30,7 +30,7 @@ from typing import Final
 from benchmarks.quorum_changes import LOWEST, change
 from benchmarks.silent_brokers import SilentBroker, create_topics
 from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 
 CONNECTIONS: Final = 16
 LOAD_S: Final = 10.0

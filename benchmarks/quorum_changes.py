@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from kio.static.primitive import i8
 
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 KEY: Final = "interval.ms"
 """Of a subscription to clients' metrics: controllers keep it and have nothing else to do with it,

@@ -31,8 +31,8 @@ from benchmarks.silent_brokers import SilentBroker, create_topics
 from tests.peers.quorum_cluster import MixedQuorum, RealVoter
 from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from zkcontroller.kraft.wire import read_response, write_request
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
 
 BROKERS: Final = (11, 12, 13)
 SILENT: Final = 11

@@ -26,7 +26,7 @@ from confluent_kafka import Consumer
 from typing_extensions import override
 
 from benchmarks.records_cluster import RecordsCluster, our_cluster
-from zkcontroller.observability.loop_watch import VARIABLE
+from kafka_common.observability.loop_watch import VARIABLE
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 LOOP_BOUND_MS: Final = 20

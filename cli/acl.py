@@ -26,7 +26,7 @@ from zkcontroller_cli.console.render import Layout, Row, named
 from zkcontroller_cli.console.tables import RowColour
 
 if TYPE_CHECKING:
-    from zkcontroller.acls import ResourcePattern
+    from kafka_common.acls import ResourcePattern
     from zkcontroller_cli.acls.decisions import AclDecision, PrincipalRights, RuleBook
 
 _DECISION_KEYS: Final = ("is_allowed", "because", "rule")

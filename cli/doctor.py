@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zkcontroller.errors import ZkControllerError, ZooKeeperUnavailable
+from kafka_common.errors import ZkControllerError, ZooKeeperUnavailable
 from zkcontroller_cli.console.errors import (
     BadUsage,
     CannotConnect,

@@ -73,7 +73,7 @@ def command(
         # The kit stands above zkctl; setup.cfg's contract names this one way up.
         from zkcontroller_testing.serving.command import ServeOptions, serve
     except ModuleNotFoundError as error:
-        from zkcontroller.errors import NotInstalled
+        from kafka_common.errors import NotInstalled
 
         raise NotInstalled(
             f"zkctl serve needs {error.name}: pip install 'zkcontroller[serve]'"

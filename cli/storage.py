@@ -122,7 +122,7 @@ def _format(
     from replica_manager.quorum.node_files import load_log_dirs
     from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
     from replica_manager.quorum.storage_format import FormatRequest, format_log_dirs
-    from zkcontroller.protocol.uuid_text import uuid_text
+    from kafka_common.protocol.uuid_text import uuid_text
 
     properties = read_properties_file(config_file)
     if not properties.get("process.roles", "").strip():
@@ -223,7 +223,7 @@ def random_uuid() -> None:
     """
     from uuid import uuid4
 
-    from zkcontroller.protocol.uuid_text import usable_uuid, uuid_text
+    from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
 
     text = uuid_text(usable_uuid(uuid4))
     if settings().renderer.is_for_eyes:
@@ -234,7 +234,7 @@ def random_uuid() -> None:
 
 def _refusing(run: Callable[[], int]) -> int:
     """What the verb answers; a refusal is one sentence on stderr, as ``kafka-storage`` says it."""
-    from zkcontroller.errors import ZkControllerError
+    from kafka_common.errors import ZkControllerError
 
     try:
         return run()
@@ -253,9 +253,9 @@ def _snake_case(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _metadata_version(name: str) -> MetadataVersion:
     from replica_manager.quorum.scram_arguments import FormatRefused
-    from zkcontroller.errors import ConfigInvalid
+    from kafka_common.errors import ConfigInvalid
     from zkcontroller.kraft.metadata.metadata_version import from_name
-    from zkcontroller.protocol.inter_broker_versions import version_of
+    from kafka_common.protocol.inter_broker_versions import version_of
 
     try:
         return from_name(name)

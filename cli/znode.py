@@ -11,7 +11,7 @@ from zkcontroller_cli.console.options import VerbGroup, reads, settings
 from zkcontroller_cli.console.render import Layout, Row, named
 
 if TYPE_CHECKING:
-    from zkcontroller.json_values import JsonObject
+    from kafka_common.json_values import JsonObject
     from zkcontroller.zookeeper.requests import ZkCode
     from zkcontroller_cli.znodes.session import ZooKeeper
 
@@ -143,7 +143,7 @@ def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
 
 def _readable(path: str, answer: T | ZkCode) -> T | None:
     """The answer; None if the znode has gone, or with a warning if ZooKeeper refuses it."""
-    from zkcontroller.errors import ZooKeeperRefused
+    from kafka_common.errors import ZooKeeperRefused
     from zkcontroller.zookeeper.answers import optional
     from zkcontroller_cli.console.options import say
 
@@ -156,7 +156,7 @@ def _readable(path: str, answer: T | ZkCode) -> T | None:
 
 def _content(path: str, data: bytes) -> JsonObject:
     """``data`` decoded; where it is corrupt, as it stands there, with a warning."""
-    from zkcontroller.errors import ZnodeCorrupt
+    from kafka_common.errors import ZnodeCorrupt
     from zkcontroller.zookeeper.znodes import describe
     from zkcontroller_cli.console.options import say
 

@@ -33,10 +33,10 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.configuration.config import BrokerConfig, read_properties_file
 from replica_manager.configuration.environment import EnvironmentConfig, read_environment
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.net.connection import Connection
+from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.net.connection import Connection
 
 MOUNTED_FILE: Final = Path("/mnt/shared/config/server.properties")
 SECRETS: Final = Path("/etc/kafka/secrets")

@@ -20,10 +20,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import ProcessCollector, make_wsgi_app
 from typing_extensions import override
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.bounded_threads import BoundedThreads
-from zkcontroller.observability.exposition import registry_of
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.bounded_threads import BoundedThreads
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.metrics import Metrics
 
 LOOPBACK = "127.0.0.1"
 MOST_SCRAPES: Final = 16

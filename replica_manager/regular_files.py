@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from zkcontroller.process.resource_limits import exhausted_limit
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.process.resource_limits import exhausted_limit
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 PRIVATE_MODE: Final = 0o600
 """Of files that may hold secrets: their owner reads and writes them, no one else."""

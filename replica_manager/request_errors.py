@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 
 
 class RequestRefused(ZkControllerError):

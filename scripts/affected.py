@@ -78,8 +78,8 @@ class EndToEnd(NamedTuple):
 END_TO_END: Final = (
     EndToEnd(
         (
-            *("zkcontroller/core", "zkcontroller/runtime", "zkcontroller/net"),
-            *("zkcontroller/protocol", "zkcontroller/zookeeper"),
+            *("zkcontroller/core", "zkcontroller/runtime", "kafka_common/net"),
+            *("kafka_common/protocol", "zkcontroller/zookeeper"),
             *("replica_manager/broker", "replica_manager/configuration", "replica_manager/log"),
             *("replica_manager/network", "replica_manager/replication", "replica_manager/server"),
         ),

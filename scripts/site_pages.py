@@ -34,7 +34,7 @@ from scripts.write_man_pages import (
     members,
     option_rows,
 )
-from zkcontroller.observability.meanings import MEANING_OF
+from kafka_common.observability.meanings import MEANING_OF
 
 _EFFECT: Final[Mapping[KeyEffectKind, str]] = {
     KeyEffectKind.EFFECTIVE: "yes",

@@ -1,4 +1,4 @@
-"""Writes zkcontroller/protocol/request_types.pyi: the request messages as mypy sees them.
+"""Writes kafka_common/protocol/request_types.pyi: the request messages as mypy sees them.
 
     .venv/bin/python scripts/write_request_types.py            writes the file anew
     .venv/bin/python scripts/write_request_types.py --check    only says whether it is stale
@@ -25,8 +25,8 @@ from uuid import UUID
 from replica_manager.quorum.controller_apis.table import OFFERED_BY_CONTROLLER
 from replica_manager.server.context import versions_of
 from replica_manager.server.zookeeper_handlers import HANDLERS
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_type
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_type
 
 STUB: Final = Path(__file__).parent.parent / "zkcontroller" / "protocol" / "request_types.pyi"
 _READ_BY_OURSELVES: Final = {ApiKey.PRODUCE, ApiKey.FETCH}

@@ -23,6 +23,6 @@ or a random number in a module that the contract *Pure code does no I/O* names; 
 a caller must handle and that is not in :mod:`.errors`.
 """
 
-from zkcontroller.lean_kio import import_kio_types
+from kafka_common.lean_kio import import_kio_types
 
 import_kio_types()

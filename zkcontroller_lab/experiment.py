@@ -13,8 +13,8 @@ from typing import Final
 
 from typing_extensions import override
 
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
 from zkcontroller_lab.interventions import (
     Act,
     Intervention,

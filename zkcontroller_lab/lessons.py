@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import FencedBatch
 from zkcontroller_lab.experiment import Experiment, record
 from zkcontroller_lab.interventions import Intervention, in_order

@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 from typing_extensions import override
 
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.net.bounded_threads import BoundedThreads
+from kafka_common.errors import ZkControllerError
+from kafka_common.net.bounded_threads import BoundedThreads
 from zkcontroller_lab.experiment import LAST_SEED, run_seed
 from zkcontroller_lab.interventions import MEANINGS, MOST_INTERVENTIONS, Intervention
 from zkcontroller_lab.lessons import LESSONS, run_lesson

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 import orjson
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.state_changes.export import SCHEMA_VERSION
 from zkcontroller.state_changes.kafka_lines import FIELDS, level_of
 from zkcontroller.state_changes.record import Kind, StateChange

@@ -15,7 +15,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.events import IsrChange
-from zkcontroller.model import (
+from kafka_common.model import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     NO_EPOCH,
@@ -23,7 +23,7 @@ from zkcontroller.model import (
     UNKNOWN_BROKER_EPOCH,
     TopicPartition,
 )
-from zkcontroller.model import (
+from kafka_common.model import (
     LeaderAndIsr as State,
 )
 from zkcontroller_simulation.control_requests import (

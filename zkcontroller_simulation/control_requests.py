@@ -17,7 +17,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from zkcontroller.model import NO_EPOCH, UNKNOWN_BROKER_EPOCH, TopicPartition
+from kafka_common.model import NO_EPOCH, UNKNOWN_BROKER_EPOCH, TopicPartition
 
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5

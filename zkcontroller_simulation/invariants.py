@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zkcontroller.model import NO_LEADER, TopicPartition
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.model import NO_LEADER, TopicPartition
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

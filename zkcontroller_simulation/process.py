@@ -41,7 +41,7 @@ from zkcontroller.core.events import (
     Startup,
 )
 from zkcontroller.core.watches import event_for_watch
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.state_changes.record import StateChange
 from zkcontroller.zookeeper.requests import WatchFired

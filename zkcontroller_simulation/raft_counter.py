@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.protocol.record_batch import iterate_batch, iterate_batches
+from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
 from zkcontroller_simulation.raft_log_model import READ_BATCHES, InMemoryRaftLog, NumberBatch
 
 LISTENER: Final = "counter"

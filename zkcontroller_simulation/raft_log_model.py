@@ -14,10 +14,10 @@ from itertools import islice, pairwise
 from random import Random
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import CorruptRecord, LimitReached, UnexpectedAppendOffset
+from kafka_common.errors import CorruptRecord, LimitReached, UnexpectedAppendOffset
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.protocol.record_batch import BatchHeader, is_intact, iterate_batches
+from kafka_common.protocol.record_batch import BatchHeader, is_intact, iterate_batches
 
 WITHOUT_LIMIT: Final = 2**31 - 1
 

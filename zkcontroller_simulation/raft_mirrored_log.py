@@ -16,9 +16,9 @@ from typing_extensions import override
 
 from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from zkcontroller.errors import RecordsRefused
+from kafka_common.errors import RecordsRefused
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog, NumberBatch, whole_batches
 
 SEGMENT_BYTES: Final = 600

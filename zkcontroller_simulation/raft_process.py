@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from zkcontroller.errors import NotLeader, RecordsRefused
+from kafka_common.errors import NotLeader, RecordsRefused
 from zkcontroller.kraft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, RaftTick
 from zkcontroller.kraft.messages import FetchResponse
 from zkcontroller.kraft.outputs import (

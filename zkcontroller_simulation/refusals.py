@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from zkcontroller.errors import ZooKeeperRefused
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     FencedBatch,

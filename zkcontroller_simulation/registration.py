@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zkcontroller.core.effects import Procedure
-from zkcontroller.model import Broker, Endpoint
+from kafka_common.model import Broker, Endpoint
 from zkcontroller.zookeeper.requests import Create, UnfencedBatch
 
 PERSISTENT_PATHS: Final = (

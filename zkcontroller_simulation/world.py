@@ -28,8 +28,8 @@ from zkcontroller.core.events import (
     IsrChange,
     TopicUncleanLeaderElectionEnable,
 )
-from zkcontroller.errors import SessionExpired, ZkControllerError
-from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
+from kafka_common.errors import SessionExpired, ZkControllerError
+from kafka_common.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Write, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import overload
 
-from zkcontroller.errors import ControllerMoved, SessionExpired, ZooKeeperRefused
+from kafka_common.errors import ControllerMoved, SessionExpired, ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     Check,
     CheckExists,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkcontroller.errors import SessionExpired, ZkControllerError
+from kafka_common.errors import SessionExpired, ZkControllerError
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     FencedBatch,

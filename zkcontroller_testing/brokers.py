@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.wall_time import OFFSET_VARIABLE, SOCKET_VARIABLE
+from kafka_common.errors import ConfigInvalid
+from kafka_common.wall_time import OFFSET_VARIABLE, SOCKET_VARIABLE
 from zkcontroller_cli.local.local_cluster import start_broker
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile
 from zkcontroller_cli.machine.processes import ProcessId, last_lines, wait_until

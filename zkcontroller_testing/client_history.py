@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.checks import StateChangeRow
 from zkcontroller_testing.history_checks import HistoryViolation, violations
 from zkcontroller_testing.operations import ClientAct, Operation, OperationResult, history_text

@@ -17,9 +17,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import PLAINTEXT
-from zkcontroller.wall_time import MOST_OFFSET_MS
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT
+from kafka_common.wall_time import MOST_OFFSET_MS
 from zkcontroller.zookeeper.requests import ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

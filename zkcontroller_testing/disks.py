@@ -20,7 +20,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.waiting import until
 
 LEAST_MB: Final = 16

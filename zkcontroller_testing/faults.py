@@ -12,8 +12,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller_testing.door import Peer
 
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import orjson
 from typing_extensions import override
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.runtime.hold_points import HOLD_POINTS
 from zkcontroller_testing.waiting import PATIENCE_S, NotInTime
 

@@ -18,10 +18,10 @@ from typing import Any, Final
 from kio.static.primitive import i16
 from typing_extensions import override
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import RequestHeader, parse_request_header, response_header
-from zkcontroller.protocol.messages import read_response, write
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.framing import RequestHeader, parse_request_header, response_header
+from kafka_common.protocol.messages import read_response, write
 from zkcontroller_testing.door import Door, DoorLink, send_frame
 from zkcontroller_testing.faults import Action, Fault
 
@@ -181,7 +181,7 @@ def _is_answered(header: RequestHeader | None, frame: bytes) -> bool:
     """False for a Produce with acks=0: its client waits for nothing."""
     if header is None or header.api_key != ApiKey.PRODUCE:
         return True
-    from zkcontroller.protocol.produce import read_produce_request
+    from kafka_common.protocol.produce import read_produce_request
 
     try:
         _, start = parse_request_header(frame)

@@ -28,10 +28,10 @@ from kio.schema.produce.v8.response import ProduceResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from zkcontroller.protocol.records import Record
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from zkcontroller_testing.loop_thread import LoopThread
 from zkcontroller_testing.waiting import PATIENCE_S, NotInTime
 

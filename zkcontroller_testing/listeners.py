@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 PROTOCOLS: Final = {
     "plaintext": "PLAINTEXT",

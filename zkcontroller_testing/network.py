@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.door import CLIENTS, ZOOKEEPER, Peer
 from zkcontroller_testing.faults import Fault
 from zkcontroller_testing.kafka_door import FaultTable, KafkaDoor

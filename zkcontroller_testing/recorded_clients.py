@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.client_history import ClientHistory, Invocation
 from zkcontroller_testing.operations import ClientAct
 from zkcontroller_testing.waiting import PATIENCE_S, NotInTime

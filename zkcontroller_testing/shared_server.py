@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from zkcontroller.errors import ZkControllerError, ZooKeeperUnavailable
+from kafka_common.errors import ZkControllerError, ZooKeeperUnavailable
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, find_java
 from zkcontroller.zookeeper.server_jars import find_jars
 

@@ -23,7 +23,7 @@ from replica_manager.security.acl_cache import (
 )
 from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, verdict_of
 from replica_manager.security.principals import USER, Principal, parse_principal
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

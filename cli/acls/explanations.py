@@ -7,7 +7,7 @@ from typing import Any
 
 from replica_manager.security.acl_cache import WILDCARD
 from replica_manager.security.principals import Principal
-from zkcontroller.acls import AclOperation, ResourcePattern
+from kafka_common.acls import AclOperation, ResourcePattern
 from zkcontroller_cli.acls.decisions import AclDecision, AskedRight, Because, RuleBook
 from zkcontroller_cli.acls.needs import Need, Right
 from zkcontroller_cli.acls.reading import ALLOW_EVERYONE, SUPER_USERS

@@ -10,7 +10,7 @@ from zkcontroller_cli.console.options import Bootstrap, say
 
 if TYPE_CHECKING:
     from replica_manager.security.acl_cache import AclBinding
-    from zkcontroller.acls import ResourcePattern
+    from kafka_common.acls import ResourcePattern
     from zkcontroller_cli.wire.requests import Deadline
 
 
@@ -49,7 +49,7 @@ def _applying(
     bootstrap: Bootstrap, deadline: Deadline, pattern: ResourcePattern
 ) -> list[AclBinding]:
     """The ACLs that apply to a resource of that name."""
-    from zkcontroller.acls import PatternType
+    from kafka_common.acls import PatternType
     from zkcontroller_cli.values.acls import filter_of_resource
     from zkcontroller_cli.wire.acls import describe_acls
     from zkcontroller_cli.wire.requests import run
@@ -89,7 +89,7 @@ def _say_what_wins(missing: Sequence[AclBinding], rules: Sequence[AclBinding]) -
 
 
 def _say_of_star(pattern: ResourcePattern) -> None:
-    from zkcontroller.acls import PatternType
+    from kafka_common.acls import PatternType
     from zkcontroller_cli.values.acls import resource_text
 
     if pattern.pattern_type is PatternType.PREFIXED and "*" in pattern.name:
@@ -104,7 +104,7 @@ def _say_of_star(pattern: ResourcePattern) -> None:
 
 def _say_of_own_rights(bindings: Sequence[AclBinding]) -> None:
     """A note where Alter on the cluster goes: ACLs are changed by that right."""
-    from zkcontroller.acls import AclOperation, ResourceType
+    from kafka_common.acls import AclOperation, ResourceType
     from zkcontroller_cli.values.acls import rule_text
 
     for each in bindings:
@@ -116,6 +116,6 @@ def _say_of_own_rights(bindings: Sequence[AclBinding]) -> None:
 
 
 def _denies(binding: AclBinding) -> bool:
-    from zkcontroller.acls import PermissionType
+    from kafka_common.acls import PermissionType
 
     return binding.entry.permission_type is PermissionType.DENY

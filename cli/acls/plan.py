@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from replica_manager.security.principals import Principal, parse_super_users
-from zkcontroller.acls import PatternType, ResourcePattern, ResourceType, by_pascal_name
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.acls import PatternType, ResourcePattern, ResourceType, by_pascal_name
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller_cli.acls.decisions import AclSettings

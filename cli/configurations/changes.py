@@ -228,7 +228,7 @@ def _change_stopped(
 
 def _quotas(entity: ConfigEntity, operations: Sequence[KeyOperation]) -> list[KeyOperation]:
     """The changes of quotas; BadUsage where one is none.  The same for all entities of a kind."""
-    from zkcontroller.protocol.scram import MECHANISMS
+    from kafka_common.protocol.scram import MECHANISMS
     from zkcontroller_cli.values.quotas import quota_operations
 
     for each in operations:

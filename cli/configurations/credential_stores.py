@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller_cli.configurations.stored_configs import (
     change_stored,
     credentials_in,

@@ -29,7 +29,7 @@ from replica_manager.configuration.dynamic_keys import (
     is_security_key,
 )
 from replica_manager.security.dynamic_passwords import SECRET, DynamicPasswords, NoPasswordSecret
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_cli.configurations.changing import ConfigStore
 from zkcontroller_cli.configurations.stored_configs import change_stored, stored_settings
 from zkcontroller_cli.console.errors import BadUsage, Refused

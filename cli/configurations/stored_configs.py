@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.protocol.scram import MECHANISMS, ScramCredential
+from kafka_common.errors import ZooKeeperRefused
+from kafka_common.protocol.scram import MECHANISMS, ScramCredential
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import (
     Check,

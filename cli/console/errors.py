@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from zkcontroller import errors
+from kafka_common import errors
 
 
 class ExitCode(IntEnum):

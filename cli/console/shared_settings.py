@@ -26,7 +26,7 @@ from zkcontroller_cli.console.errors import BadUsage, Refused
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from zkcontroller.net.client_security import ClientSecurity
+    from kafka_common.net.client_security import ClientSecurity
     from zkcontroller_cli.console.contexts import ClusterContext
     from zkcontroller_cli.console.render import Renderer
     from zkcontroller_cli.machine.cluster_file import ClusterFile
@@ -226,7 +226,7 @@ class Settings:
     @cached_property
     def security(self) -> ClientSecurity:
         """The security of connections to brokers; ConfigInvalid if its file is invalid."""
-        from zkcontroller.net.client_security import PLAINTEXT
+        from kafka_common.net.client_security import PLAINTEXT
 
         in_context = None if self.context is None else self.context.command_config
         path = self._file_named(self.command_config_flag, "ZKCTL_COMMAND_CONFIG", in_context)

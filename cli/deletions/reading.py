@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.znodes import DeleteTopicsZnode, DeleteTopicZnode, TopicZnode
 from zkcontroller_cli.console.errors import ApiNotKnown, CommandFailed, NotLetIn, Refused

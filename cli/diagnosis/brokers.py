@@ -23,8 +23,8 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller_cli.console.errors import ApiNotKnown, CommandFailed, NotLetIn, TimedOut
 from zkcontroller_cli.diagnosis.findings import Evidence, Place
 from zkcontroller_cli.diagnosis.looks import Silence

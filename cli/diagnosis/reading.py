@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Stat
 from zkcontroller.zookeeper.znodes import (

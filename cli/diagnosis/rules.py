@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from zkcontroller.history.analyses.rules import RULE_BY_ID, SEVERITIES, Severity
-from zkcontroller.model import NO_LEADER
+from kafka_common.model import NO_LEADER
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ConfigZnode,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from zkcontroller.errors import SessionExpired
+from kafka_common.errors import SessionExpired
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 from zkcontroller_cli.console.options import Settings

@@ -21,7 +21,7 @@ from replica_manager.broker.broker_identity import stored_broker_id
 from replica_manager.broker.broker_status import FILE_NAME
 from replica_manager.configuration.config import BrokerConfig, load_config
 from replica_manager.security.zookeeper_tls import zookeeper_tls
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings
 from zkcontroller_cli.console.render import named

@@ -17,7 +17,7 @@ from typing import Final
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.properties import format_properties, parse_properties
 from replica_manager.regular_files import write_private
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.zookeeper.embedded import find_java, is_serving
 from zkcontroller.zookeeper.server_jars import find_jars
 from zkcontroller_cli.console.errors import CannotConnect, CommandFailed, Refused, TimedOut

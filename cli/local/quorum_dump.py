@@ -15,7 +15,7 @@ from uuid import UUID
 
 import orjson
 
-from zkcontroller.errors import RecordsRefused
+from kafka_common.errors import RecordsRefused
 from zkcontroller.kraft.control_records import ControlRecord
 from zkcontroller.kraft.metadata.metadata_batches import (
     ControlBatch,
@@ -23,7 +23,7 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     read_metadata_batch,
 )
 from zkcontroller.kraft.metadata.record_json import record_json
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller_cli.console.options import say
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 

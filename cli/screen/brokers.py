@@ -17,9 +17,9 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.list_groups.v4.response import ListGroupsResponse
 from kio.schema.metadata.v12.response import MetadataResponse
 
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import NO_LEADER, ReplicaAssignment
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import NO_LEADER, ReplicaAssignment
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 from zkcontroller_cli.console.errors import CannotConnect, Refused, TimedOut
 from zkcontroller_cli.coordinators.group_lag import lag_of

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from zkcontroller.model import NO_LEADER
+from kafka_common.model import NO_LEADER
 from zkcontroller_cli.znodes.cluster_view import ControllerView
 from zkcontroller_cli.znodes.partitions import PartitionView
 

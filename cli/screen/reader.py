@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.znodes import ClusterIdZnode, TopicsZnode
 from zkcontroller_cli.console.errors import CommandFailed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
-from zkcontroller.model import address_text
+from kafka_common.model import address_text
 from zkcontroller_cli.console.quantities import (
     clock_text,
     count_text,

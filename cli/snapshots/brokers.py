@@ -24,7 +24,7 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
 from kio.static.primitive import i8
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AclOperation,
     PatternType,
     PermissionType,
@@ -32,8 +32,8 @@ from zkcontroller.acls import (
     by_code,
     pascal_name,
 )
-from zkcontroller.json_values import JsonObject
-from zkcontroller.model import address_text
+from kafka_common.json_values import JsonObject
+from kafka_common.model import address_text
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, sanitize
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap

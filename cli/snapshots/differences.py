@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from zkcontroller.json_values import JsonObject, JsonValue
+from kafka_common.json_values import JsonObject, JsonValue
 from zkcontroller_cli.snapshots.file import KINDS, SavedMetadata, SnapshotRecord, Stamp
 
 _DIGITS: Final = re.compile(r"([0-9]+)")

@@ -18,7 +18,7 @@ from typing import IO, Final, NamedTuple, cast
 
 import orjson
 
-from zkcontroller.json_values import JsonObject, JsonValue
+from kafka_common.json_values import JsonObject, JsonValue
 from zkcontroller_cli.console.errors import BadUsage, Refused
 
 FORMAT: Final = "zkctl-snapshot"

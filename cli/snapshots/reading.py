@@ -14,9 +14,9 @@ import orjson
 
 from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS, is_password
 from replica_manager.configuration.dynamic_keys import base_name
-from zkcontroller.acls import PatternType, pascal_name
-from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
-from zkcontroller.json_values import JsonObject, JsonValue
+from kafka_common.acls import PatternType, pascal_name
+from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
+from kafka_common.json_values import JsonObject, JsonValue
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode

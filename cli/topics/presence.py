@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 from zkcontroller_cli.console.errors import CommandFailed

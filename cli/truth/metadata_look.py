@@ -16,8 +16,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.model import NO_EPOCH
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.model import NO_EPOCH
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Stat
 from zkcontroller.zookeeper.znodes import (

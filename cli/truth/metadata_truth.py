@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from zkcontroller.model import NO_LEADER, ReplicaAssignment, address_text
+from kafka_common.model import NO_LEADER, ReplicaAssignment, address_text
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkcontroller.json_values import JsonObject
+from kafka_common.json_values import JsonObject
 from zkcontroller_cli.console.errors import BadUsage
 
 LIMITS_MS: Final = {

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME
 from replica_manager.security.principals import USER, Principal, host_name_of, parse_principal
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AclOperation,
     PatternType,
     PermissionType,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from zkcontroller.protocol.scram import (
+from kafka_common.protocol.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
     MIN_ITERATIONS,

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected, timeout_of
 
 _PROBE_S: Final = 5.0

@@ -27,8 +27,8 @@ from kio.schema.offset_fetch.v5.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.messages import read
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.messages import read
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.moves import NamedPartition
 from zkcontroller_cli.wire.coordinators import (

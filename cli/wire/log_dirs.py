@@ -25,8 +25,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.errors import ZkControllerError
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller_cli.console.errors import CannotConnect, Refused
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.moves import NamedPartition

@@ -14,7 +14,7 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller_cli.console.errors import CannotConnect
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.moves import NamedPartition

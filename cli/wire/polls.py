@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, ask_metadata, connected, run
 

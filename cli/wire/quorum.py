@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.quorum.raft_channel import versions_of
-from zkcontroller.errors import InvalidFrame
+from kafka_common.errors import InvalidFrame
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     DescribeQuorumRequest,
@@ -23,9 +23,9 @@ from zkcontroller.kraft.messages import (
     ReplicaProgress,
 )
 from zkcontroller.kraft.wire import api_key_of, common_version, read_response, write_request
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.error_codes import error_name
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.error_codes import error_name
+from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller_cli.console.errors import CannotConnect, Refused
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected_raw, parse_bootstrap

@@ -16,8 +16,8 @@ from kio.schema.produce.v9.response import ProduceResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
 
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 from zkcontroller_cli.console.errors import TimedOut
 from zkcontroller_cli.wire.requests import Deadline, raise_for_code, timeout_of
 from zkcontroller_cli.wire.versions import BrokerConnection

@@ -26,10 +26,10 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32Timedelta
 from typing_extensions import override
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import address_text
-from zkcontroller.net.client_security import ClientSecurity, LoginRefused
-from zkcontroller.net.connection import Connection
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import address_text
+from kafka_common.net.client_security import ClientSecurity, LoginRefused
+from kafka_common.net.connection import Connection
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, NotLetIn, Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.wire.versions import BrokerConnection

@@ -24,7 +24,7 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
-from zkcontroller.protocol.scram import MECHANISMS, MECHANISMS_BY_TYPE
+from kafka_common.protocol.scram import MECHANISMS, MECHANISMS_BY_TYPE
 from zkcontroller.zookeeper.znodes import desanitize
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.users import CredentialChange, HeldCredential, with_names_of_users

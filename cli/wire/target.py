@@ -7,7 +7,7 @@ and a ZooKeeper are both named, a write compares their cluster ids first.
 
 from __future__ import annotations
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.connect_string import parse_connect
 from zkcontroller.zookeeper.znodes import BrokerIdsZnode, ClusterIdZnode

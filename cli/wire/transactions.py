@@ -27,7 +27,7 @@ from kio.schema.write_txn_markers.v1 import request as markers_request
 from kio.schema.write_txn_markers.v1.response import WriteTxnMarkersResponse
 from kio.static.primitive import i16, i32, i64
 
-from zkcontroller.protocol.numeric_fields import OF_THE_CLASS, with_numbers
+from kafka_common.protocol.numeric_fields import OF_THE_CLASS, with_numbers
 from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.moves import NamedPartition

@@ -23,11 +23,11 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64Timedelta
 from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
-from zkcontroller.acls import AclOperation, PatternType, ResourceType
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey, api
-from zkcontroller.protocol.messages import read, request_type, response_type, write
-from zkcontroller.protocol.numeric_times import numeric_response_type
+from kafka_common.acls import AclOperation, PatternType, ResourceType
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey, api
+from kafka_common.protocol.messages import read, request_type, response_type, write
+from kafka_common.protocol.numeric_times import numeric_response_type
 from zkcontroller_cli.console.errors import ApiNotKnown, Refused
 
 E = TypeVar("E", bound=Entity)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from zkcontroller.model import NO_LEADER, ReplicaAssignment
+from kafka_common.model import NO_LEADER, ReplicaAssignment
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import (

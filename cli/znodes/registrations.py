@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from zkcontroller.model import Broker
+from kafka_common.model import Broker
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 from zkcontroller_cli.znodes.cluster_view import session_text

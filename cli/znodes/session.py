@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from ssl import SSLContext
 from typing import Final, ParamSpec, TypeVar
 
-from zkcontroller.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt
+from kafka_common.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt
 from zkcontroller.zookeeper.answers import required
 from zkcontroller.zookeeper.connect_string import ConnectString, parse_connect, parse_credentials
 from zkcontroller.zookeeper.requests import (

@@ -27,9 +27,9 @@ from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.partition import Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.meanings import meaning_of
-from zkcontroller.observability.metrics import Metrics, Sensors, mbean
+from kafka_common.model import TopicPartition
+from kafka_common.observability.meanings import meaning_of
+from kafka_common.observability.metrics import Metrics, Sensors, mbean
 
 Labels = dict[str, str]
 

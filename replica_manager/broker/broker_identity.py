@@ -21,7 +21,7 @@ from replica_manager.configuration.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 

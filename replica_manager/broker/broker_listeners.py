@@ -23,8 +23,8 @@ from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.scram_credentials import ScramCredentials
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import Endpoint
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
 
 LISTENER_CHANGE_TIMEOUT_S: Final = 30.0
 

@@ -16,7 +16,7 @@ from replica_manager.network.connection_rates import ConnectionRates
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.quotas.quota_managers import QuotaManagers
 from replica_manager.quotas.rate_quotas import QuotaWindows
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.observability.metrics import Metrics
 
 
 class BrokerQuotas:

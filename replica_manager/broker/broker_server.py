@@ -63,11 +63,11 @@ from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import refusal, respond
 from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.request_metrics import RequestMetrics
-from zkcontroller.errors import ConfigInvalid, KafkaStorage
-from zkcontroller.model import UNKNOWN_BROKER_EPOCH
-from zkcontroller.observability.log_files import StateChangeSink
-from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.errors import ConfigInvalid, KafkaStorage
+from kafka_common.model import UNKNOWN_BROKER_EPOCH
+from zkcontroller.state_changes.log_files import StateChangeSink
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 _T = TypeVar("_T")

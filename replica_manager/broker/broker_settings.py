@@ -18,8 +18,8 @@ from replica_manager.security.principals import Principal
 from replica_manager.security.settings import authorizer_settings
 from replica_manager.security.zookeeper_tls import shows_certificate, zookeeper_tls
 from zkcontroller.core.config import ControllerConfig
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.runtime.controller_channel_manager import ChannelSettings
 from zkcontroller.zookeeper.session import ZooKeeperConfig
 

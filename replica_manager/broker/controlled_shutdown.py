@@ -13,14 +13,14 @@ from typing import Any
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_name
-from zkcontroller.protocol.inter_broker_versions import controlled_shutdown_version
-from zkcontroller.protocol.messages import request_type
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_name
+from kafka_common.protocol.inter_broker_versions import controlled_shutdown_version
+from kafka_common.protocol.messages import request_type
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 

@@ -26,8 +26,8 @@ from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFE
 from replica_manager.configuration.reconfiguration import ReconfigurationRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.core.journal import scala_map
-from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
-from zkcontroller.protocol.scram import MECHANISMS
+from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
+from kafka_common.protocol.scram import MECHANISMS
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.requests import ReadZnodes, SetData, ZkCode, Znode

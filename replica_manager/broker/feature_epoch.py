@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from zkcontroller.net.presence import abandonable
-from zkcontroller.protocol.api_versions import NO_FEATURES_EPOCH
+from kafka_common.net.presence import abandonable
+from kafka_common.protocol.api_versions import NO_FEATURES_EPOCH
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode

@@ -8,7 +8,7 @@ Source: Kafka ``KafkaZkClient.propagateLogDirEvent``.
 
 from __future__ import annotations
 
-from zkcontroller.errors import ZooKeeperRefused
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import LogDirEventNotificationSequenceZnode

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from replica_manager.log.log_manager import LogDirFailure
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 _replica_log = logging.getLogger("kafka.server.ReplicaManager")

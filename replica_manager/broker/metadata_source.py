@@ -47,10 +47,10 @@ from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.server.administration import Administration
 from replica_manager.server.context import Handler
 from replica_manager.server.producer_ids import ProducerIdManager
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.observability.log_files import StateChangeSink
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import ClientSecurity
+from zkcontroller.state_changes.log_files import StateChangeSink
+from kafka_common.observability.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from zkcontroller.errors import SessionExpired, ZkControllerError
+from kafka_common.errors import SessionExpired, ZkControllerError
 from zkcontroller.zookeeper.session import SessionState
 from zkcontroller.zookeeper.session_router import SessionRouter
 

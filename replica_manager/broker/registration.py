@@ -27,14 +27,14 @@ from uuid import uuid4
 
 from replica_manager.configuration.listeners import connection_string
 from zkcontroller.core.effects import Pause
-from zkcontroller.errors import (
+from kafka_common.errors import (
     BrokerIdInUse,
     ConfigInvalid,
     ZnodeCorrupt,
     ZooKeeperRefused,
 )
-from zkcontroller.model import Broker, Endpoint
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.model import Broker, Endpoint
+from kafka_common.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     CheckExists,

@@ -24,9 +24,9 @@ from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.resizable_executor import ResizableExecutor
-from zkcontroller.process.wall_clock import monotonic_ms
-from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.process.wall_clock import monotonic_ms
+from kafka_common.protocol.inter_broker_versions import transaction_verification_version
+from kafka_common.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 

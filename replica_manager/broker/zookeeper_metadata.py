@@ -75,10 +75,10 @@ from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
 )
-from zkcontroller.errors import BrokerIdInUse
-from zkcontroller.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.protocol.inter_broker_versions import (
+from kafka_common.errors import BrokerIdInUse
+from kafka_common.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.protocol.inter_broker_versions import (
     broker_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,

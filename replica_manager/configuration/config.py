@@ -40,8 +40,8 @@ from replica_manager.configuration.listeners import Listeners, resolve_listeners
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.configuration.topic_keys import check_message_format
 from replica_manager.regular_files import read_configured
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
+from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
 from zkcontroller.zookeeper.connect_string import parse_connect
 
 _REFUSED: Final = texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.java import parse_int
-from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.errors import ConfigInvalid
+from kafka_common.java import parse_int
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 

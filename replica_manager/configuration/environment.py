@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.regular_files import read_configured
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.observability.log_files import LEVELS
+from kafka_common.errors import ConfigInvalid
+from zkcontroller.state_changes.log_files import LEVELS
 
 PREFIX: Final = "KAFKA_"
 MAX_CREDENTIALS_BYTES: Final = 64 * 1024

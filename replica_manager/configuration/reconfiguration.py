@@ -15,9 +15,9 @@ from typing import Final
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.config_keys import BLANKS, ConfigValue, text_of
 from replica_manager.configuration.dynamic_keys import LISTENER_KEYS, THREAD_POOLS
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
-from zkcontroller.java import parse_int
-from zkcontroller.model import Endpoint
+from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kafka_common.java import parse_int
+from kafka_common.model import Endpoint
 
 _POSITIVE: Final = ("max.connections", "max.connection.creation.rate")
 _REASON: Final = "org.apache.kafka.common.config.ConfigException: "

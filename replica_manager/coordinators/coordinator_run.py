@@ -20,12 +20,12 @@ from kio.schema.errors import ErrorCode
 from replica_manager.coordinators.group_loading import OffsetsLog, read_partition
 from replica_manager.coordinators.groups.events import Load, Loaded, LoadFailed, LoadFinished, Tick
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.net.awaited_answers import AwaitedAnswers
-from zkcontroller.net.presence import abandonable
-from zkcontroller.process.wall_clock import WallClock
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.presence import abandonable
+from kafka_common.process.wall_clock import WallClock
+from kafka_common.protocol.record_batch import MemoryRecords
 
 _Out = TypeVar("_Out", covariant=True)
 _O = TypeVar("_O")

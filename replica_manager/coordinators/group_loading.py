@@ -23,9 +23,9 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
-from zkcontroller.errors import CorruptRecord, LimitReached, ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.process.resource_limits import exhausted_limit
+from kafka_common.errors import CorruptRecord, LimitReached, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import exhausted_limit
 
 RECORDS_AT_ONCE: Final = 1_000
 """So many are given to the coordinator in one step, or one batch: some 5 ms."""

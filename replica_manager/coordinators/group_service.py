@@ -46,12 +46,12 @@ from replica_manager.coordinators.groups.group import GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.groups.requests import Request, Result
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.observability.sensors import MeterSensor, Sensor, SpanSensor
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.observability.sensors import MeterSensor, Sensor, SpanSensor
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.record_batch import MemoryRecords
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 _coordinator_log = logging.getLogger("kafka.coordinator.group.GroupCoordinator")

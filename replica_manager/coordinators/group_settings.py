@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.groups.config import GroupConfig
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.protocol.compression import Codec
+from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.compression import Codec
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import TopicZnode

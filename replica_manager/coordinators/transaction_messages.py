@@ -14,10 +14,10 @@ from kio.static.constants import EntityType
 from kio.static.protocol import RequestPayload
 
 from replica_manager.coordinators.transactions.events import Marker
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import request_type
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import request_type
 
 
 class Verification(NamedTuple):

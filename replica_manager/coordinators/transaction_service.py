@@ -48,13 +48,13 @@ from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.network.broker_links import BrokerLinks
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.request_errors import RequestRefused
-from zkcontroller.errors import InvalidFrame, ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.observability.sensors import SpanSensor
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.errors import InvalidFrame, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.observability.sensors import SpanSensor
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
+from kafka_common.protocol.records import Record
 
 _log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
 _marker_log = logging.getLogger("kafka.coordinator.transaction.TransactionMarkerChannelManager")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.transactions.config import TransactionConfig
-from zkcontroller.protocol.inter_broker_versions import write_txn_markers_version
+from kafka_common.protocol.inter_broker_versions import write_txn_markers_version
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import CheckExists
 from zkcontroller.zookeeper.session import ZooKeeperSession

@@ -35,9 +35,9 @@ from replica_manager.network.broker_links import BrokerLinks
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics, mbean
 
 _log = logging.getLogger("kafka.server.AddPartitionsToTxnManager")
 

@@ -17,8 +17,8 @@ from replica_manager.log.files import (
 )
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.regular_files import read_file
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"

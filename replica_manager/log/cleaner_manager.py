@@ -26,9 +26,9 @@ from replica_manager.log.log_cleaner import (
 )
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from zkcontroller.errors import KafkaStorage
-from zkcontroller.model import TopicPartition
-from zkcontroller.process.resource_limits import exhausted_limit
+from kafka_common.errors import KafkaStorage
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import exhausted_limit
 
 LOGS_AT_ONCE: Final = 50
 """So many logs are looked at before the event loop may serve others: some 2 ms."""

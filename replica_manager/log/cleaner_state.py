@@ -16,7 +16,7 @@ from pathlib import Path
 from replica_manager.log import checkpoints
 from replica_manager.log.checkpoints import CheckpointFile, CheckpointWrite
 from replica_manager.log.log_cleaner import AbortSwitch
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 _log = logging.getLogger("kafka.log.LogCleanerManager")
 

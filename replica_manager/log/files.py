@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from replica_manager.regular_files import open_regular, sync_file, undo
-from zkcontroller.errors import IllegalState
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.errors import IllegalState
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"

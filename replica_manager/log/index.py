@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from replica_manager.regular_files import open_regular, read_file
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.errors import ZkControllerError
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 

@@ -35,8 +35,8 @@ from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.regular_files import open_regular, sync_file, undo
-from zkcontroller.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
-from zkcontroller.process.resource_limits import exhausted_limit
+from kafka_common.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
+from kafka_common.process.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LocalLog")
 

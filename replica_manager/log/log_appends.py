@@ -20,22 +20,22 @@ from replica_manager.log.producer_state import (
     VerificationGuard,
     advance,
 )
-from zkcontroller.errors import (
+from kafka_common.errors import (
     CorruptRecord,
     InvalidRecord,
     InvalidTxnState,
     MessageTooLarge,
     OffsetsOutOfOrder,
 )
-from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.compression import Buffer
+from kafka_common.protocol.record_batch import (
     MAGIC_2,
     BatchHeader,
     MemoryRecords,
     is_intact,
     iterate_batches,
 )
-from zkcontroller.protocol.records import NO_TIMESTAMP
+from kafka_common.protocol.records import NO_TIMESTAMP
 
 _log: Final = logging.getLogger("kafka.log.UnifiedLog")
 

@@ -16,7 +16,7 @@ from replica_manager.configuration.topic_keys import (
     inherited_value,
     is_message_format_used,
 )
-from zkcontroller.protocol.compression import CODECS_BY_NAME, Codec
+from kafka_common.protocol.compression import CODECS_BY_NAME, Codec
 
 MAX_LONG: Final = 2**63 - 1
 

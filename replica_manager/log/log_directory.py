@@ -16,9 +16,9 @@ from replica_manager.log.files import (
     replace_file,
 )
 from replica_manager.regular_files import refuse_link
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.topic_names import (
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.topic_names import (
     LONGEST_FOLDER_NAME,
     invalid_name_reason,
     invalid_partition_reason,

@@ -43,7 +43,7 @@ from replica_manager.log.producer_state import ProducerStates
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.regular_files import refuse_link
-from zkcontroller.errors import CorruptRecord
+from kafka_common.errors import CorruptRecord
 
 _log = logging.getLogger("kafka.log.LogLoader")
 

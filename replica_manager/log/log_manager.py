@@ -40,9 +40,9 @@ from replica_manager.log.log_directory import (
 from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
 from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
 from replica_manager.log.unified_log import UnifiedLog
-from zkcontroller.errors import KafkaStorage, ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.process.resource_limits import raise_if_limit
+from kafka_common.errors import KafkaStorage, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import raise_if_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 

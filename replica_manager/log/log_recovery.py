@@ -19,9 +19,9 @@ from replica_manager.log.producer_state import AppendOrigin, ProducerStates, adv
 from replica_manager.log.segment import BatchPosition, LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.errors import CorruptRecord, InvalidRecord, ZkControllerError
-from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import (
+from kafka_common.errors import CorruptRecord, InvalidRecord, ZkControllerError
+from kafka_common.protocol.compression import Buffer
+from kafka_common.protocol.record_batch import (
     HEADER_BYTES,
     MAGIC_2,
     BatchHeader,
@@ -30,7 +30,7 @@ from zkcontroller.protocol.record_batch import (
     iterate_batch,
     read_header,
 )
-from zkcontroller.protocol.records import EndTransactionMarker
+from kafka_common.protocol.records import EndTransactionMarker
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LARGE_BYTES: Final = 8 * 1024 * 1024

@@ -4,7 +4,7 @@ Most batches are written as they came, behind a new header: neither copied nor u
 again.  Each is looked through all the same, as in Kafka: a record that does not end where it should
 would stop every consumer of the partition for good, and a wrong largest timestamp in the header
 would mislead retention.  The look is at every length and timestamp
-(:func:`~zkcontroller.protocol.record_walk.walk_records`); compressed batches are unpacked for it
+(:func:`~kafka_common.protocol.record_walk.walk_records`); compressed batches are unpacked for it
 and dropped again.  Whole records are made only where a rule needs them: keys for compacted topics,
 timestamps where their range is limited, another codec, messages of an old magic.
 
@@ -26,15 +26,15 @@ from replica_manager.log.log_appends import Batches, ValidRecords, check_size, l
 from replica_manager.log.log_config import MAX_LONG, LogConfig
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state import AppendOrigin
-from zkcontroller.errors import (
+from kafka_common.errors import (
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
     UnpackedTooLarge,
 )
-from zkcontroller.protocol.compression import Buffer, Codec, unpack, unpack_aside
-from zkcontroller.protocol.legacy_messages import iterate_any
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.compression import Buffer, Codec, unpack, unpack_aside
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import (
     HEADER_BYTES,
     MAGIC_2,
     NO_PRODUCER_EPOCH,
@@ -48,8 +48,8 @@ from zkcontroller.protocol.record_batch import (
     read_header,
     records_block,
 )
-from zkcontroller.protocol.record_walk import walk_records
-from zkcontroller.protocol.records import NO_TIMESTAMP, Record
+from kafka_common.protocol.record_walk import walk_records
+from kafka_common.protocol.records import NO_TIMESTAMP, Record
 
 MOST_RECORDS: Final = 500_000
 """Records in one batch of a client, or messages of an old magic in one request for a partition.
@@ -118,7 +118,7 @@ class AppendSource(NamedTuple):
 
 
 def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> Examination:
-    """The one batch to append; raises a RecordsRefused (zkcontroller.errors) if invalid.
+    """The one batch to append; raises a RecordsRefused (kafka_common.errors) if invalid.
 
     ``records`` may end within a batch, which is left out.  Old messages become one batch, as do all
     that one request brings.

@@ -17,7 +17,7 @@ from replica_manager.log.log_values import (
     MAX_TIMESTAMP,
 )
 from replica_manager.log.segment import LogSegment, TimestampedOffset
-from zkcontroller.protocol.records import NO_TIMESTAMP
+from kafka_common.protocol.records import NO_TIMESTAMP
 
 
 class TimestampSearch(NamedTuple):

@@ -13,8 +13,8 @@ from uuid import UUID
 from replica_manager.log.files import replace_file
 from replica_manager.log.local_log import LocalLog
 from replica_manager.regular_files import read_file
-from zkcontroller.errors import InconsistentTopicId, ZkControllerError
-from zkcontroller.protocol.uuid_text import parse_uuid, uuid_text
+from kafka_common.errors import InconsistentTopicId, ZkControllerError
+from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
 
 FILE_NAME: Final = "partition.metadata"
 _MAX_BYTES: Final = 4096

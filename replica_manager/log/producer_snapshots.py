@@ -23,7 +23,7 @@ from replica_manager.log.files import (
 )
 from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
 from replica_manager.regular_files import open_regular, read_file, sync_file, undo
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 
 _HEAD: Final = Struct(">hIi")
 _COUNT: Final = Struct(">i")

@@ -15,19 +15,19 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import (
+from kafka_common.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.record_batch import (
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     BatchHeader,
 )
-from zkcontroller.protocol.records import NO_TIMESTAMP, EndTransactionMarker
+from kafka_common.protocol.records import NO_TIMESTAMP, EndTransactionMarker
 
 BATCHES_TO_RETAIN: Final = 5
 """As many batches may be in flight from an idempotent producer."""

@@ -32,9 +32,9 @@ from replica_manager.log.index import (
 )
 from replica_manager.log.transaction_index import TransactionIndex
 from replica_manager.regular_files import open_regular, sync_file, undo
-from zkcontroller.errors import CorruptRecord, IllegalState
-from zkcontroller.protocol.legacy_messages import iterate_any
-from zkcontroller.protocol.record_batch import BatchHeader, read_header
+from kafka_common.errors import CorruptRecord, IllegalState
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import BatchHeader, read_header
 
 _SCAN_BYTES: Final = 8 * 1024
 """Read at once when headers are looked through: an index entry stands for some 4 KiB."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from replica_manager.log.index import IndexCorrupt
 from replica_manager.regular_files import open_regular, read_file
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0

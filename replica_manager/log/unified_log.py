@@ -68,17 +68,17 @@ from replica_manager.log.truncation_plans import (
     take_over,
 )
 from replica_manager.regular_files import refuse_link
-from zkcontroller.errors import (
+from kafka_common.errors import (
     IllegalState,
     KafkaStorage,
     OffsetOutOfRange,
     RecordListTooLarge,
     UnexpectedAppendOffset,
 )
-from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import MAGIC_2, MemoryRecords
-from zkcontroller.protocol.record_walk import finish
-from zkcontroller.protocol.records import NO_TIMESTAMP
+from kafka_common.protocol.compression import Buffer
+from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
+from kafka_common.protocol.record_walk import finish
+from kafka_common.protocol.records import NO_TIMESTAMP
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
@@ -364,7 +364,7 @@ class UnifiedLog:
         after the call.  A repeated batch of an idempotent producer is not appended again: the
         answer has ``is_duplicate``.
 
-        Raises a RecordsRefused (zkcontroller.errors), after which nothing has changed, and
+        Raises a RecordsRefused (kafka_common.errors), after which nothing has changed, and
         KafkaStorage.
         """
         examined = finish(self.examine(MemoryRecords(records), origin))

@@ -16,10 +16,10 @@ from kio.static.protocol import RequestPayload
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.net.connection import Connection
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
 
 MAX_DOUBLINGS: Final = 10
 """Of the time that a connection may take; the longest time that is allowed bounds it too."""

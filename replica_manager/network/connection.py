@@ -7,7 +7,7 @@ checked before anything is read, memory grows with what has really arrived, and 
 which nothing has moved for ``connections.max.idle.ms`` is closed, also while its request waits.
 
 A peer that resets the connection, or is idle for too long, frees the socket at once.  Its request
-ends where it may be abandoned (:mod:`zkcontroller.net.presence`), so a long poll is gone, and
+ends where it may be abandoned (:mod:`kafka_common.net.presence`), so a long poll is gone, and
 what has begun to have an effect is finished.
 
 With a :class:`~replica_manager.network.listener_authenticator.ListenerAuthenticator` a peer first
@@ -36,10 +36,10 @@ from replica_manager.security.sasl_authenticator import (
     Login,
     SaslAuthenticator,
 )
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
-from zkcontroller.net.presence import ClientPresence, abandonable, raise_if_abandoned
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
+from kafka_common.net.presence import ClientPresence, abandonable, raise_if_abandoned
+from kafka_common.protocol.api_versions import ApiKey
 
 
 class Peer(NamedTuple):

@@ -21,9 +21,9 @@ from typing import Final
 
 from replica_manager.quotas.client_quotas import RecentClients
 from replica_manager.quotas.rate_quotas import METRICS_DOMAIN, QuotaWindows, throttle_ms
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.observability.metrics import Metrics, tagged_mbean
-from zkcontroller.observability.sensors import AverageSensor, RateSensor
+from kafka_common.errors import ConfigInvalid
+from kafka_common.observability.metrics import Metrics, tagged_mbean
+from kafka_common.observability.sensors import AverageSensor, RateSensor
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize
 
 QUOTA_KEY: Final = "connection_creation_rate"

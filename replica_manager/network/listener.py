@@ -25,14 +25,14 @@ from replica_manager.network.hang_ups import HangUps
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.network.listening_sockets import listening_socket, readable
 from replica_manager.network.request_memory import RequestMemory, request_memory_bytes
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import Endpoint
-from zkcontroller.process.resource_limits import (
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kafka_common.process.resource_limits import (
     exhausted_limit,
     first_reserved_descriptor,
     most_open_files,
 )
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 ACCEPT_PAUSE_S: Final = 1.0
 """Pause after a failed accept, and between two looks at the limit of open files."""

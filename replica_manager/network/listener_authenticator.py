@@ -20,8 +20,8 @@ from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.protocol.scram import MECHANISMS
+from kafka_common.errors import ZkControllerError
+from kafka_common.protocol.scram import MECHANISMS
 
 Refusal: TypeAlias = Callable[[bytes, ErrorCode], bytes | None]
 """The frame that refuses a request with an error; None if it gets no response."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from zkcontroller.model import Endpoint
+from kafka_common.model import Endpoint
 
 
 def listening_socket(

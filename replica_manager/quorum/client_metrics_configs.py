@@ -11,8 +11,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.java import parse_int
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.java import parse_int
+from kafka_common.api_error import ApiException
 
 LEAST_INTERVAL_MS: Final = 100
 MOST_INTERVAL_MS: Final = 3_600_000

@@ -23,12 +23,12 @@ from replica_manager.configuration.listeners import (
     parse_protocol_map,
 )
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.java import parse_int
+from kafka_common.errors import ConfigInvalid
+from kafka_common.java import parse_int
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.values import NodeAddress, VoterSet
-from zkcontroller.model import Endpoint
+from kafka_common.model import Endpoint
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"

@@ -20,15 +20,15 @@ from replica_manager.configuration.topic_keys import (
     validate_topic_config,
 )
 from replica_manager.quorum.client_metrics_configs import validate_client_metrics
-from zkcontroller.java import parse_int
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.java import parse_int
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.config_schema import (
     ConfigKeySchema,
     ConfigResource,
     InheritedKey,
 )
-from zkcontroller.model import ConfigResourceType
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.model import ConfigResourceType
+from kafka_common.topic_names import invalid_name_reason
 
 _log: Final = logging.getLogger("org.apache.kafka.server.config.ConfigSynonym")
 

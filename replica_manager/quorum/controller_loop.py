@@ -32,7 +32,7 @@ from replica_manager.quorum.quorum_controller_metrics import QuorumControllerMet
 from replica_manager.quorum.raft_driver import CommittedBatches, RaftDriver
 from replica_manager.quorum.snapshot_generator import CommittedProgress
 from zkcontroller.kraft.control_records import SnapshotHeader
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.kraft.controller.quorum_controller_values import (
@@ -58,8 +58,8 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     iterate_metadata_batches,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.net.awaited_answers import AwaitedAnswers
-from zkcontroller.net.presence import abandonable
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.presence import abandonable
 
 LISTENER_NAME: Final = "controller"
 _MAX_WAIT_MS: Final = 60_000

@@ -27,8 +27,8 @@ from replica_manager.quorum.controller_configuration import (
 from replica_manager.quorum.controller_loop import ControllerLoop
 from replica_manager.quorum.raft_driver import RaftDriver
 from replica_manager.security.delegation_tokens import token_settings
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.errors import InvalidFrame
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import RegisterController
@@ -47,11 +47,11 @@ from zkcontroller.kraft.metadata.bootstrap import (
 )
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.kraft.values import NodeAddress
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.wall_time import wall_time_ms
 
 MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
 REGISTRATION_BACKOFF_MS: Final = 100

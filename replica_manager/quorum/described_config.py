@@ -13,7 +13,7 @@ from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.listeners import Listeners
 from replica_manager.quorum.controller_config import ControllerServerConfig
-from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 
 _NODE_ID: Final = "node.id"
 _BROKER_ID: Final = "broker.id"

@@ -39,11 +39,11 @@ from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.recovery import claim, find_start_offset, recover_snapshots
 from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, SnapshotWriter, by_age
 from replica_manager.quorum.snapshot_retention import AgeBreach, SizeBreach, SnapshotBreach
-from zkcontroller.errors import CorruptRecord, RaftFatal
+from kafka_common.errors import CorruptRecord, RaftFatal
 from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
 from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.protocol.record_batch import iterate_batches
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replica_manager.log.log_config import LogConfig
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.kraft.config import MAX_BATCH_BYTES
 
 _UNLIMITED: Final = -1

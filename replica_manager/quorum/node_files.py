@@ -25,8 +25,8 @@ from replica_manager.configuration.meta_properties import (
     write_meta_properties,
 )
 from replica_manager.quorum.metadata_log import FOLDER
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
-from zkcontroller.protocol.uuid_text import usable_uuid, uuid_text
+from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
 
 _log = logging.getLogger("kafka.server.KafkaRaftServer")
 

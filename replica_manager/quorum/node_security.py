@@ -27,8 +27,8 @@ from replica_manager.security.settings import (
     security_of,
 )
 from replica_manager.security.standard_authorizer import StandardAuthorizer
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.protocol.scram import MECHANISMS
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.protocol.scram import MECHANISMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,20 +18,20 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Controller
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.features import NEVER_CHANGED, FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import GetFinalizedFeatures
 from zkcontroller.kraft.controller.quorum_features import default_feature_map
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, MINIMUM_KRAFT_VERSION
-from zkcontroller.protocol.api_versions import (
+from kafka_common.protocol.api_versions import (
     ApiKey,
     api_versions_error,
     is_valid_software,
     unsupported_api_versions_response,
 )
-from zkcontroller.protocol.framing import RequestHeader
-from zkcontroller.protocol.messages import read_request
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.protocol.framing import RequestHeader
+from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_VERSIONS: Final = (0, 4)
 LONGEST_WAIT_S: Final = 0.05

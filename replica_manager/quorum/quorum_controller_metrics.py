@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.observability.metrics import Metrics, mbean
 
 _DOMAIN: Final = "kafka.controller"
 _MS: Final = 1_000_000

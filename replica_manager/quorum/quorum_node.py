@@ -43,11 +43,11 @@ from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, NodeAddress, ReplicaKey, VoterSet
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
-from zkcontroller.process.wall_clock import WallClock
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.observability.metrics import Metrics
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.process.wall_clock import WallClock
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 """A leader that stops waits for so long until another one has been elected."""

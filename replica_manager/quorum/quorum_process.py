@@ -41,15 +41,15 @@ from replica_manager.quorum.node_security import NodeSecurity, node_security
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.quorum.quota_publisher import MutationQuotaPublisher, mutation_quotas
 from replica_manager.quotas.mutation_quotas import MutationQuotas
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.values import NodeAddress, ReplicaKey
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.observability.loop_watch import watching
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.process.interpreter import set_up_interpreter
-from zkcontroller.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.loop_watch import watching
+from kafka_common.observability.metrics import Metrics
+from kafka_common.process.interpreter import set_up_interpreter
+from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS
 
 FAILED: Final = 1
 MAX_QUEUED_LINES: Final = 10_000

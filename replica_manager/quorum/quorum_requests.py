@@ -48,9 +48,9 @@ from replica_manager.quorum.raft_driver import RaftDriver
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import host_name_of
-from zkcontroller.acls import AclOperation
-from zkcontroller.errors import InvalidFrame, UnsupportedVersion
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.acls import AclOperation
+from kafka_common.errors import InvalidFrame, UnsupportedVersion
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.kraft.controller.quorum_controller_values import unlimited
 from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
@@ -61,16 +61,16 @@ from zkcontroller.kraft.wire import (
     write_refusal,
     write_response,
 )
-from zkcontroller.model import Endpoint
-from zkcontroller.protocol.api_versions import ApiKey, api
-from zkcontroller.protocol.framing import (
+from kafka_common.model import Endpoint
+from kafka_common.protocol.api_versions import ApiKey, api
+from kafka_common.protocol.framing import (
     RequestHeader,
     frame,
     parse_request_header,
     response_header,
 )
-from zkcontroller.protocol.messages import read_request as read_message
-from zkcontroller.protocol.messages import write
+from kafka_common.protocol.messages import read_request as read_message
+from kafka_common.protocol.messages import write
 
 _log: Final = logging.getLogger("kafka.server.ControllerApis")
 _OPERATIONS: Final[Mapping[int, AclOperation]] = {

@@ -17,9 +17,9 @@ from typing import Final
 from uuid import UUID
 
 from replica_manager.log.files import replace_file
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.kraft.values import NO_LEADER, ElectionState, ReplicaKey
-from zkcontroller.protocol.uuid_text import parse_uuid, uuid_text
+from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
 
 FILE_NAME: Final = "quorum-state"
 NEWEST_VERSION: Final = 1

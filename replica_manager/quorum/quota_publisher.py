@@ -15,7 +15,7 @@ from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quotas.client_quotas import ClientQuotas, QuotaEntity
 from replica_manager.quotas.mutation_quotas import QUOTA_KEY, MutationQuotas
 from zkcontroller.kraft.metadata.records import ClientQuotaRecord, MetadataRecord
-from zkcontroller.process.wall_clock import monotonic_ms
+from kafka_common.process.wall_clock import monotonic_ms
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, sanitize
 
 _USER: Final = "user"

@@ -22,16 +22,16 @@ from typing import Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import InvalidFrame
+from kafka_common.errors import InvalidFrame
 from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
 from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.request_manager import RandomSource
 from zkcontroller.kraft.values import NodeAddress
 from zkcontroller.kraft.wire import api_key_of, common_version, read_response, write_request
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity, LoginRefused
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity, LoginRefused
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 Outcome: TypeAlias = RaftResponseReceived | RaftRequestFailed
 

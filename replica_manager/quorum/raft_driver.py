@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
 from replica_manager.quorum.raft_channel import Outcome
 from replica_manager.quorum.raft_metrics import RaftMetrics
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
     ListenerAdvanced,
@@ -51,9 +51,9 @@ from zkcontroller.kraft.outputs import (
 )
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.net.awaited_answers import AwaitedAnswers
-from zkcontroller.process.wall_clock import WallClock
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.process.wall_clock import WallClock
+from kafka_common.protocol.record_batch import iterate_batches
 
 MAX_QUEUED_REQUESTS: Final = 1_000
 """This many requests of other nodes may wait for the step; further ones wait to be read."""

@@ -17,10 +17,10 @@ from uuid import UUID
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import NO_LEADER, ReplicaKey
-from zkcontroller.observability.instruments import Attribute
-from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.observability.sensors import Samples, SpanSensor
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.observability.instruments import Attribute
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.observability.sensors import Samples, SpanSensor
+from kafka_common.protocol.uuid_text import uuid_text
 
 MAX_PENDING_COMMITS: Final = 1_000
 """So many appends are timed at once until they are committed; of more, the oldest is not."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from replica_manager.log import partition_metadata
 from replica_manager.log.files import LOG_SUFFIX, offset_in_name
 from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, by_age, list_snapshots
-from zkcontroller.errors import InconsistentTopicId, RaftFatal
+from kafka_common.errors import InconsistentTopicId, RaftFatal
 from zkcontroller.kraft.values import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.protocol.uuid_text import uuid_text
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 

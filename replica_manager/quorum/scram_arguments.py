@@ -13,10 +13,10 @@ import binascii
 from collections.abc import Callable
 from typing import Final
 
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.java import parse_int
+from kafka_common.errors import ZkControllerError
+from kafka_common.java import parse_int
 from zkcontroller.kraft.metadata.records import UserScramCredentialRecord
-from zkcontroller.protocol.scram import (
+from kafka_common.protocol.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
     MIN_ITERATIONS,

@@ -18,7 +18,7 @@ from replica_manager.security.acl_cache import (
 )
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.standard_authorizer import StandardAuthorizer
-from zkcontroller.acls import AccessControlEntry, ResourcePattern
+from kafka_common.acls import AccessControlEntry, ResourcePattern
 from zkcontroller.kraft.controller.acl_control import standard_acl
 from zkcontroller.kraft.metadata.records import (
     AccessControlEntryRecord,
@@ -27,7 +27,7 @@ from zkcontroller.kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from zkcontroller.protocol.scram import MECHANISMS_BY_TYPE, ScramCredential
+from kafka_common.protocol.scram import MECHANISMS_BY_TYPE, ScramCredential
 
 _log: Final = logging.getLogger("kafka.server.metadata.AclPublisher")
 

@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 
 from replica_manager.log.files import sync_directory
 from replica_manager.regular_files import sync_file
-from zkcontroller.errors import CorruptRecord, InvalidRecord, KafkaStorage
+from kafka_common.errors import CorruptRecord, InvalidRecord, KafkaStorage
 from zkcontroller.kraft.control_records import SnapshotHeader, decode_control_record
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
-from zkcontroller.protocol.record_batch import iterate_batch, iterate_batches
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 

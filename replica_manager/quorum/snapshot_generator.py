@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerState

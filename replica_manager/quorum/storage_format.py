@@ -31,7 +31,7 @@ from replica_manager.quorum.node_files import (
 )
 from replica_manager.quorum.scram_arguments import FormatRefused
 from replica_manager.regular_files import PRIVATE_MODE
-from zkcontroller.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
+from kafka_common.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.bootstrap import (
     BOOTSTRAP_FILE,
     KRAFT_VERSION_FEATURE,

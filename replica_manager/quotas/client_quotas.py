@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
 
 MOST_CLIENTS: Final = 10_000

@@ -35,8 +35,8 @@ from replica_manager.quotas.rate_quotas import (
     QuotaWindows,
     RateQuotas,
 )
-from zkcontroller.observability.metrics import Metrics, tagged_mbean
-from zkcontroller.observability.sensors import RateSensor
+from kafka_common.observability.metrics import Metrics, tagged_mbean
+from kafka_common.observability.sensors import RateSensor
 
 _NS_TO_PERCENT: Final = 100 / 1_000_000_000
 _log = logging.getLogger("kafka.server.ClientQuotaManager")

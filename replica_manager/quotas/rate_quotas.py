@@ -24,8 +24,8 @@ from replica_manager.quotas.client_quotas import (
     RecentClients,
     whole_throttle_ms,
 )
-from zkcontroller.observability.metrics import Metrics, tagged_mbean
-from zkcontroller.observability.sensors import AverageSensor, RateSensor
+from kafka_common.observability.metrics import Metrics, tagged_mbean
+from kafka_common.observability.sensors import AverageSensor, RateSensor
 from zkcontroller.zookeeper.znodes import desanitize
 
 METRICS_DOMAIN: Final = "kafka.server"

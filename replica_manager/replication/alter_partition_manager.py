@@ -23,9 +23,9 @@ from replica_manager.replication.isr_proposals import (
     IsrProposals,
 )
 from replica_manager.replication.partition import Partition, ProposalOutcome
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.log_text import throwable_text
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.model import TopicPartition
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics, mbean
 
 _log: Final = logging.getLogger("kafka.server.AlterPartitionManager")
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

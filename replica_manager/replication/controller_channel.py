@@ -18,8 +18,8 @@ from kio.static.protocol import RequestPayload
 
 from replica_manager.replication.controller_connection import ControllerConnection, controller_in
 from replica_manager.replication.metadata_cache import MetadataCache
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 
 RETRY_MS: Final = 100
 """Before the controller is looked for again."""

@@ -26,16 +26,16 @@ from replica_manager.replication.isr_proposals import (
     AlterPartitionCall,
     Proposed,
 )
-from zkcontroller.errors import InvalidFrame, UnsupportedVersion
-from zkcontroller.model import UNKNOWN_BROKER_EPOCH, TopicPartition
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.net.connection import Connection
-from zkcontroller.observability.log_files import log_line
-from zkcontroller.observability.log_text import throwable_text
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.errors import InvalidFrame, UnsupportedVersion
+from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from zkcontroller.state_changes.log_files import log_line
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.state_changes.kafka_values import node
 
 _LOGGER: Final = "kafka.server.NodeToControllerRequestThread"

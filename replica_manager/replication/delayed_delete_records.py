@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 NO_LOW_WATERMARK: Final = -1
 

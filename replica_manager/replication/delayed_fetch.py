@@ -18,8 +18,8 @@ from replica_manager.replication.fetch_values import (
     FetchPartitionData,
     TopicIdPartition,
 )
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 
 class LogPlace(Protocol):

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 CheckCommitted: TypeAlias = Callable[[TopicPartition, int], tuple[bool, ErrorCode]]
 """Whether everything below an offset is committed; an error ends the waiting as well."""

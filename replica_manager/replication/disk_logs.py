@@ -24,8 +24,8 @@ from replica_manager.log.log_config import LogConfig, shown_overrides
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from zkcontroller.errors import ConfigInvalid, KafkaStorage
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import ConfigInvalid, KafkaStorage
+from kafka_common.model import TopicPartition
 
 _log = logging.getLogger("kafka.log.LogManager")
 

@@ -18,7 +18,7 @@ from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,
     FetchPartitionData,
 )
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2

@@ -24,9 +24,9 @@ from replica_manager.replication.fetch_values import (
     UNKNOWN_OFFSET,
     FetchPartitionData,
 )
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.wire_reader import WireReader
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.wire_reader import WireReader
 
 _FIRST_FLEXIBLE: Final = 12
 _PARTITION_HEAD: Final = Struct(">ihq")

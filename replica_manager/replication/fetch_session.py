@@ -20,7 +20,7 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 PartitionKey: TypeAlias = tuple[UUID | str | None, int]
 

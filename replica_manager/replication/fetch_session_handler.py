@@ -27,8 +27,8 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 _logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 

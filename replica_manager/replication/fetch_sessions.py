@@ -35,8 +35,8 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from zkcontroller.protocol.fetch import FetchPartition
-from zkcontroller.topic_names import LONGEST_NAME
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.topic_names import LONGEST_NAME
 
 EVICTION_MS: Final = 120_000
 """A session unused for so long loses its slot to anybody, one as old to a larger one."""

@@ -54,16 +54,16 @@ from replica_manager.replication.fetch_state import (
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET, FetchPartitionData
 from replica_manager.replication.replica_log import FollowerAppend, PlannedTruncation, ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
-from zkcontroller.errors import (
+from kafka_common.errors import (
     CorruptRecord,
     InvalidRecord,
     LimitReached,
     UnexpectedAppendOffset,
     ZkControllerError,
 )
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
-from zkcontroller.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
 
 _STAGES: Final = {
     LATEST_TIMESTAMP: FetchStage.FINDING_END,

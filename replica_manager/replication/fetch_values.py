@@ -1,7 +1,7 @@
 """Partitions of Fetch requests and responses, as values.
 
 They are the same on both sides.  A leader answers
-:class:`~zkcontroller.protocol.fetch.FetchPartition` with :class:`FetchPartitionData`; a follower
+:class:`~kafka_common.protocol.fetch.FetchPartition` with :class:`FetchPartitionData`; a follower
 asks with the one and reads the other.
 
 Source: Kafka ``FetchRequest.PartitionData``, ``FetchResponseData.PartitionData``,
@@ -19,7 +19,7 @@ from typing_extensions import override
 from replica_manager.log.files import FileSlice
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_PREFERRED_REPLICA: Final = -1

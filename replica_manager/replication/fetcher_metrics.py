@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.instruments import Meter
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.model import TopicPartition
+from kafka_common.observability.instruments import Meter
+from kafka_common.observability.metrics import Metrics, mbean
 
 
 class FetcherMeters(NamedTuple):

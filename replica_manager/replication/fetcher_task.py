@@ -28,9 +28,9 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.log_text import throwable_text
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.observability.log_text import throwable_text
 
 FAIR_BYTES: Final = 1024 * 1024
 """After so many bytes of one answer have gone to logs, others get their turn: some 3 ms."""

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
-from zkcontroller.model import RECOVERED, UNKNOWN_BROKER_EPOCH
+from kafka_common.model import RECOVERED, UNKNOWN_BROKER_EPOCH
 
 
 class RemoteReplica(NamedTuple):

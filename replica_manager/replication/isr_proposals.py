@@ -18,7 +18,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 RETRY_BACKOFF_MS: Final = 50
 """Between a whole request that was refused and the next one."""

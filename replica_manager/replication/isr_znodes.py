@@ -20,8 +20,8 @@ from kio.schema.errors import ErrorCode
 from replica_manager.replication.alter_partition_manager import Answers
 from replica_manager.replication.isr import AlteredIsr
 from replica_manager.replication.isr_proposals import AlterPartitionCall
-from zkcontroller.errors import ZkControllerError, ZnodeCorrupt
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import ZkControllerError, ZnodeCorrupt
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import (
     Create,
     ReadZnodes,

@@ -32,11 +32,11 @@ from replica_manager.replication.leader_messages import (
     read_fetch_answers,
     read_offset_answers,
 )
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.net.connection import Connection
-from zkcontroller.observability.log_files import log_line
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from zkcontroller.state_changes.log_files import log_line
+from kafka_common.protocol.api_versions import ApiKey
 
 LARGEST_ANSWER_BYTES: Final = 2**31 - 1
 """A leader sends its first batch whole, however large; memory grows with what really arrives."""

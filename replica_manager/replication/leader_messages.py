@@ -26,17 +26,17 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_response import read_fetch_response
 from replica_manager.replication.fetch_values import TopicIdPartition
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.fetch import FetchPartition
-from zkcontroller.protocol.inter_broker_versions import (
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.inter_broker_versions import (
     InterBrokerVersion,
     fetch_version,
     list_offsets_version,
     offsets_for_leader_epoch_version,
 )
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 
 _READ_UNCOMMITTED: Final = 0
 _V = TypeVar("_V")

@@ -37,11 +37,11 @@ from replica_manager.replication.log_dir_copy import (
 )
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_manager import ReplicaManager
-from zkcontroller.errors import KafkaStorage, LimitReached, OffsetOutOfRange, ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.process.resource_limits import raise_if_limit
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.topic_names import LONGEST_FOLDER_NAME
+from kafka_common.errors import KafkaStorage, LimitReached, OffsetOutOfRange, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import raise_if_limit
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.topic_names import LONGEST_FOLDER_NAME
 
 LAST_BYTES: Final = 1024 * 1024
 """So much at the end of a log is read without a thread: it is in the page cache, as a rule."""

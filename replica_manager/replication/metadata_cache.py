@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from zkcontroller.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
+from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
 
 _FULL_UPDATE: Final = 2

@@ -35,7 +35,7 @@ from replica_manager.replication.isr import (
     proposed_shrink,
 )
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
-from zkcontroller.model import NO_EPOCH, UNKNOWN_BROKER_EPOCH, TopicPartition
+from kafka_common.model import NO_EPOCH, UNKNOWN_BROKER_EPOCH, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
 ALL_IN_SYNC: Final = -1

@@ -19,8 +19,8 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.partition import Partition
-from zkcontroller.model import NO_EPOCH
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import NO_EPOCH
+from kafka_common.protocol.fetch import FetchPartition
 
 CONSUMER_REPLICA_ID: Final = -1
 """Replica id of a Fetch or ListOffsets request that no broker sent."""

@@ -29,7 +29,7 @@ from replica_manager.replication.record_examinations import RecordExaminations
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.replication.waiting_room import WaitingRoom
-from zkcontroller.errors import (
+from kafka_common.errors import (
     CorruptRecord,
     InvalidProducerEpoch,
     InvalidRecord,
@@ -38,10 +38,10 @@ from zkcontroller.errors import (
     RecordListTooLarge,
     RecordsRefused,
 )
-from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.record_batch import MemoryRecords
-from zkcontroller.protocol.record_walk import finish
+from kafka_common.model import INTERNAL_TOPICS, TopicPartition
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.record_batch import MemoryRecords
+from kafka_common.protocol.record_walk import finish
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 

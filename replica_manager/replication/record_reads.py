@@ -43,9 +43,9 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.throttle import ReplicationThrottle
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.replication.waiting_room import WaitingRoom
-from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
-from zkcontroller.model import UNKNOWN_BROKER_EPOCH, TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.errors import KafkaStorage, OffsetOutOfRange
+from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 

@@ -21,7 +21,7 @@ from replica_manager.replication.fetch_state import InitialFetchState, fetcher_i
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.kafka_values import option
 from zkcontroller.state_changes.kafka_values import topic_id as printed_id
 

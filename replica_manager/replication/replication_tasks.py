@@ -28,11 +28,11 @@ from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
-from zkcontroller.model import Endpoint, TopicPartition
-from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.observability.log_text import throwable_text
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.inter_broker_versions import (
+from kafka_common.model import Endpoint, TopicPartition
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.inter_broker_versions import (
     is_offsets_for_leader_epoch_supported,
     is_truncation_on_fetch_supported,
 )

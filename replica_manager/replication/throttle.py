@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.java import parse_int
-from zkcontroller.model import TopicPartition
+from kafka_common.java import parse_int
+from kafka_common.model import TopicPartition
 
 UNLIMITED: Final = 2**63 - 1
 

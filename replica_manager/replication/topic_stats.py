@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from zkcontroller.observability.instruments import Meter
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.observability.instruments import Meter
+from kafka_common.observability.metrics import Metrics, mbean
 
 _NAMES: Final = {
     "messages_in": ("MessagesInPerSec", "messages"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Generic
 
 from replica_manager.replication.purgatory import Key, Operation, Purgatory
-from zkcontroller.net.presence import abandonable
+from kafka_common.net.presence import abandonable
 
 
 class WaitingRoom(Generic[Key, Operation]):

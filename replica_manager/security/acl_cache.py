@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

@@ -33,7 +33,7 @@ from replica_manager.security.acl_cache import (
     VersionedAcls,
 )
 from replica_manager.security.authorizer import Authorizer
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     PatternType,
     ResourcePattern,
@@ -41,8 +41,8 @@ from zkcontroller.acls import (
     by_pascal_name,
     pascal_name,
 )
-from zkcontroller.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
-from zkcontroller.protocol.error_codes import error_code_for
+from kafka_common.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
+from kafka_common.protocol.error_codes import error_code_for
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode

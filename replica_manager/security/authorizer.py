@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from replica_manager.security.acl_cache import WILDCARD, AclCache
 from replica_manager.security.audit_log import LONGEST_NAME, AuditLog
 from replica_manager.security.principals import USER, Principal
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

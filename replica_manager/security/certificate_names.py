@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 
 # Attribute types that RFC 2253 gives a name; Java writes all others as numbers.
 _KEYWORDS: Final = {

@@ -16,8 +16,8 @@ from replica_manager.configuration.config_keys import ConfigValue, text_of
 from replica_manager.security.logins import check_mechanism, credentials_of
 from replica_manager.security.settings import UNSUPPORTED
 from replica_manager.security.tls import client_context
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULT_MECHANISM: Final = "GSSAPI"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
-from zkcontroller.protocol.scram import (
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.scram import (
     MECHANISMS,
     MIN_ITERATIONS,
     ScramCredential,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica_manager.configuration.config import is_password
 from replica_manager.configuration.config_keys import ConfigValue
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 
 if TYPE_CHECKING:
     from replica_manager.security.password_encoder import PasswordEncoder

@@ -34,8 +34,8 @@ from replica_manager.security.settings import (
     SecuredListener,
 )
 from replica_manager.security.tls import Stores
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity
 
 MAX_HANDSHAKE_ROUNDS: Final = 16
 """A handshake of TLS 1.2 or 1.3 takes four at most."""

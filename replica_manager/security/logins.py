@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from replica_manager.security.jaas import JaasEntry, parse_jaas
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import PLAIN, SUPPORTED_MECHANISMS, Credentials
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAIN, SUPPORTED_MECHANISMS, Credentials
 
 _PACKAGE: Final = "org.apache.kafka.common.security"
 

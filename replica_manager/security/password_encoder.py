@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from replica_manager.configuration.config_keys import ConfigValue, text_of
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from kafka_common.errors import ConfigInvalid, ZkControllerError
 
 _KEY_FACTORY: Final = "password.encoder.keyfactory.algorithm"
 _CIPHER: Final = "password.encoder.cipher.algorithm"

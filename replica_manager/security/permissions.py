@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, bits
-from zkcontroller.acls import AclOperation, ResourceType
+from kafka_common.acls import AclOperation, ResourceType
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 USER: Final = "User"
 MAPPING_RULES_KEY: Final = "ssl.principal.mapping.rules"

@@ -23,16 +23,16 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.security.principals import USER, Principal
 from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer
-from zkcontroller.errors import InvalidFrame, SaslRefused
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import APIS, ApiKey, is_valid_software
-from zkcontroller.protocol.framing import (
+from kafka_common.errors import InvalidFrame, SaslRefused
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import APIS, ApiKey, is_valid_software
+from kafka_common.protocol.framing import (
     RequestHeader,
     frame,
     parse_request_header,
     response_header,
 )
-from zkcontroller.protocol.messages import read_request, response_type, write
+from kafka_common.protocol.messages import read_request, response_type, write
 
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
 _SIZE: Final = Struct(">i")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from replica_manager.security.delegation_tokens import TokenLogin
-from zkcontroller.errors import SaslRefused
-from zkcontroller.protocol import scram
-from zkcontroller.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from kafka_common.errors import SaslRefused
+from kafka_common.protocol import scram
+from kafka_common.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
 
 PLAIN = "PLAIN"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from zkcontroller.protocol.scram import MECHANISMS, ScramCredential
+from kafka_common.protocol.scram import MECHANISMS, ScramCredential
 from zkcontroller.zookeeper.znodes import desanitize
 
 _log = logging.getLogger("org.apache.kafka.common.security.scram.internals.ScramCredentialUtils")

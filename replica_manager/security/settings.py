@@ -25,9 +25,9 @@ from replica_manager.security.principals import (
     parse_super_users,
 )
 from replica_manager.security.tls import Stores, client_context, load_stores, prepare
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import (
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import (
     PLAIN,
     PLAINTEXT,
     SUPPORTED_MECHANISMS,

@@ -16,7 +16,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
 from replica_manager.security.authorizer import CLUSTER_NAME
 from replica_manager.server.large_answers import aside
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -25,9 +25,9 @@ from zkcontroller.acls import (
     ResourceType,
     by_code,
 )
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import ResponseSchema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema
 
 SECURITY_DISABLED: Final = "No Authorizer is configured."
 SENTENCES: Final = {

@@ -3,7 +3,7 @@
 A registered broker has one :class:`Administration`, made by its source of metadata; the context of
 handlers has the same parts.  Handlers know these Protocols alone, so they do not see which source
 it is.  What the source refuses is raised as RequestRefused, and as the errors of
-``zkcontroller.errors``.
+``kafka_common.errors``.
 
 Source: Kafka ``MetadataSupport``, ``ZkAdminManager``.
 """
@@ -25,7 +25,7 @@ from replica_manager.server.topics.topic_creation import CreatedTopic, NewTopic
 from replica_manager.server.topics.topic_waiters import TopicWaiters
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
-from zkcontroller.model import Broker, TopicPartition
+from kafka_common.model import Broker, TopicPartition
 
 
 class ControllerCandidate(Protocol):

@@ -21,8 +21,8 @@ from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol.api_versions import APIS, ApiKey
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol.api_versions import APIS, ApiKey
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

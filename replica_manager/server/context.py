@@ -42,7 +42,7 @@ from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol.api_versions import ApiKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import RequestEvent
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.context import BrokerContext
-from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
-from zkcontroller.protocol.produce import NodeEndpoint
+from kafka_common.model import NO_EPOCH, NO_LEADER, TopicPartition
+from kafka_common.protocol.produce import NodeEndpoint
 
 
 class CurrentLeaders:

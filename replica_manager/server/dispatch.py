@@ -39,17 +39,17 @@ from replica_manager.server.handlers import fetch, produce, update_metadata
 from replica_manager.server.large_answers import READ_ASIDE_BYTES, encoded
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_answers import counted, counted_as_clients, used
-from zkcontroller.errors import UnsupportedVersion, ZkControllerError
-from zkcontroller.protocol.answers import write_answer
-from zkcontroller.protocol.api_versions import (
+from kafka_common.errors import UnsupportedVersion, ZkControllerError
+from kafka_common.protocol.answers import write_answer
+from kafka_common.protocol.api_versions import (
     APIS,
     ApiKey,
     unsupported_api_versions_response,
 )
-from zkcontroller.protocol.error_codes import error_code_for, error_name
-from zkcontroller.protocol.framing import frame, parse_request_header, response_header
-from zkcontroller.protocol.messages import read_request
-from zkcontroller.protocol.produce import TooManyPartitions, read_produce_request
+from kafka_common.protocol.error_codes import error_code_for, error_name
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.produce import TooManyPartitions, read_produce_request
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol.api_versions import ApiKey
 
 ErrorCounts: TypeAlias = Mapping[ErrorCode, int]
 

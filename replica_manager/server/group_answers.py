@@ -32,9 +32,9 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.server.authorization import NOT_ASKED
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 
 def write_join(result: JoinResult, version: int) -> ResponsePayload:

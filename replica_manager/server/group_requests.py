@@ -32,10 +32,10 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.server.request_topics import NamedTopic, P_co
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.request_types import field_or
 
 _WantedTopic: TypeAlias = (
     "request_types.OffsetFetchRequestTopic | request_types.OffsetFetchRequestTopics"

@@ -16,7 +16,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.error_counts import error_counts
 from replica_manager.server.throttled_answers import throttled
-from zkcontroller.protocol.answers import write_answer
+from kafka_common.protocol.answers import write_answer
 
 T = TypeVar("T")
 

@@ -26,8 +26,8 @@ from replica_manager.replication.partition_reads import (
 )
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.records import NO_TIMESTAMP
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.records import NO_TIMESTAMP
 
 DEBUGGING_REPLICA_ID: Final = -2
 """Replica id of who may also ask a follower."""

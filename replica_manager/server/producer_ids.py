@@ -20,10 +20,10 @@ from kio.schema.errors import ErrorCode
 from replica_manager.replication.controller_channel import ControllerChannel
 from replica_manager.request_errors import RequestRefused
 from zkcontroller.core.producer_ids import BLOCK_LENGTH, LAST_PRODUCER_ID
-from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_name
-from zkcontroller.protocol.messages import request_type
+from kafka_common.errors import ZooKeeperRefused
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_name
+from kafka_common.protocol.messages import request_type
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

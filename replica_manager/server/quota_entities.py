@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.configuration.config_keys import parse_type, text_of
 from replica_manager.request_errors import RequestRefused
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.protocol.scram import MECHANISMS
+from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.scram import MECHANISMS
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
 
 USER: Final = "user"

@@ -28,7 +28,7 @@ from replica_manager.server.quota_entities import (
     entity_path,
     quotas_in,
 )
-from zkcontroller.protocol import request_types
+from kafka_common.protocol import request_types
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ListChildren
 from zkcontroller.zookeeper.session import ZooKeeperSession

@@ -33,10 +33,10 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.quotas.loop_time import LoopTime, Timed
 from replica_manager.server.error_counts import ErrorCounts
-from zkcontroller.observability.instruments import Histogram, Meter
-from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.error_codes import error_name
+from kafka_common.observability.instruments import Histogram, Meter
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.error_codes import error_name
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequen
 from time import perf_counter
 from typing import Final, TypeVar
 
-from zkcontroller.net.presence import raise_if_abandoned
+from kafka_common.net.presence import raise_if_abandoned
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from replica_manager.server.context import (
     Throttled,
     Unanswered,
 )
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol.api_versions import ApiKey
 
 P = TypeVar("P", bound=ResponsePayload)
 

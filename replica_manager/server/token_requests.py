@@ -15,8 +15,8 @@ from replica_manager.security.delegation_token_store import DelegationTokenRefus
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.administration import TokenAdmin
 from replica_manager.server.context import BrokerContext, RequestContext
-from zkcontroller.protocol.numeric_times import NO_TIME, numeric_response_type
-from zkcontroller.protocol.versioned_messages import NO_THROTTLE, made_of
+from kafka_common.protocol.numeric_times import NO_TIME, numeric_response_type
+from kafka_common.protocol.versioned_messages import NO_THROTTLE, made_of
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _SSL: Final = "SSL"

@@ -41,9 +41,9 @@ from replica_manager.server.quota_entities import (
 from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.topics import partition_creation
 from replica_manager.server.topics.partition_creation import NewPartitions
-from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
-from zkcontroller.net.presence import raise_if_abandoned
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.model import Broker, ReplicaAssignment, TopicPartition
+from kafka_common.net.presence import raise_if_abandoned
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

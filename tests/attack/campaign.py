@@ -21,9 +21,9 @@ from tests.attack.shapes import (
 from tests.attack.targets import Target
 from tests.attack.values import Extreme, useful
 from tests.attack.watch import Bystander
-from zkcontroller.errors import UnsupportedVersion
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.messages import request_type
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import request_type
 
 ANSWER_S: Final = 15.0
 """After so long the attacker goes on; whether others were served is measured apart."""

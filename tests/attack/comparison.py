@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.attack.campaign import Row
-from zkcontroller.protocol.api_versions import APIS
+from kafka_common.protocol.api_versions import APIS
 
 _HEAD: Final = "API"
 

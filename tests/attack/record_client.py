@@ -13,11 +13,11 @@ from kio.schema.metadata.v4 import request as metadata
 from kio.schema.produce.v7 import request as produce
 
 from tests.attack.connections import RawConnection
-from zkcontroller.errors import CorruptRecord, InvalidRecord
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from zkcontroller.protocol.records import Record
+from kafka_common.errors import CorruptRecord, InvalidRecord
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 
 _BYTES: Final = 1_000_000
 START_MS: Final = 1_700_000_000_000

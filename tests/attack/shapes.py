@@ -23,9 +23,9 @@ from kio.serial._introspect import (
 )
 
 from tests.support.frames import request_header
-from zkcontroller.protocol.api_versions import APIS
-from zkcontroller.protocol.messages import request_type
-from zkcontroller.protocol.primitives import unsigned_varint
+from kafka_common.protocol.api_versions import APIS
+from kafka_common.protocol.messages import request_type
+from kafka_common.protocol.primitives import unsigned_varint
 
 _FORMATS: Final = {
     "int8": ">b",

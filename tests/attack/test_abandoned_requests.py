@@ -15,7 +15,7 @@ from tests.attack.conftest import NewBroker
 from tests.attack.shapes import message
 from tests.attack.values import useful
 from tests.support.request_shapes import OFFERED
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol.api_versions import ApiKey
 
 LONGEST_MS: Final = 2**31 - 1
 CLIENTS: Final = 300

@@ -24,9 +24,9 @@ from tests.attack.record_client import START_MS, RecordClient
 from tests.attack.targets import quorum_target
 from tests.integration.broker_processes import BrokerProcess, wait_for
 from tests.support.quorum import free_ports
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 TOPIC: Final = "orders"

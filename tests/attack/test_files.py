@@ -28,7 +28,7 @@ from tests.attack.targets import make_decoy
 from tests.attack.watch import fingerprint, tracebacks_in
 from tests.integration.broker_processes import BrokerProcess, wait_for
 from tests.support.quorum import free_ports
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 DIRECTORIES: Final = ("data-0", "other-0")

@@ -19,7 +19,7 @@ from tests.attack.checks import (
 from tests.attack.conftest import NewBroker
 from tests.attack.connections import offered
 from tests.support.request_shapes import OFFERED
-from zkcontroller.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.api_versions import APIS, ApiKey
 
 NAMES = [ApiKey(api_key).name for api_key in OFFERED]
 _LOGIN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

@@ -16,7 +16,7 @@ from tests.attack.shapes import Kind, message, slots
 from tests.attack.targets import BrokerTarget
 from tests.attack.values import useful
 from tests.support.request_shapes import OFFERED
-from zkcontroller.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 
 TOPIC: Final = "attacked"
 """Exists wherever these requests go."""

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from tests.attack.connections import Ending, RawConnection
 from tests.attack.shapes import Message
 from tests.support.frames import request_header
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol.api_versions import ApiKey
 
 PATIENCE_S: Final = 120.0
 _PAUSE_S: Final = 0.002

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.container.page import PAGE
-from zkcontroller.errors import ContainerUnavailable
+from kafka_common.errors import ContainerUnavailable
 from zkcontroller_testing import KafkaContainers
 
 pytestmark = [pytest.mark.container, pytest.mark.timeout(300)]

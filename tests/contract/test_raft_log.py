@@ -11,7 +11,7 @@ import pytest
 
 from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from zkcontroller.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
+from kafka_common.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
 from zkcontroller.kraft.raft_log import (
     LogPosition,
     RaftLog,
@@ -20,8 +20,8 @@ from zkcontroller.kraft.raft_log import (
     validate_position,
 )
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batches
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 NOW_MS: Final = 1_700_000_000_000

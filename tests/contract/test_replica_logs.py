@@ -13,7 +13,7 @@ from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_log import ReplicaLog
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.log_world import LogWorld, at, batch
-from zkcontroller.errors import OffsetOutOfRange, UnexpectedAppendOffset
+from kafka_common.errors import OffsetOutOfRange, UnexpectedAppendOffset
 
 
 class Subject(Protocol):

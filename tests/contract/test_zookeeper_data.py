@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.conftest import Client, ZooKeeper
-from zkcontroller.errors import ControllerMoved, ZooKeeperRefused
+from kafka_common.errors import ControllerMoved, ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     Check,
     CheckExists,

@@ -26,8 +26,8 @@ from tests.faults.checks import differing_partitions
 from tests.faults.links import Link
 from tests.integration.zookeeper_proxy import Proxy
 from tests.support.metadata import wait_until_known
-from zkcontroller.errors import SessionExpired
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.errors import SessionExpired
+from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession

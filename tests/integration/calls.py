@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 
 
 def call(address: str, request: Any) -> Any:

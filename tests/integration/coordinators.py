@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
 from tests.integration.broker_processes import Cluster, wait_for
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 
 OF_GROUP: Final = 0
 OF_TRANSACTION: Final = 1

@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration.calls import call
 from tests.integration.zkctl_brokers import Brokers
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 
 confluent = pytest.importorskip("confluent_kafka")
 

@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.integration.broker_processes import Cluster
 from tests.support.certificates import Authority, Identity
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -19,7 +19,7 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

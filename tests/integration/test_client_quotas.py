@@ -17,9 +17,9 @@ from kio.static.primitive import i32Timedelta
 
 from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
 from tests.support.log_world import batch
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

@@ -31,7 +31,7 @@ from tests.integration.broker_processes import (
 )
 from tests.integration.calls import call
 from tests.support.cli_world import zkctl_here
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.requests import ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode

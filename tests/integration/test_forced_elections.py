@@ -19,7 +19,7 @@ from tests.integration.broker_processes import (
     wait_for,
 )
 from tests.integration.conftest import Client, OpenClient
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.requests import Create, Delete, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

@@ -14,7 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v0.request import ListGroupsRequest
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.cluster import KafkaCluster
 from zkcontroller_testing.waiting import NotInTime, until
 

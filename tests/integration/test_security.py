@@ -22,7 +22,7 @@ from tests.integration.secured_cluster import (
     write_rules,
     write_users,
 )
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 # Its own types are not what it takes: None stands for a filter that matches all.

@@ -26,7 +26,7 @@ from tests.integration.secured_zookeeper import (
 )
 from tests.integration.zookeeper_proxy import Proxy
 from tests.support.cli_world import Answer
-from zkcontroller.errors import AuthenticationFailed, ZooKeeperUnavailable
+from kafka_common.errors import AuthenticationFailed, ZooKeeperUnavailable
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import (
     Create,

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.conftest import OpenClient
 from tests.support.zookeepers import PATIENCE_S
-from zkcontroller.errors import NotInstalled, ZooKeeperUnavailable
+from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
 from zkcontroller.zookeeper.requests import Create, Znode

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Proxy
 from tests.support.zookeepers import PATIENCE_S, Recorder, end_session
-from zkcontroller.errors import (
+from kafka_common.errors import (
     AuthenticationFailed,
     ConfigInvalid,
     SessionExpired,

@@ -12,8 +12,8 @@ from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 from kio.schema.list_transactions.v0.response import ListTransactionsResponse
 
 from tests.kit.conftest import QUICK
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.connection import Connection
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.connection import Connection
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.ledger import Ledger
 from zkcontroller_testing.waiting import until

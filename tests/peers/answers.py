@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.peers.cluster import Cluster
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 
 
 def answer_to(cluster: Cluster, request: Any) -> Any:

@@ -15,7 +15,7 @@ from kio.schema.metadata.v11.response import MetadataResponse
 
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker, run_kafka_tool
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.requests import Delete, ListChildren, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 

@@ -20,11 +20,11 @@ from tests.peers.quorum_cluster import OurVoter, RealVoter, Voter
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import request_header
 from tests.support.quorum import free_ports
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read, write
-from zkcontroller.protocol.numeric_times import numeric_response_type
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.versioned_messages import request_schema
 
 PATIENCE_S: Final = 60.0
 CLOSED: Final = "the connection is closed"

@@ -17,7 +17,7 @@ from typing import Any, Final
 from benchmarks.cluster_data import topic_znode
 from tests.peers.cluster import Cluster
 from tests.peers.recording_brokers import RecordingBrokers
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Written, Znode
 from zkcontroller.zookeeper.znodes import TopicZnode
 

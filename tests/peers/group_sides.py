@@ -16,7 +16,7 @@ from replica_manager.coordinators.groups.records import (
     decode_key,
     decode_offset_value,
 )
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 
 CLIENT = "peers"
 

@@ -22,16 +22,16 @@ from typing_extensions import override
 
 from benchmarks.kafka_peer import brief_options, kafka_libs, run_kafka_tool
 from tests.support.quorum import free_ports
-from zkcontroller.errors import CorruptRecord
+from kafka_common.errors import CorruptRecord
 from zkcontroller.kraft.config import MAX_FETCH_WAIT_MS
 from zkcontroller.kraft.control_records import LeaderChange
 from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from zkcontroller.kraft.metadata.metadata_batches import iterate_metadata_batches
 from zkcontroller.kraft.wire import read_response, write_request
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.record_batch import BatchHeader, iterate_batches
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import BatchHeader, iterate_batches
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"

@@ -25,7 +25,7 @@ from tests.integration.secured_cluster import (
 from tests.integration.secured_zookeeper import SecuredZooKeeper, secured_zookeeper
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
 from tests.support.cli_world import Answer
-from zkcontroller.model import Endpoint
+from kafka_common.model import Endpoint
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 

@@ -14,9 +14,9 @@ from kio.static.primitive import i64Timedelta
 from replica_manager.security.principals import Principal
 from tests.peers.controller_sides import Side, Sides
 from tests.support.frames import parse_response_header
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read
-from zkcontroller.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read
+from kafka_common.protocol.numeric_times import numeric_response_type
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

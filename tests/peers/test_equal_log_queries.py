@@ -17,9 +17,9 @@ import pytest
 
 from tests.peers.answers import ask, differing, told
 from tests.peers.cluster import Cluster
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 
 pytestmark = pytest.mark.peers
 

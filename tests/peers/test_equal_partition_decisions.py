@@ -23,7 +23,7 @@ from zkcontroller.kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.cluster_view import UsableBroker
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
@@ -40,7 +40,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from zkcontroller.kraft.metadata.metadata_version import from_level
-from zkcontroller.model import ElectionType
+from kafka_common.model import ElectionType
 
 pytestmark = pytest.mark.peers
 

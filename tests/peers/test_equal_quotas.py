@@ -12,7 +12,7 @@ import pytest
 
 from tests.peers.answers import answer_to
 from tests.peers.cluster import Cluster
-from zkcontroller.net.connection import Connection
+from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.requests import Create, Znode
 from zkcontroller.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 

@@ -25,11 +25,11 @@ from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.scraped_broker import ScrapedBroker
 from tests.support.frames import request_header
 from tests.support.log_world import batch
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import frame
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.framing import frame
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

@@ -20,11 +20,11 @@ from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.log.unified_log import UnifiedLog
 from tests.peers.clients import consume, produce, run_tool
 from tests.peers.cluster import Cluster
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.legacy_messages import iterate_any
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batches
-from zkcontroller.protocol.records import EndTransactionMarker, Record
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import EndTransactionMarker, Record
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 

@@ -18,7 +18,7 @@ from benchmarks.broker_process import BrokerProcess
 from tests.faults.checks import anomalies
 from tests.faults.load import loaded
 from tests.peers.cluster import Cluster
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.protocol.record_batch import iterate_batches
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 

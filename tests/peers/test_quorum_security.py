@@ -19,7 +19,7 @@ from tests.peers.quorum_cluster import MixedQuorum, RealBroker, committed
 from tests.support.certificates import Authority
 from zkcontroller.kraft.metadata.metadata_batches import iterate_records_of
 from zkcontroller.kraft.metadata.records import RegisterControllerRecord
-from zkcontroller.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.client_security import ClientSecurity, Credentials
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

@@ -26,7 +26,7 @@ from zkcontroller.kraft.control_records import LeaderChange, SnapshotFooter, Sna
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord, NoOpRecord, VersionedRecord
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.protocol.record_batch import iterate_batches
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 

@@ -19,7 +19,7 @@ from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, Voter, committed
 from tests.support.quorum import RecordingListener, free_ports
 from zkcontroller.kraft.values import NodeAddress, ReplicaKey, VoterSet
-from zkcontroller.model import Endpoint
+from kafka_common.model import Endpoint
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 

@@ -26,8 +26,8 @@ from tests.integration.secured_cluster import (
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
 from tests.peers.endpoints import endpoint
 from tests.support.guarded_world import cluster_requests, creation
-from zkcontroller.net.client_security import ClientSecurity, Credentials
-from zkcontroller.net.connection import Connection
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
 
 pytestmark = [
     pytest.mark.peers,

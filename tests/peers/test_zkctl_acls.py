@@ -30,7 +30,7 @@ from replica_manager.security.principals import Principal
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.support.cli_world import Answer
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -38,8 +38,8 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.net.client_security import ClientSecurity, Credentials
-from zkcontroller.net.connection import Connection
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 from zkcontroller.zookeeper.requests import Znode

@@ -71,7 +71,7 @@ from replica_manager.coordinators.groups.requests import (
     SyncResult,
     WantedOffsets,
 )
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 GROUP = "billing"
 ORDERS_0 = TopicPartition("orders", 0)

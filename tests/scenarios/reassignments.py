@@ -9,7 +9,7 @@ from zkcontroller.core.effects import (
     PartitionResults,
 )
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from zkcontroller.model import ReplicaAssignment, TopicPartition
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
 )

@@ -13,7 +13,7 @@ from zkcontroller.core.events import (
     ReplicaLeaderElection,
     RequestEvent,
 )
-from zkcontroller.model import RECOVERED, ElectionType, TopicPartition
+from kafka_common.model import RECOVERED, ElectionType, TopicPartition
 from zkcontroller_simulation.world import World
 
 R = TypeVar("R", bound=Result)

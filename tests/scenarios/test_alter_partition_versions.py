@@ -20,7 +20,7 @@ from zkcontroller.core.events import AlterPartitionReceived, RequestEvent
 from zkcontroller.core.isr_changes import IsrChanges
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.core.reassignment import Reassignments
-from zkcontroller.protocol.inter_broker_versions import (
+from kafka_common.protocol.inter_broker_versions import (
     VERSIONS,
     InterBrokerVersion,
     is_alter_partition_supported,

@@ -9,7 +9,7 @@ from zkcontroller.core.events import (
     ApiPartitionReassignment,
     AutoPreferredReplicaLeaderElection,
 )
-from zkcontroller.model import ReplicaAssignment, TopicPartition
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import ZkTransaction
 from zkcontroller_simulation.world import World
 

@@ -7,7 +7,7 @@ from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
 )
-from zkcontroller.model import NO_LEADER, Broker, Endpoint, TopicPartition
+from kafka_common.model import NO_LEADER, Broker, Endpoint, TopicPartition
 from zkcontroller.zookeeper.requests import ListChildren, SetData
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode
 from zkcontroller_simulation.control_requests import ReceivedUpdateMetadata

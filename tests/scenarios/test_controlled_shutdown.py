@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.effects import ControlledShutdownResult
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import FencedBatch
 from zkcontroller_simulation.control_requests import ReceivedStopReplica
 from zkcontroller_simulation.world import World

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from zkcontroller.core.events import PartitionModifications, TopicChange, TopicDeletion
-from zkcontroller.errors import ControllerMoved, SessionExpired
+from kafka_common.errors import ControllerMoved, SessionExpired
 from zkcontroller.zookeeper.requests import FencedBatch, ZkTransaction
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
 from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr, ReceivedUpdateMetadata

@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from tests.scenarios.requests import ask, election
 from zkcontroller.core.effects import PartitionResult, PartitionResults
-from zkcontroller.errors import ControllerMoved
-from zkcontroller.model import NO_LEADER, RECOVERING, ElectionType, TopicPartition
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import NO_LEADER, RECOVERING, ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, PreferredReplicaElectionZnode
 from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr

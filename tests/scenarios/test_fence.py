@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.effects import ProducerIdBlock, Question
 from zkcontroller.core.events import AllocateProducerIds, FeatureUpdate, UpdateFeatures
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import (
     Create,
     Delete,

@@ -43,7 +43,7 @@ from replica_manager.coordinators.groups.requests import (
     ListGroupsResult,
 )
 from tests.scenarios.group_world import GROUP, ORDERS_0, ORDERS_1, GroupWorld, subscription
-from zkcontroller.model import NO_EPOCH
+from kafka_common.model import NO_EPOCH
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 

@@ -21,7 +21,7 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from tests.scenarios.group_world import GROUP, ORDERS_0, ORDERS_1, GroupWorld, subscription
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 PAYMENTS_0 = TopicPartition("payments", 0)
 DAY_MS = 24 * 60 * 60 * 1000

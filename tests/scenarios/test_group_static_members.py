@@ -13,7 +13,7 @@ from replica_manager.coordinators.groups.requests import (
     LeavingMember,
 )
 from tests.scenarios.group_world import GROUP, Consumer, GroupWorld
-from zkcontroller.protocol.inter_broker_versions import version_of
+from kafka_common.protocol.inter_broker_versions import version_of
 
 
 @pytest.fixture

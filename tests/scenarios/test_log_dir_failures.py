@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkcontroller.core.events import ApiPartitionReassignment
-from zkcontroller.model import NO_LEADER, TopicPartition
+from kafka_common.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import (

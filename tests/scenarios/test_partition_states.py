@@ -10,8 +10,8 @@ import pytest
 from tests.scenarios.workbench import EPOCH, Workbench
 from zkcontroller.core.elections import ControlledShutdownElection, OfflineElection
 from zkcontroller.core.partition_table import PartitionState
-from zkcontroller.errors import ControllerMoved
-from zkcontroller.model import NO_LEADER, RECOVERED, RECOVERING, TopicPartition
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import NO_LEADER, RECOVERED, RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import FencedBatch, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerEpochZnode, PartitionStateZnode

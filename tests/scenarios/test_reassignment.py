@@ -16,7 +16,7 @@ from tests.scenarios.reassignments import (
     leadership,
     with_topic,
 )
-from zkcontroller.model import ReplicaAssignment, TopicPartition
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import (

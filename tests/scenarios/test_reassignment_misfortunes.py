@@ -23,8 +23,8 @@ from tests.scenarios.requests import alter_partition, ask, isr_change
 from zkcontroller.core.effects import AlterPartitionResult, Question
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.partition_table import ReplicaState
-from zkcontroller.errors import ControllerMoved
-from zkcontroller.model import NO_LEADER, ReplicaAssignment
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import NO_LEADER, ReplicaAssignment
 from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from zkcontroller.model import Broker, Endpoint, TopicPartition
+from kafka_common.model import Broker, Endpoint, TopicPartition
 from zkcontroller_simulation.control_requests import (
     LEADER_AND_ISR,
     STOP_REPLICA,

@@ -15,8 +15,8 @@ from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import FIRST_RETRY_MS, LONGEST_RETRY_MS
 from zkcontroller.core.tools import BUSY_PAUSE_MS, BUSY_TRIES
-from zkcontroller.errors import IllegalState
-from zkcontroller.model import ReplicaAssignment, TopicPartition
+from kafka_common.errors import IllegalState
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

@@ -16,7 +16,7 @@ from zkcontroller.core.events import (
     UpdateMetadataResponseReceived,
 )
 from zkcontroller.core.partition_table import PartitionState
-from zkcontroller.model import RECOVERING, TopicPartition
+from kafka_common.model import RECOVERING, TopicPartition
 from zkcontroller_simulation.control_requests import (
     ReceivedLeaderAndIsr,
     ReceivedStopReplica,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from zkcontroller.model import ReplicaAssignment, TopicPartition
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Delete, ListChildren, SetData
 from zkcontroller.zookeeper.znodes import TopicZnode
 from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr

@@ -24,7 +24,7 @@ from replica_manager.coordinators.transactions.requests import (
 )
 from replica_manager.coordinators.transactions.states import TransactionState
 from tests.scenarios.transaction_world import EPOCH, ID, TIMEOUT_MS, A, B, World
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 C = TopicPartition("payments", 7)
 _STATES_OF_A_COMMIT: Final = [

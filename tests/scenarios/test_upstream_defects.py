@@ -6,7 +6,7 @@ import pytest
 
 from zkcontroller.core.effects import Question
 from zkcontroller.core.events import ControllerChange, Expire
-from zkcontroller.errors import SessionExpired
+from kafka_common.errors import SessionExpired
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Create,

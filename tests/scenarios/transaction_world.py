@@ -54,7 +54,7 @@ from replica_manager.coordinators.transactions.requests import (
 )
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import Transaction
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ID = "billing"
 A = TopicPartition("orders", 0)

@@ -25,7 +25,7 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import LONGEST_RETRY_MS
-from zkcontroller.model import ElectionType, TopicPartition
+from kafka_common.model import ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

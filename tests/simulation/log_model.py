@@ -38,9 +38,9 @@ from replica_manager.replication.log_dir_copy import (
     read_next,
     take_over_epochs,
 )
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from zkcontroller.protocol.records import Record
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 
 START_MS: Final = 1_700_000_000_000
 STEPS: Final = 70

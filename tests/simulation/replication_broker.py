@@ -46,8 +46,8 @@ from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMes
 from tests.simulation.replication_log import SimulatedLog
 from tests.support.followers import take_records
 from tests.support.steps import completed
-from zkcontroller.model import Broker, TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import Broker, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from tests.simulation.replication_world import ReplicationWorld

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.isr import AlteredIsr, IsrProposal
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
-from zkcontroller.model import NO_LEADER, TopicPartition
+from kafka_common.model import NO_LEADER, TopicPartition
 
 CONTROLLER_EPOCH = 1
 

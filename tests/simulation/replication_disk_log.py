@@ -17,8 +17,8 @@ from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.log.unified_log import UnifiedLog
 from tests.simulation.replication_log import Record
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from zkcontroller.protocol.records import Record as DataRecord
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record as DataRecord
 
 BYTES_OF_A_BATCH = 75
 

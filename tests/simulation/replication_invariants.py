@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.replication_log import Record, SimulatedLog
-from zkcontroller.model import NO_LEADER, TopicPartition
+from kafka_common.model import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from tests.simulation.replication_world import ReplicationWorld

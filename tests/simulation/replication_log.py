@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.replica_log import ReplicaLog
-from zkcontroller.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
+from kafka_common.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
 class Record(NamedTuple):

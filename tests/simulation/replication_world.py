@@ -20,7 +20,7 @@ from tests.simulation.replication_broker import LAG_MS, SimulatedBroker
 from tests.simulation.replication_controller import ControlMessage, ModelController
 from tests.simulation.replication_invariants import ReplicationInvariants
 from tests.simulation.replication_log import InMemoryLog, Record, SimulatedLog
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller_simulation.history import LINES_SHOWN
 from zkcontroller_simulation.timeline import Timeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.chaos import Chaos
-from zkcontroller.errors import ZkControllerError, ZooKeeperRefused
+from kafka_common.errors import ZkControllerError, ZooKeeperRefused
 from zkcontroller_simulation.world import World
 
 

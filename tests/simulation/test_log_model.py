@@ -15,7 +15,7 @@ from replica_manager.log.log_cleaner import AbortSwitch
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 from tests.simulation.log_model import LogScenario
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 MOST_SEEDS: Final = 100
 """A test tries at most this many seeds; it stops at the first run that fails."""

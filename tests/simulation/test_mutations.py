@@ -36,7 +36,7 @@ from zkcontroller.core.elections import IsOnline
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.model import LeaderAndIsr
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Create,

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.raft_small_quorum import Choice, SmallQuorum
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.states import StateName
 
 MOST_STATES: Final = 600

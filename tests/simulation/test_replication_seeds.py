@@ -16,7 +16,7 @@ from tests.simulation.replication_world import (
     ReplicationWorld,
     replicated_world,
 )
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 
 @pytest.fixture(autouse=True)

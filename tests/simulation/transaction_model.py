@@ -27,9 +27,9 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import LogWorld, end_transaction, read
 from tests.support.refused_calls import CALLS, refused_call
-from zkcontroller.errors import KafkaStorage
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from zkcontroller.protocol.records import Record
+from kafka_common.errors import KafkaStorage
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 
 STEPS: Final = 60
 KEYS: Final = 4

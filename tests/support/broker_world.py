@@ -56,10 +56,10 @@ from tests.support.frames import parse_response_header, request_header
 from tests.support.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
-from zkcontroller.model import Broker, Endpoint, TopicPartition
-from zkcontroller.net.client_security import PLAINTEXT
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.messages import read_response, write
+from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.net.client_security import PLAINTEXT
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.messages import read_response, write
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (

@@ -19,7 +19,7 @@ from uuid import UUID
 import orjson
 import pytest
 
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig
 from zkcontroller.zookeeper.znodes import (

@@ -6,8 +6,8 @@ from typing import Any
 
 from kio.static.primitive import i8
 
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 
 def altered_resources(*resources: tuple[int, str, str, int, str | None]) -> tuple[Any, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zkcontroller.model import LeaderAndIsr
-from zkcontroller.protocol.bulk import (
+from kafka_common.model import LeaderAndIsr
+from kafka_common.protocol.bulk import (
     IntTuple,
     StateLayout,
     leader_and_isr_end,

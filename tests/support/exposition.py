@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import generate_latest
 
-from zkcontroller.observability.exposition import registry_of
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.metrics import Metrics
 
 
 def exposition_of(metrics: Metrics) -> bytes:

@@ -16,11 +16,11 @@ from kio.static.primitive import i32Timedelta
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld
 from tests.support.log_world import batch
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.legacy_messages import iterate_any
-from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
+from kafka_common.protocol.versioned_messages import request_schema
 
 ORDERS = TopicPartition("orders", 0)
 ORDERS_ID = UUID(int=7)

@@ -6,10 +6,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import request_header_version, response_header_version
-from zkcontroller.protocol.primitives import NO_TAGS, nullable_fixed_string
-from zkcontroller.protocol.wire_guard import skip_tagged_fields
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import request_header_version, response_header_version
+from kafka_common.protocol.primitives import NO_TAGS, nullable_fixed_string
+from kafka_common.protocol.wire_guard import skip_tagged_fields
 
 _CORRELATION_ID: Final = Struct(">i")
 _REQUEST: Final = Struct(">hhi")

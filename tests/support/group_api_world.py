@@ -16,7 +16,7 @@ from replica_manager.security.acl_cache import AclBinding, AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import Principal
 from tests.support.broker_world import BrokerWorld, metadata
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PermissionType,

@@ -22,8 +22,8 @@ from replica_manager.replication.topic_stats import BrokerTopicStats
 from tests.support.broker_world import broker
 from tests.support.log_world import LogWorld
 from tests.support.steps import completed
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
 
 
 class GroupLogs:

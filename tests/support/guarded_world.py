@@ -16,7 +16,7 @@ from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.security.settings import authorizer_settings
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PermissionType,

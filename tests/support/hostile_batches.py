@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.protocol.compression import Codec, pack
-from zkcontroller.protocol.record_batch import HEADER_BYTES
-from zkcontroller.protocol.records import zigzag
+from kafka_common.protocol.compression import Codec, pack
+from kafka_common.protocol.record_batch import HEADER_BYTES
+from kafka_common.protocol.records import zigzag
 
 NO_PRODUCER: Final = (-1, -1, -1)
 _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkcontroller.protocol.api_versions import APIS
+from kafka_common.protocol.api_versions import APIS
 
 
 def all_versions() -> dict[int, tuple[int, int]]:

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.kraft.controller import directory_ids
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_view import UsableBroker
 from zkcontroller.kraft.controller.config_schema import (
     ConfigKeySchema,
@@ -56,7 +56,7 @@ from zkcontroller.kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import ConfigResourceType, OpType
+from kafka_common.model import ConfigResourceType, OpType
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.support.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
 from tests.support.steps import completed
-from zkcontroller.model import RECOVERED, TopicPartition
+from kafka_common.model import RECOVERED, TopicPartition
 
 
 def lead(

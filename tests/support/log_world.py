@@ -14,9 +14,9 @@ from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.log.segment import TimestampedOffset
 from replica_manager.log.unified_log import UnifiedLog
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from zkcontroller.protocol.records import EndTransactionMarker, Record
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import EndTransactionMarker, Record
 
 START_MS = 1_700_000_000_000
 

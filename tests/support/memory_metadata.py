@@ -15,8 +15,8 @@ from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replication_tasks import ControllerEpochOf
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BrokersSession, NoController, SwitchedController
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import ClientSecurity
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 PATIENCE_S: Final = 40.0
 _VERSION: Final = 9

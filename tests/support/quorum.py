@@ -21,9 +21,9 @@ from zkcontroller.kraft.values import (
     ReplicaKey,
     VoterSet,
 )
-from zkcontroller.model import Endpoint
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.record_batch import iterate_batches
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 QUICK: Final = QuorumConfig(

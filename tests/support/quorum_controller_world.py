@@ -17,8 +17,8 @@ from replica_manager.quorum.controller_configuration import (
     BrokerConfigSchema,
     BrokerConfigValidator,
 )
-from zkcontroller.errors import NotLeader
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.errors import NotLeader
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,

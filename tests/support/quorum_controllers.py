@@ -22,7 +22,7 @@ from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
-from zkcontroller.model import ConfigResourceType, OpType
+from kafka_common.model import ConfigResourceType, OpType
 
 SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)
 TIGHT: Final = MetadataLogConfig(retention_max_bytes=1, file_delete_delay_ms=0)

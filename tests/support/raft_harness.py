@@ -49,14 +49,14 @@ from zkcontroller.kraft.values import (
     ReplicaKey,
     VoterSet,
 )
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.record_batch import (
     BatchHeader,
     encode_batch,
     is_intact,
     iterate_batch,
     iterate_batches,
 )
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"

@@ -21,7 +21,7 @@ from zkcontroller.kraft.control_records import (
 )
 from zkcontroller.kraft.metadata.record_json import record_json
 from zkcontroller.kraft.metadata.records import ZERO_UUID, VersionedRecord
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.protocol.uuid_text import uuid_text
 
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord(plain): f"\\{letter}"

@@ -19,8 +19,8 @@ from kio.static.protocol import RequestPayload
 from replica_manager.server.context import versions_of
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.messages import request_type
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import request_type
 
 ORDERS: Final = "orders"
 GENEROUS: Final = timedelta(seconds=30)

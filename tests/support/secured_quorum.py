@@ -25,11 +25,11 @@ from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.net.client_security import ClientSecurity, Credentials
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORDS: Final = {user: f"{user}-secret-0451" for user in ("controller", "admin", "alice")}

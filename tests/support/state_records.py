@@ -11,7 +11,7 @@ from zkcontroller.kraft.controller.state_records import state_records
 from zkcontroller.kraft.metadata.records import (
     VersionedRecord,
 )
-from zkcontroller.model import ConfigResourceType
+from kafka_common.model import ConfigResourceType
 
 USER = (("user", "alice"),)
 

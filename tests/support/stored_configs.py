@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkcontroller.protocol.scram import MECHANISMS, ScramCredential, salt_password
+from kafka_common.protocol.scram import MECHANISMS, ScramCredential, salt_password
 
 
 def accepts(text: str, mechanism: str, password: str) -> bool:

@@ -7,9 +7,9 @@ from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 
 _VERSION: Final = 4
 _BROKER_ID: Final = 0

@@ -9,8 +9,8 @@ from typing import Any
 
 from kio.static.protocol import ResponsePayload
 
-from zkcontroller.protocol.framing import frame, parse_request_header, response_header
-from zkcontroller.protocol.messages import read_request, write
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.messages import read_request, write
 
 TIMEOUT_S = 30
 

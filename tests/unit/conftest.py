@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zkcontroller.observability.loop_watch import LoopWatch
+from kafka_common.observability.loop_watch import LoopWatch
 
 LOOP_BOUND_MS = 1_000.0
 """Processor time of one callback, garbage collection left out.

@@ -12,9 +12,9 @@ from cryptography.x509.oid import NameOID
 
 from replica_manager.container import DATA, METRICS_PORT, container_config, main, unhealthy
 from tests.support.certificates import Authority
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import Endpoint
-from zkcontroller.net.byte_stream import TlsStream
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kafka_common.net.byte_stream import TlsStream
 
 CONNECT = {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181/kafka"}
 

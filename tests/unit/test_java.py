@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkcontroller.java import parse_int
+from kafka_common.java import parse_int
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.support.monitoring import (
     rules_of,
 )
 from tests.support.paths import ROOT
-from zkcontroller.observability.meanings import meaning_of
+from kafka_common.observability.meanings import meaning_of
 
 DOCTOR: Any = import_module("zkcontroller_cli.diagnosis.rules")
 page_of: Any = import_module("zkcontroller_cli.diagnosis.findings").page_of

@@ -47,10 +47,10 @@ from tests.unit.network.echo_server import answer, connect, echo, framed, server
 from tests.unit.replication.follower import ONE, ZERO, Follower, failed, records
 from tests.unit.replication.led_isr import led, shrink
 from tests.unit.server.produced import produce
-from zkcontroller.errors import IllegalState, ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.errors import IllegalState, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.record_batch import MemoryRecords
 
 TURNS: Final = 500
 

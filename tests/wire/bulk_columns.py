@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
+from kafka_common.model import Broker, Endpoint, LeaderAndIsr
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 

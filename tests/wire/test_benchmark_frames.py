@@ -20,14 +20,14 @@ from benchmarks.control_frames import (
     read_header,
 )
 from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
-from zkcontroller.model import LeaderAndIsr
-from zkcontroller.protocol import bulk
-from zkcontroller.protocol.control_responses import (
+from kafka_common.model import LeaderAndIsr
+from kafka_common.protocol import bulk
+from kafka_common.protocol.control_responses import (
     read_leader_and_isr_response,
     read_stop_replica_response,
     read_update_metadata_response,
 )
-from zkcontroller.protocol.messages import read_response
+from kafka_common.protocol.messages import read_response
 
 TOPICS = {"orders": (UUID(int=1), range(3)), "bills": (UUID(int=2), range(200))}
 # More replicas than one byte of a length can count.

@@ -22,10 +22,10 @@ from tests.wire.bulk_columns import (
     UPDATE_METADATA_TOPICS,
     topics_of,
 )
-from zkcontroller.errors import UnsupportedVersion
-from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
-from zkcontroller.protocol import bulk
-from zkcontroller.protocol.messages import read, request_type, write
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.model import Broker, Endpoint, LeaderAndIsr
+from kafka_common.protocol import bulk
+from kafka_common.protocol.messages import read, request_type, write
 
 LEADER_AND_ISR_TOPICS = topics_of(st.tuples(INT32, STATES, IDS, IDS, IDS, st.booleans()))
 STOP_REPLICA_TOPICS = st.lists(

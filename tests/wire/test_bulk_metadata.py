@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from tests.wire.bulk_columns import IDS, INT32, NAMES, TOPIC_IDS
-from zkcontroller.errors import UnsupportedVersion
-from zkcontroller.protocol import bulk_metadata
-from zkcontroller.protocol.bulk_metadata import METADATA_VERSIONS, TopicHead
-from zkcontroller.protocol.messages import response_type, write
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.protocol import bulk_metadata
+from kafka_common.protocol.bulk_metadata import METADATA_VERSIONS, TopicHead
+from kafka_common.protocol.messages import response_type, write
+from kafka_common.protocol.versioned_messages import response_schema
 
 METADATA = 3
 ERRORS = st.sampled_from(list(ErrorCode))

@@ -13,9 +13,9 @@ import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
 from tests.support.messages import random_message
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.messages import read, request_type, response_type, write
-from zkcontroller.protocol.wire_guard import checked
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.messages import read, request_type, response_type, write
+from kafka_common.protocol.wire_guard import checked
 
 MESSAGES_EACH: Final = 4
 

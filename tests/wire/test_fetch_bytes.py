@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.fetch import (
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.fetch import (
     LAST_VERSION,
     FetchPartition,
     PartitionData,
     fetch_response,
     read_fetch_request,
 )
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.produce import NodeEndpoint
-from zkcontroller.protocol.versioned_messages import request_schema, response_schema
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.produce import NodeEndpoint
+from kafka_common.protocol.versioned_messages import request_schema, response_schema
 
 VERSIONS = range(LAST_VERSION + 1)
 ORDERS, BILLS = UUID(int=7), UUID(int=8)

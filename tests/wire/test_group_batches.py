@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from replica_manager.coordinators.groups.batches import append_batch, loaded_batches
 from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
 from replica_manager.coordinators.groups.records import SimpleRecord
-from zkcontroller.errors import CorruptRecord, InvalidRecord
-from zkcontroller.protocol import record_batch, records
-from zkcontroller.protocol.compression import Codec
+from kafka_common.errors import CorruptRecord, InvalidRecord
+from kafka_common.protocol import record_batch, records
+from kafka_common.protocol.compression import Codec
 
 RECORDS = st.lists(
     st.builds(SimpleRecord, st.binary(max_size=9), st.none() | st.binary(max_size=9)), min_size=1

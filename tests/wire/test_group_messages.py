@@ -31,10 +31,10 @@ from replica_manager.coordinators.groups.requests import (
 )
 from replica_manager.server import group_answers as answers
 from replica_manager.server import group_requests as requests
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_request, read_response, request_type, write
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_request, read_response, request_type, write
 
 MS = timedelta(milliseconds=1)
 GROUP = "billing"

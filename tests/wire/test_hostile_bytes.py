@@ -17,17 +17,17 @@ import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
 from tests.support.frames import parse_response_header
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.framing import parse_request_header
-from zkcontroller.protocol.messages import (
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.framing import parse_request_header
+from kafka_common.protocol.messages import (
     read_request,
     read_response,
     request_type,
     response_type,
     write,
 )
-from zkcontroller.protocol.primitives import unsigned_varint
-from zkcontroller.protocol.wire_guard import MOST_TAGS, checked
+from kafka_common.protocol.primitives import unsigned_varint
+from kafka_common.protocol.wire_guard import MOST_TAGS, checked
 
 MUTANTS: Final = 10_000
 MAX_BYTES_PER_FRAME_BYTE: Final = 400
@@ -158,8 +158,8 @@ def test_a_process_with_little_memory_survives_what_would_end_it_without_the_gua
     # kio's allocations are Rust's: tracemalloc does not see them, and a failing one aborts.
     program = """
 import resource
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.messages import read_request, request_type
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.messages import read_request, request_type
 request_type(3, 12)
 resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
 try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from zkcontroller.errors import ZnodeCorrupt
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

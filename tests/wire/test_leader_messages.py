@@ -36,12 +36,12 @@ from replica_manager.replication.leader_messages import (
     read_fetch_answers,
     read_offset_answers,
 )
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
-from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
-from zkcontroller.protocol.messages import read_request, write
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.messages import read_request, write
+from kafka_common.protocol.versioned_messages import response_schema
 
 FETCH, LIST_OFFSETS, EPOCHS = 1, 2, 23
 ORDERS, BILLS = UUID(int=7), UUID(int=8)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.metadata_batches import encode_data_batch
 from tests.support.record_text import control_record_text
-from zkcontroller.errors import CorruptRecord, InvalidRecord, RecordsRefused, UnsupportedVersion
+from kafka_common.errors import CorruptRecord, InvalidRecord, RecordsRefused, UnsupportedVersion
 from zkcontroller.kraft.control_records import (
     ControlRecord,
     KRaftVersion,
@@ -52,9 +52,9 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batches
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import Record
 
 GOLDEN = dict(
     line.split("\t")

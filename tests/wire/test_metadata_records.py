@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.record_text import record_text
-from zkcontroller.errors import InvalidRecord, UnsupportedVersion
+from kafka_common.errors import InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.codec import decode_record, encode_record
 from zkcontroller.kraft.metadata.record_json import record_json
 from zkcontroller.kraft.metadata.records import (

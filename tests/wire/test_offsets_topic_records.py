@@ -33,9 +33,9 @@ from replica_manager.coordinators.groups.records import (
     group_value_version,
     offset_value_version,
 )
-from zkcontroller.java import signed, string_hash
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.inter_broker_versions import version_of
+from kafka_common.java import signed, string_hash
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.inter_broker_versions import version_of
 
 GOLDEN = dict(
     line.split("\t")

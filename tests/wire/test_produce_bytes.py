@@ -14,17 +14,17 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.produce import (
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.produce import (
     LAST_VERSION,
     NodeEndpoint,
     PartitionProduceResponse,
     produce_response,
     read_produce_request,
 )
-from zkcontroller.protocol.versioned_messages import request_schema, response_schema
+from kafka_common.protocol.versioned_messages import request_schema, response_schema
 
 VERSIONS = range(LAST_VERSION + 1)
 ENDPOINT = NodeEndpoint(3, "host3", 9092, None)

@@ -14,7 +14,7 @@ from zkcontroller.kraft.control_records import (
     decode_control_record,
     encode_control_record,
 )
-from zkcontroller.protocol.record_batch import HEADER_BYTES
+from kafka_common.protocol.record_batch import HEADER_BYTES
 
 TIMESTAMP = 0x018BCFE568FF
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import InvalidFrame
+from kafka_common.errors import InvalidFrame
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -49,9 +49,9 @@ from zkcontroller.kraft.wire import (
     write_request,
     write_response,
 )
-from zkcontroller.protocol import messages
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol import messages
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"
 DIRECTORY: Final = UUID("7a3adf01-39d1-70ad-860b-1a5fb27fbc5e")

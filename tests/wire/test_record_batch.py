@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkcontroller.errors import (
+from kafka_common.errors import (
     CorruptRecord,
     InvalidRecord,
     UnpackedTooLarge,
     UnsupportedCompressionType,
 )
-from zkcontroller.protocol import record_batch
-from zkcontroller.protocol.compression import MOST_PARTS, Codec, pack, unpack, unpack_aside
-from zkcontroller.protocol.legacy_messages import down_converted, iterate_any
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol import record_batch
+from kafka_common.protocol.compression import MOST_PARTS, Codec, pack, unpack, unpack_aside
+from kafka_common.protocol.legacy_messages import down_converted, iterate_any
+from kafka_common.protocol.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     MemoryRecords,
@@ -37,8 +37,8 @@ from zkcontroller.protocol.record_batch import (
     read_header,
     records_block,
 )
-from zkcontroller.protocol.record_walk import finish, walk_records
-from zkcontroller.protocol.records import (
+from kafka_common.protocol.record_walk import finish, walk_records
+from kafka_common.protocol.records import (
     EndTransactionMarker,
     Record,
     encode_records,

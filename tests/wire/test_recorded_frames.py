@@ -15,11 +15,11 @@ import pytest
 
 from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from tests.support.frames import request_header
-from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
-from zkcontroller.protocol import bulk
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_request_header
-from zkcontroller.protocol.messages import read_request, write
+from kafka_common.model import Broker, Endpoint, LeaderAndIsr
+from kafka_common.protocol import bulk
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.framing import parse_request_header
+from kafka_common.protocol.messages import read_request, write
 
 _PROTOCOL_NAMES: Final = {number: name for name, number in bulk.SECURITY_PROTOCOL_IDS.items()}
 

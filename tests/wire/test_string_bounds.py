@@ -24,21 +24,21 @@ from kio.serial._introspect import (
 
 from replica_manager.replication.fetch_response import read_fetch_response
 from tests.support.frames import request_header
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.bulk_reading import read_update_metadata
-from zkcontroller.protocol.control_responses import read_stop_replica_response
-from zkcontroller.protocol.fetch import read_fetch_request
-from zkcontroller.protocol.framing import parse_request_header
-from zkcontroller.protocol.messages import (
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.bulk_reading import read_update_metadata
+from kafka_common.protocol.control_responses import read_stop_replica_response
+from kafka_common.protocol.fetch import read_fetch_request
+from kafka_common.protocol.framing import parse_request_header
+from kafka_common.protocol.messages import (
     read_request,
     read_response,
     request_type,
     response_type,
     write,
 )
-from zkcontroller.protocol.primitives import MAX_STRING_BYTES, compact_length
-from zkcontroller.protocol.produce import read_produce_request
+from kafka_common.protocol.primitives import MAX_STRING_BYTES, compact_length
+from kafka_common.protocol.produce import read_produce_request
 
 LONGEST: Final = "x" * MAX_STRING_BYTES
 TOO_LONG: Final = LONGEST + "x"

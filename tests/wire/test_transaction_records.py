@@ -17,7 +17,7 @@ from replica_manager.coordinators.transactions.records import (
 )
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import Transit
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ONGOING = Transit(
     TransactionState.ONGOING,

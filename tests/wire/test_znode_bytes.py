@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     PERSISTENT_PATHS,
     BrokerIdZnode,

@@ -30,9 +30,9 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.journal import REQUEST_BATCH, Journal
 from zkcontroller.core.partition_table import pick
-from zkcontroller.model import LEADER_DURING_DELETE, RECOVERED
-from zkcontroller.protocol import bulk
-from zkcontroller.protocol.control_responses import (
+from kafka_common.model import LEADER_DURING_DELETE, RECOVERED
+from kafka_common.protocol import bulk
+from kafka_common.protocol.control_responses import (
     read_leader_and_isr_response,
     read_stop_replica_response,
     read_update_metadata_response,

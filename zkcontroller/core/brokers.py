@@ -18,8 +18,8 @@ from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import Broker
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import Broker
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import BrokerIdsZnode, BrokerIdZnode
 

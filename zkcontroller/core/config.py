@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkcontroller.protocol.inter_broker_versions import (
+from kafka_common.protocol.inter_broker_versions import (
     InterBrokerVersion,
     is_alter_partition_supported,
     is_leader_recovery_supported,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from zkcontroller.core.partition_table import PartitionState, PartitionTable
-from zkcontroller.errors import IllegalState
-from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
+from kafka_common.errors import IllegalState
+from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 
 
 class ControllerContext:

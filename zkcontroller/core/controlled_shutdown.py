@@ -15,7 +15,7 @@ from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.model import UNKNOWN_BROKER_EPOCH
+from kafka_common.model import UNKNOWN_BROKER_EPOCH
 
 
 class ControlledShutdowns:

@@ -82,7 +82,7 @@ from zkcontroller.core.responses import ControlResponses
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import TopicChanges
-from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
+from kafka_common.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
 REGISTRATION_RETRY_MS = 5_000

@@ -26,7 +26,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.events import Event
-from zkcontroller.model import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kafka_common.model import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from zkcontroller.state_changes.record import StateChange
 from zkcontroller.zookeeper.requests import ZkRequest
 

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from zkcontroller.errors import IllegalState
-from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
+from kafka_common.errors import IllegalState
+from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
 
 IsOnline: TypeAlias = Callable[[int], bool]
 

@@ -15,7 +15,7 @@ from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from zkcontroller.model import ElectionType, TopicPartition
+from kafka_common.model import ElectionType, TopicPartition
 
 
 class ControllerState(IntEnum):

@@ -42,7 +42,7 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import TopicChanges
-from zkcontroller.errors import (
+from kafka_common.errors import (
     AuthenticationFailed,
     ControllerMoved,
     SessionExpired,

@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.core.effects import FeatureResults, Procedure, RequestAnswer
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
-from zkcontroller.protocol.inter_broker_versions import (
+from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
+from kafka_common.protocol.inter_broker_versions import (
     feature_znode_version,
     is_feature_versioning_supported,
 )

@@ -13,7 +13,7 @@ from zkcontroller.core.journal import csv
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ZnodeCorrupt
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import (
     LogDirEventNotificationSequenceZnode,

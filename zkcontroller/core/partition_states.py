@@ -52,8 +52,8 @@ from zkcontroller.core.state_znodes import (
 )
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_configs import read_unclean_election_flags
-from zkcontroller.errors import ControllerMoved, StateChangeFailed
-from zkcontroller.model import LeaderAndIsr
+from kafka_common.errors import ControllerMoved, StateChangeFailed
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (

@@ -23,8 +23,8 @@ from operator import itemgetter
 from typing import Final, TypeVar
 from uuid import UUID
 
-from zkcontroller.errors import IllegalState
-from zkcontroller.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kafka_common.errors import IllegalState
+from kafka_common.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 NO_ROW: Final = sys.maxsize
 """No row: a column that is asked for it raises IndexError.  -1 would be the last partition."""

@@ -33,8 +33,8 @@ from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_ch
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import StateChangeFailed, ZnodeCorrupt
-from zkcontroller.model import NO_LEADER, ElectionType, TopicPartition
+from kafka_common.errors import StateChangeFailed, ZnodeCorrupt
+from kafka_common.model import NO_LEADER, ElectionType, TopicPartition
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
 # Bound once: they answer for most partitions, and the enum's attribute costs 150 ns each time.

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.core.effects import Procedure, ProducerIdBlock, RequestAnswer
 from zkcontroller.core.events import AllocateProducerIds
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ZnodeCorrupt
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import (
     Create,
     SetData,

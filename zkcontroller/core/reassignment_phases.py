@@ -34,8 +34,8 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import read_states, report_unreadable
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topics import assignment_text
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
     SetData,

@@ -27,7 +27,7 @@ from zkcontroller.core.events import RefusedPartitionRetry
 from zkcontroller.core.journal import PARTITION_STATE_MACHINE
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 FIRST_RETRY_MS: Final = 5_000
 """The pause before the first retry."""

@@ -30,8 +30,8 @@ from zkcontroller.core.journal import (
 from zkcontroller.core.partition_table import ReplicaState, pick
 from zkcontroller.core.state_znodes import held_states, read_states, write_states
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ControllerMoved
-from zkcontroller.model import LeaderAndIsr
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.scala_order import immutable_int_map_order

@@ -18,7 +18,7 @@ from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import LeaderAndIsrResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.protocol.error_codes import error_name
+from kafka_common.protocol.error_codes import error_name
 from zkcontroller.state_changes.record import Kind, StateChange
 
 # Plain numbers, as in the events: a response names up to 100,000 partitions.

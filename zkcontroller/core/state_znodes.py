@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.partition_table import PartitionTable
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import LeaderAndIsr
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
 from zkcontroller.zookeeper.znodes import PartitionStateZnode, encode_partition_state
 

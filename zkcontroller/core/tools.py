@@ -22,7 +22,7 @@ from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
 from zkcontroller.core.effects import Outbox, Pause, Procedure
 from zkcontroller.core.journal import Journal
-from zkcontroller.errors import ZooKeeperRefused
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Delete,

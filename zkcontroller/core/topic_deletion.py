@@ -20,8 +20,8 @@ from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaSta
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.errors import ZooKeeperRefused
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Delete, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,

@@ -24,9 +24,9 @@ from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import Unreadable
 from zkcontroller.core.tools import ControllerTools
-from zkcontroller.errors import IllegalState, ZnodeCorrupt
-from zkcontroller.model import ReplicaAssignment
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.errors import IllegalState, ZnodeCorrupt
+from kafka_common.model import ReplicaAssignment
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (
     TopicPartitionsZnode,

@@ -26,7 +26,7 @@ from zkcontroller.core.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from zkcontroller.model import ElectionType, TopicPartition
+from kafka_common.model import ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import WatchFired, WatchKind
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import BufferAllocation, NotLeader, RecordListTooLarge
+from kafka_common.errors import BufferAllocation, NotLeader, RecordListTooLarge
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
-from zkcontroller.protocol.record_batch import HEADER_BYTES, encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import HEADER_BYTES, encode_batch
+from kafka_common.protocol.records import Record
 
 _RECORD_OVERHEAD_BYTES: Final = 22
 """At most: five lengths and deltas as varints, and the attributes."""

@@ -24,8 +24,8 @@ from kio.schema.types import BrokerId
 from kio.schema.voters_record.v0 import data as voters_v0
 from kio.static.primitive import i16, i32, i64, u16
 
-from zkcontroller.errors import InvalidFrame, InvalidRecord
-from zkcontroller.protocol.messages import read, write
+from kafka_common.errors import InvalidFrame, InvalidRecord
+from kafka_common.protocol.messages import read, write
 
 LEADER_CHANGE: Final = 2
 SNAPSHOT_HEADER: Final = 3

@@ -5,7 +5,7 @@ They are no ``assert``: ``python -O`` leaves those out, and a quorum must be as 
 
 from __future__ import annotations
 
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 
 
 def require(holds: bool, reason: str) -> None:

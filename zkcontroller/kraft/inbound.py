@@ -15,7 +15,7 @@ from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import (
     MAX_FETCH_ANSWER_BYTES,
     MAX_FETCH_BYTES,

@@ -15,7 +15,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.control_records import LeaderChange, encode_control_record
 from zkcontroller.kraft.leader_state import LeaderState

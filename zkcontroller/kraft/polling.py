@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from zkcontroller.errors import LimitReached, RaftFatal
+from kafka_common.errors import LimitReached, RaftFatal
 from zkcontroller.kraft.config import (
     MAX_FETCH_BYTES,
     MAX_FETCH_WAIT_MS,

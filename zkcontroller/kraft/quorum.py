@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias, assert_never
 
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP, NEVER_MS, QuorumConfig
 from zkcontroller.kraft.guards import require

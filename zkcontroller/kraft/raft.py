@@ -20,7 +20,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from zkcontroller.errors import NotLeader, RaftFatal, ZkControllerError
+from kafka_common.errors import NotLeader, RaftFatal, ZkControllerError
 from zkcontroller.kraft.config import CLEANER_PERIOD_MS, NEVER_MS, QuorumConfig
 from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.inbound import InboundRequests

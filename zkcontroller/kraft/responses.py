@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import LimitReached, RaftFatal, RecordsRefused
+from kafka_common.errors import LimitReached, RaftFatal, RecordsRefused
 from zkcontroller.kraft.config import RETRY_BACKOFF_BASE_MS
 from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
 from zkcontroller.kraft.leader_state import LeaderState

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkcontroller.errors import CorruptRecord, RaftFatal, RecordsRefused
+from kafka_common.errors import CorruptRecord, RaftFatal, RecordsRefused
 from zkcontroller.kraft.control_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
@@ -21,7 +21,7 @@ from zkcontroller.kraft.control_records import (
     decode_control_record,
 )
 from zkcontroller.kraft.raft_log import RaftLog
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.record_batch import (
     HEADER_BYTES,
     MAGIC_2,
     BatchHeader,

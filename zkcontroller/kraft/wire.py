@@ -23,8 +23,8 @@ from zkcontroller.kraft.wire_responses import (
     response_value,
     unknown_partitions_payload,
 )
-from zkcontroller.protocol import messages
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol import messages
+from kafka_common.protocol.api_versions import ApiKey
 
 __all__ = (
     "OFFERED",

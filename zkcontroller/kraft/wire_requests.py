@@ -33,8 +33,8 @@ from zkcontroller.kraft.wire_schema import (
     of_metadata,
     replica_key,
 )
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import MessageSchema, request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import MessageSchema, request_schema
 
 _API_KEYS: Final[Mapping[type, ApiKey]] = {
     VoteRequest: ApiKey.VOTE,

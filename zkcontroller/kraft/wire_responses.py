@@ -40,8 +40,8 @@ from zkcontroller.kraft.wire_schema import (
     listeners_of,
     of_metadata,
 )
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import MessageSchema, response_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import MessageSchema, response_schema
 
 _NONE: Final = ErrorCode.none
 _NO_THROTTLE: Final = timedelta(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkcontroller.errors import InvalidFrame
+from kafka_common.errors import InvalidFrame
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.values import (
     METADATA_PARTITION,
@@ -14,7 +14,7 @@ from zkcontroller.kraft.values import (
     NodeAddress,
     ReplicaKey,
 )
-from zkcontroller.protocol.versioned_messages import MessageSchema
+from kafka_common.protocol.versioned_messages import MessageSchema
 
 
 def of_metadata(schema: MessageSchema, **values: object) -> Any:

@@ -32,13 +32,13 @@ from zkcontroller.core.effects import (
     RemoveChannel,
     SendControlRequest,
 )
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import Broker, Endpoint
-from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.net.connection import Connection
-from zkcontroller.observability.log_files import log_line
-from zkcontroller.observability.log_text import throwable_text
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import Broker, Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from zkcontroller.state_changes.log_files import log_line
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.state_changes.kafka_values import node
 
 ChannelEffect: TypeAlias = AddChannel | RemoveChannel | RemoveAllChannels | SendControlRequest

@@ -42,12 +42,12 @@ from zkcontroller.core.events import (
     Startup,
 )
 from zkcontroller.core.watches import event_for_watch
-from zkcontroller.errors import ControllerMoved, EventQueueFull, SessionExpired
-from zkcontroller.net.awaited_answers import AwaitedAnswers
-from zkcontroller.net.presence import abandonable
-from zkcontroller.observability.log_files import StateChangeSink, log_line
-from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.observability.session_metrics import SessionMetrics
+from kafka_common.errors import ControllerMoved, EventQueueFull, SessionExpired
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.presence import abandonable
+from zkcontroller.state_changes.log_files import StateChangeSink, log_line
+from kafka_common.observability.metrics import Metrics, mbean
+from zkcontroller.runtime.session_metrics import SessionMetrics
 from zkcontroller.runtime.controller_channel_manager import (
     Answered,
     ChannelEffect,

@@ -18,7 +18,7 @@ from zkcontroller.core.effects import (
     Question,
     RegisterBrokerZnode,
 )
-from zkcontroller.errors import SessionExpired, ZkControllerError
+from kafka_common.errors import SessionExpired, ZkControllerError
 from zkcontroller.runtime.hold_points import HoldPoints
 from zkcontroller.zookeeper.requests import ZkRequest
 

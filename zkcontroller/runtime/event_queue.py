@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
-from zkcontroller.errors import EventQueueFull, IllegalState
+from kafka_common.errors import EventQueueFull, IllegalState
 
 REQUEST_CAPACITY: Final = 1_000
 """Requests that may wait; the next one is refused."""

@@ -21,13 +21,13 @@ from zkcontroller.core.events import (
     ShutdownEventThread,
     event_text,
 )
-from zkcontroller.observability.log_files import log_line
-from zkcontroller.observability.log_text import throwable_text
-from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.state_changes.log_files import log_line
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue, QueuedEvent
 from zkcontroller.runtime.hold_points import HoldPoints
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.wall_time import wall_time_ms
 
 THREAD_NAME: Final = "controller-event-thread"
 EVENT_THREAD_LOGGER: Final = "kafka.controller.ControllerEventManager$ControllerEventThread"

@@ -37,8 +37,8 @@ from zkcontroller.core.effects import (
     SendControlRequest,
 )
 from zkcontroller.core.events import STATE_OF, Event, event_text
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.wall_time import SOCKET_VARIABLE, set_wall_time_offset
+from kafka_common.errors import ConfigInvalid
+from kafka_common.wall_time import SOCKET_VARIABLE, set_wall_time_offset
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     FencedBatch,

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from zkcontroller.core.broker_requests import LEADER_AND_ISR, REQUEST_NAMES, STOP_REPLICA
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.messages import read_response
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.messages import read_response
 from zkcontroller.state_changes import kafka_values
 
 PRINTED_BYTES = 100

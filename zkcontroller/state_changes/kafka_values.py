@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from zkcontroller.model import NO_LEADER, LeaderAndIsr
+from kafka_common.model import NO_LEADER, LeaderAndIsr
 from zkcontroller.state_changes.record import StateChange
 
 _RECOVERY = ("RECOVERED", "RECOVERING")

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from zkcontroller.model import LeaderAndIsr
+from kafka_common.model import LeaderAndIsr
 
 
 class Kind(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.znode_json import (
     INT32_MAX,
     INT32_MIN,

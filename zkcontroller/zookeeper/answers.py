@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from zkcontroller.errors import ZooKeeperRefused
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import ZkCode
 
 _T = TypeVar("_T")

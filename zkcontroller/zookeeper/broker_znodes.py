@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.model import Broker, Endpoint
+from kafka_common.model import Broker, Endpoint
 from zkcontroller.zookeeper.scala_order import immutable_map_order, java_hash_map_order
 from zkcontroller.zookeeper.znode_json import (
     INT16_MAX,

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.wall_time import wall_time_ms
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,

@@ -43,7 +43,7 @@ from kazoo.protocol.serialization import SASL, CloseInstance, ReplyHeader
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from zkcontroller.errors import AuthenticationFailed, SaslRefused, SessionExpired
+from kafka_common.errors import AuthenticationFailed, SaslRefused, SessionExpired
 from zkcontroller.zookeeper.digest_md5 import DigestMd5Login
 from zkcontroller.zookeeper.jute import OpCode, Reply, code_of, decode_watch
 from zkcontroller.zookeeper.plans import Ask, ConnectionLostError

@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from zkcontroller.errors import NotInstalled, ZooKeeperUnavailable
+from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from zkcontroller.zookeeper.embedded import is_serving
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from zkcontroller.errors import ZnodeCorrupt
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.scala_order import immutable_map_order
 from zkcontroller.zookeeper.znode_json import (
     INT64_MAX,

@@ -13,7 +13,7 @@ import re
 from hashlib import md5
 from typing import Final
 
-from zkcontroller.errors import SaslRefused
+from kafka_common.errors import SaslRefused
 
 MAX_CHALLENGE_BYTES: Final = 2048
 """As RFC 2831 bounds it."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from zkcontroller.errors import NotInstalled, ZooKeeperUnavailable
+from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from zkcontroller.zookeeper.server_jars import find_jars
 
 READY_TIMEOUT_S: Final = 30.0

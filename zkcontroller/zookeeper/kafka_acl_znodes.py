@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -28,7 +28,7 @@ from zkcontroller.acls import (
     by_pascal_name,
     pascal_name,
 )
-from zkcontroller.errors import ZnodeCorrupt
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.scala_order import java_hash_map_order
 from zkcontroller.zookeeper.znode_json import INT32_MIN, JsonFields, json_object, json_string
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from zkcontroller.errors import ZooKeeperRefused
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.jute import (
     MULTI_READ_OPERATION_BYTES,
     OpCode,

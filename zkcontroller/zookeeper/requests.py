@@ -5,8 +5,8 @@ request answers with one result per path or operation, in order.  Refusals that 
 (no such node, bad version) are :class:`ZkCode` members in the result list.  These travel as
 exceptions instead, because no step can go on after them:
 
-* :class:`zkcontroller.errors.ControllerMoved`: the fence of a :class:`FencedBatch` failed;
-* :class:`zkcontroller.errors.SessionExpired`, ``AuthenticationFailed``: the session is over.
+* :class:`kafka_common.errors.ControllerMoved`: the fence of a :class:`FencedBatch` failed;
+* :class:`kafka_common.errors.SessionExpired`, ``AuthenticationFailed``: the session is over.
 
 ``session.py`` performs these against a real ZooKeeper, the simulator against one in memory; the
 contract tests hold both to the same behaviour.

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from zkcontroller.java import signed, string_hash
+from kafka_common.java import signed, string_hash
 
 _Key = TypeVar("_Key")
 _SCALA_LOAD_FACTOR: Final = 0.75

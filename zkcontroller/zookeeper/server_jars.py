@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import NotInstalled
+from kafka_common.errors import NotInstalled
 
 JARS_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_JARS"
 REPOSITORY_VARIABLE: Final = "ZKCONTROLLER_MAVEN_REPOSITORY"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, overload
 
-from zkcontroller.errors import (
+from kafka_common.errors import (
     AuthenticationFailed,
     ZooKeeperRefused,
     ZooKeeperUnavailable,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
-from zkcontroller.errors import AuthenticationFailed, SessionExpired
+from kafka_common.errors import AuthenticationFailed, SessionExpired
 from zkcontroller.zookeeper.connect_string import ConnectString
 from zkcontroller.zookeeper.connection import PendingRequest, ZooKeeperConnection
 from zkcontroller.zookeeper.plans import NOT_TAKEN, Ask

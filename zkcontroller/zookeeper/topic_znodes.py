@@ -12,8 +12,8 @@ from uuid import UUID
 
 import orjson
 
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.scala_order import mutable_hash_map_order
 from zkcontroller.zookeeper.znode_json import INT32_MAX, JsonFields, broker_ids, json_integers
 

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zkcontroller.errors import ControllerMoved, ZooKeeperRefused
+from kafka_common.errors import ControllerMoved, ZooKeeperRefused
 from zkcontroller.zookeeper.jute import (
     MultiFailed,
     OpCode,

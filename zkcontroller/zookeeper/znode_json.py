@@ -1,7 +1,7 @@
 """Reads and writes znodes' JSON like Jackson in Kafka; refuses malformed JSON.
 
 Reading is strict about what a field *is* and lenient about what else is there: unknown keys are
-ignored, a missing key or a value of another type is :class:`~zkcontroller.errors.ZnodeCorrupt`.
+ignored, a missing key or a value of another type is :class:`~kafka_common.errors.ZnodeCorrupt`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.json_values import JsonObject, JsonValue
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.json_values import JsonObject, JsonValue
 
 INT16_MAX: Final = 0x7FFF
 INT32_MIN: Final = -0x80000000

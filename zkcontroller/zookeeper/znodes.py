@@ -2,7 +2,7 @@
 
 Encoding is equal byte for byte to Kafka 3.9.1, key order included (:mod:`.scala_order`).  Decoding
 accepts every version Kafka ever wrote and unknown fields, and raises
-:class:`~zkcontroller.errors.ZnodeCorrupt` for anything else: a malformed znode never becomes a
+:class:`~kafka_common.errors.ZnodeCorrupt` for anything else: a malformed znode never becomes a
 default.  Here Kafka is sometimes more forgiving (a topic znode that is not JSON is a topic without
 partitions to it), which lets one damaged znode delete the replicas of a topic.
 
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from zkcontroller.json_values import JsonObject
+from kafka_common.json_values import JsonObject
 from zkcontroller.zookeeper.admin_znodes import (
     IsrChangeNotificationSequenceZnode,
     IsrChangeNotificationZnode,

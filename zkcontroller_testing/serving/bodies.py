@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from zkcontroller.wall_time import MOST_OFFSET_MS
+from kafka_common.wall_time import MOST_OFFSET_MS
 from zkcontroller_testing.cluster import MOST_BROKERS
 from zkcontroller_testing.disks import LEAST_MB, MOST_MB
 from zkcontroller_testing.waiting import PATIENCE_S

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.serving.http_server import KitHttpServer
 from zkcontroller_testing.serving.routes import ROUTES
 from zkcontroller_testing.serving.served_clusters import SHARED_FOLDER, ServedClusters

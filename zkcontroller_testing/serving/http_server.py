@@ -28,7 +28,7 @@ import msgspec
 import orjson
 from typing_extensions import override
 
-from zkcontroller.net.bounded_threads import BoundedThreads
+from kafka_common.net.bounded_threads import BoundedThreads
 from zkcontroller_testing.serving.refusals import ApiRefusal, refusal, refusal_of
 from zkcontroller_testing.serving.routes import ApiRoute, ServedRequest
 from zkcontroller_testing.serving.served_clusters import ServedClusters

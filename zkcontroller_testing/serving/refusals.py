@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from zkcontroller import errors
+from kafka_common import errors
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, CommandFailed, TimedOut
 from zkcontroller_testing.waiting import BrokerEnded, NotInTime
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller_testing.cluster import KafkaCluster
 from zkcontroller_testing.faults import Fault
 from zkcontroller_testing.holds import HoldPoint

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     encode_batch,
     iterate_batch,
     iterate_batches,
 )
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.records import Record
 
 
 def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:

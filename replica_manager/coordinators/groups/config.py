@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.protocol.inter_broker_versions import LATEST, InterBrokerVersion
+from kafka_common.protocol.inter_broker_versions import LATEST, InterBrokerVersion
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """How long a member that does not know its id may wait in JoinGroup (Kafka's own figure)."""

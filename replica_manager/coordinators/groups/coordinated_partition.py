@@ -8,7 +8,7 @@ Source: Kafka ``GroupMetadataManager.partitionFor``, ``TransactionStateManager.p
 
 from __future__ import annotations
 
-from zkcontroller.java import kafka_abs, signed, string_hash
+from kafka_common.java import kafka_abs, signed, string_hash
 
 
 def partition_for(group_id: str, partition_count: int) -> int:

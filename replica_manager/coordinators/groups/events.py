@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.groups.requests import Request, Result, TransactionalProducer
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 # ---------------------------------------------------------------------- in
 

@@ -29,7 +29,7 @@ from replica_manager.coordinators.groups.records import (
     encode_offset_key,
 )
 from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 
 class GroupMetadataCleanup:

@@ -36,7 +36,7 @@ from replica_manager.coordinators.groups.requests import (
     JoinedMember,
     Protocol,
 )
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 
 class GroupState(Enum):

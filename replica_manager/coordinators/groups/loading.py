@@ -48,7 +48,7 @@ from replica_manager.coordinators.groups.records import (
 from replica_manager.coordinators.groups.requests import JoinResult, SyncResult
 from replica_manager.coordinators.groups.sessions import Sessions
 from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 _COMMIT_MARKER: Final = 1
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from replica_manager.coordinators.groups.records import OffsetAndMetadata
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 _NOT_YET: Final = -1
 """Where the batch of an offset begins whose write has not been answered."""

@@ -40,7 +40,7 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.coordinators.groups.sessions import Sessions
-from zkcontroller.model import NO_EPOCH, TopicPartition
+from kafka_common.model import NO_EPOCH, TopicPartition
 
 _COMMIT_ERRORS: Final = {
     ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,

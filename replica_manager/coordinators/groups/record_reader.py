@@ -9,8 +9,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final
 
-from zkcontroller.errors import InvalidFrame, ZkControllerError
-from zkcontroller.protocol.wire_guard import read_unsigned_varint, skip_tagged_fields
+from kafka_common.errors import InvalidFrame, ZkControllerError
+from kafka_common.protocol.wire_guard import read_unsigned_varint, skip_tagged_fields
 
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")

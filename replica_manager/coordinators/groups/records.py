@@ -16,9 +16,9 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion
-from zkcontroller.protocol.primitives import fixed_string, nullable_fixed_string
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.inter_broker_versions import InterBrokerVersion
+from kafka_common.protocol.primitives import fixed_string, nullable_fixed_string
 
 NO_TIMESTAMP: Final = -1
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.producer_state import VerificationGuard
-from zkcontroller.model import NO_EPOCH, TopicPartition
+from kafka_common.model import NO_EPOCH, TopicPartition
 
 UNKNOWN_MEMBER_ID: Final = ""
 NO_GENERATION: Final = -1

@@ -64,7 +64,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     OwnedPartition,
     TransactionStateManager,
 )
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 
 class TransactionCoordinator:

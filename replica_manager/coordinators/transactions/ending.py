@@ -24,7 +24,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     Continuation,
     TransactionStateManager,
 )
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 _CANCELLED: Final = frozenset(
     {

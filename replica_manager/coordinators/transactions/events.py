@@ -30,7 +30,7 @@ from replica_manager.coordinators.groups.events import (
 )
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.requests import Request, Result
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 # ---------------------------------------------------------------------- in
 

@@ -17,7 +17,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     OwnedPartition,
     TransactionStateManager,
 )
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 
 class TransactionalIdExpiration:

@@ -33,7 +33,7 @@ from replica_manager.coordinators.transactions.transaction import Transaction, T
 from replica_manager.coordinators.transactions.transaction_state_manager import (
     TransactionStateManager,
 )
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 NO_LEADER: Final = -1
 

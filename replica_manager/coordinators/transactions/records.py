@@ -15,9 +15,9 @@ from typing import Final
 from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import Transaction, Transit
-from zkcontroller.errors import IllegalState, ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.primitives import fixed_string
+from kafka_common.errors import IllegalState, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.primitives import fixed_string
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.coordinators.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ANY_DURATION: Final = -1
 

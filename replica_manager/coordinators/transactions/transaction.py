@@ -20,8 +20,8 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from replica_manager.coordinators.transactions.states import VALID_PREVIOUS, TransactionState
-from zkcontroller.errors import IllegalState
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import IllegalState
+from kafka_common.model import TopicPartition
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

@@ -28,14 +28,14 @@ from replica_manager.server.acl_messages import (
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation
-from zkcontroller.errors import InvalidFrame
+from kafka_common.acls import AclOperation
+from kafka_common.errors import InvalidFrame
 from zkcontroller.kraft.controller.acl_control import AclDeleteResult, StandardAcl
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import CreateAcls, DeleteAcls
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 
 async def _describe(

@@ -1,7 +1,7 @@
 """The arguments of an API's function, and what all of them share.
 
 An API is one coroutine: ``answer(request, call)``.  The controller's refusal of a whole request
-reaches it as :class:`~zkcontroller.kraft.controller.api_error.ApiException`; it says so in the
+reaches it as :class:`~kafka_common.api_error.ApiException`; it says so in the
 terms of its message.  So does it for a client that may not ask: the API's :class:`ControllerApi`
 names an operation on the cluster, and without that the controller refuses whatever is asked.
 
@@ -25,13 +25,13 @@ from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.context import EncodedBody
-from zkcontroller.acls import AclOperation
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.kraft.controller.quorum_controller_values import unlimited
 from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
 from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.protocol.api_versions import api
+from kafka_common.protocol.api_versions import api
 
 ZERO_UUID: Final = UUID(int=0)
 _QUOTA_EXCEEDED: Final = "The throttling quota has been exceeded."

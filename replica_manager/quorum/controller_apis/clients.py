@@ -12,8 +12,8 @@ from typing import Final
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
-from zkcontroller.acls import AclOperation
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
@@ -23,9 +23,9 @@ from zkcontroller.kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 
 async def _alter_client_quotas(

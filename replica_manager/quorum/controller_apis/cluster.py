@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi, uuid_or_zero
-from zkcontroller.acls import AclOperation
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -28,10 +28,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UnregisterBroker,
 )
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
 """Half of ``broker.heartbeat.interval.ms``: an older heartbeat is overtaken by the next one."""

@@ -17,8 +17,8 @@ from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.quorum.controller_apis.loggers import alter_loggers
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
 from replica_manager.server.configs.altered_resources import NamedResource, alteration_response
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.features import FeatureLevelUpdate, UpgradeType
@@ -27,12 +27,12 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     LegacyAlterConfigs,
     UpdateFeatureLevels,
 )
-from zkcontroller.model import ConfigResourceType, OpType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.milliseconds import milliseconds
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.milliseconds import milliseconds
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 _R = TypeVar("_R", bound=NamedResource)
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")

@@ -17,14 +17,14 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.security.authorizer import CLUSTER_NAME
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import DescribeControllers
 from zkcontroller.kraft.controller.registrations import ControllerRegistration
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

@@ -29,18 +29,18 @@ from replica_manager.server.configs.config_entries import (
 )
 from replica_manager.server.configs.config_rows import config_result, config_rows
 from replica_manager.server.configs.log_levels import log_levels
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.java import parse_int
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ConfigInvalid
+from kafka_common.java import parse_int
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource
 from zkcontroller.kraft.controller.configuration_control import DescribedConfigs
 from zkcontroller.kraft.controller.quorum_controller_requests import DescribeConfigs, FindTopicIds
-from zkcontroller.model import ConfigResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.model import ConfigResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.topic_names import invalid_name_reason
 
 MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the "

@@ -15,12 +15,12 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.quorum.controller_apis.call import ControllerRequestContext
 from replica_manager.security.principals import Principal, host_name_of
-from zkcontroller.errors import InvalidFrame, ZkControllerError
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import RequestHeader, parse_request_header
-from zkcontroller.protocol.messages import read, write
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.errors import InvalidFrame, ZkControllerError
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.framing import RequestHeader, parse_request_header
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.versioned_messages import response_schema
 
 _PRINCIPAL_VERSION: Final = 0
 _VERSION: Final = Struct(">h")

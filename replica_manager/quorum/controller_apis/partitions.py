@@ -13,24 +13,24 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi, uuid_or_zero
-from zkcontroller.acls import AclOperation
+from kafka_common.acls import AclOperation
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterPartitions,
     AssignReplicasToDirs,
 )
-from zkcontroller.model import RECOVERED
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.model import RECOVERED
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 
 async def _alter_partition(

@@ -9,7 +9,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiError
+from kafka_common.api_error import ApiError
 
 CLUSTER_REFUSED: Final = ApiError(
     ErrorCode.cluster_authorization_failed, "Cluster authorization failed."

@@ -13,11 +13,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import UnsupportedVersion
-from zkcontroller.protocol.api_versions import ApiKey, api
-from zkcontroller.protocol.framing import RequestHeader
-from zkcontroller.protocol.messages import read_request, write
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.protocol.api_versions import ApiKey, api
+from kafka_common.protocol.framing import RequestHeader
+from kafka_common.protocol.messages import read_request, write
+from kafka_common.protocol.versioned_messages import response_schema
 
 OFFERED_FOR_LOGINS: Final[Mapping[int, tuple[int, int]]] = {
     ApiKey.SASL_HANDSHAKE: (0, 1),

@@ -27,12 +27,12 @@ from replica_manager.quorum.controller_apis.voters import VOTER_APIS
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.large_answers import READ_ASIDE_BYTES
 from replica_manager.server.throttled_answers import throttled
-from zkcontroller.errors import UnsupportedVersion
-from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.protocol.answers import write_answer
-from zkcontroller.protocol.api_versions import ApiKey, api
-from zkcontroller.protocol.framing import RequestHeader
-from zkcontroller.protocol.messages import read_request
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.api_error import ApiException
+from kafka_common.protocol.answers import write_answer
+from kafka_common.protocol.api_versions import ApiKey, api
+from kafka_common.protocol.framing import RequestHeader
+from kafka_common.protocol.messages import read_request
 
 _APIS: Final[Mapping[int, ControllerApi]] = {
     **CLUSTER_APIS,

@@ -18,18 +18,18 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.security.principals import USER, Principal
 from replica_manager.server.token_requests import are_token_requests_allowed, numeric_response
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     CreateDelegationToken,
     ExpireDelegationToken,
     RenewDelegationToken,
 )
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.numeric_times import NO_TIME
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.numeric_times import NO_TIME
+from kafka_common.protocol.request_types import field_or
 
 
 async def _create(

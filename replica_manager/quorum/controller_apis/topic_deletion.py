@@ -20,18 +20,18 @@ from replica_manager.quorum.controller_apis.call import (
     uuid_or_zero,
 )
 from replica_manager.quorum.controller_apis.refusals import TOPIC_REFUSED
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     FindTopicIds,
     FindTopicNames,
 )
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.milliseconds import milliseconds
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.milliseconds import milliseconds
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 _BY_ID_SINCE: Final = 6
 _DISABLED_SINCE: Final = 3

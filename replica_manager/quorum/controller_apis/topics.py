@@ -15,8 +15,8 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.quorum.controller_apis.topic_deletion import delete_topics
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.leader_elections import ElectedTopic
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterPartitionReassignments,
@@ -39,12 +39,12 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
-from zkcontroller.model import ElectionType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.milliseconds import milliseconds
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.model import ElectionType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.milliseconds import milliseconds
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 _INTERNAL_NAME: Final = ApiError(

@@ -16,11 +16,11 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi, LocalNode
-from zkcontroller.acls import AclOperation
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiError, ApiException
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 _Endpoints: TypeAlias = "request_types.AddRaftVoterRequest | request_types.UpdateRaftVoterRequest"
 _Request: TypeAlias = "_Endpoints | request_types.RemoveRaftVoterRequest"

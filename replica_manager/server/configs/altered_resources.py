@@ -11,7 +11,7 @@ from typing import Protocol
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol.versioned_messages import response_schema
 
 
 class NamedResource(Protocol):
@@ -19,7 +19,7 @@ class NamedResource(Protocol):
 
     @property
     def resource_type(self) -> int:
-        """A :class:`~zkcontroller.model.ConfigResourceType`, perhaps an unknown one."""
+        """A :class:`~kafka_common.model.ConfigResourceType`, perhaps an unknown one."""
 
     @property
     def resource_name(self) -> str:

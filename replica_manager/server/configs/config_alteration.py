@@ -24,8 +24,8 @@ from replica_manager.configuration.reconfiguration import (
 )
 from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
 from replica_manager.request_errors import RequestRefused
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import OpType
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import OpType
 
 
 class KeyChange(NamedTuple):

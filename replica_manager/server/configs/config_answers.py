@@ -21,11 +21,11 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_entries import DescribedEntry
 from replica_manager.server.configs.config_rows import config_result, config_rows
 from replica_manager.server.context import EncodedBody
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.answers import write_answer
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.answers import write_answer
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import response_schema
 
 _NO_TAGS: Final = b"\0"
 

@@ -24,7 +24,7 @@ from replica_manager.configuration.key_documentation import (
     documentation_of_topic,
 )
 from replica_manager.configuration.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, inherited_value
-from zkcontroller.model import ConfigSource
+from kafka_common.model import ConfigSource
 
 _TYPE_IDS: Final = {
     "boolean": 1,

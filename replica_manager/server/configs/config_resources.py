@@ -35,10 +35,10 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.large_answers import aside
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import ConfigResourceType, OpType
-from zkcontroller.protocol.error_codes import error_code_for
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol.error_codes import error_code_for
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
 
 _log = logging.getLogger("kafka.server.ZkAdminManager")

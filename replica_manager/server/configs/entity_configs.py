@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
-from zkcontroller.errors import ZooKeeperRefused
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Check,

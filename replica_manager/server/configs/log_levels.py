@@ -16,9 +16,9 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_alteration import KeyChange
-from zkcontroller.java import parse_int
-from zkcontroller.model import OpType
-from zkcontroller.observability.log_files import LEVELS
+from kafka_common.java import parse_int
+from kafka_common.model import OpType
+from zkcontroller.state_changes.log_files import LEVELS
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
 
 ROOT: Final = "root"

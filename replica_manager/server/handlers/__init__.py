@@ -14,7 +14,7 @@ share.  Read :mod:`.api_versions` (the smallest), :mod:`.produce`, :mod:`.fetch`
 A new API needs its module here, a row in ``dispatch._MODULES``, and a test of its rights and of its
 bytes.
 
-The type of a request is in :mod:`zkcontroller.protocol.request_types`: a field that a version lacks
+The type of a request is in :mod:`kafka_common.protocol.request_types`: a field that a version lacks
 is read by ``field_or``, with its default.
 
 A handler checks the client's rights, then asks a service or the replica manager.  It refuses by a

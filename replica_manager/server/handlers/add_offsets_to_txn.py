@@ -15,11 +15,11 @@ from replica_manager.coordinators.transactions.requests import AddPartitions, Er
 from replica_manager.request_errors import before_producer_fenced
 from replica_manager.server.authorization import check_group, check_transactional_id
 from replica_manager.server.context import BrokerContext, RequestContext
-from zkcontroller.acls import AclOperation
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS: Final = (0, 4)

@@ -14,9 +14,9 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.controller_requests import ask
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALLOCATE_PRODUCER_IDS
 VERSIONS: Final = (0, 0)

@@ -21,11 +21,11 @@ from replica_manager.server.controller_requests import sentence
 from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
 from replica_manager.server.slices import in_slices
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.errors import ZkControllerError
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALTER_CLIENT_QUOTAS
 VERSIONS: Final = (0, 1)

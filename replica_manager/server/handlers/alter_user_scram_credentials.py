@@ -24,18 +24,18 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.controller_requests import sentence
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.scram import (
+from kafka_common.acls import AclOperation
+from kafka_common.errors import ZkControllerError
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.scram import (
     MAX_ITERATIONS,
     MECHANISMS_BY_TYPE,
     MIN_ITERATIONS,
     ScramCredential,
 )
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol.versioned_messages import response_schema
 from zkcontroller.zookeeper.znodes import sanitize
 
 API_KEY: Final = ApiKey.ALTER_USER_SCRAM_CREDENTIALS

@@ -16,15 +16,15 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.throttled_answers import throttled
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import (
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import (
     ApiKey,
     api_versions_error,
     api_versions_response,
     is_valid_software,
 )
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)

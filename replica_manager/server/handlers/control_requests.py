@@ -13,9 +13,9 @@ import logging
 from typing import TypeAlias
 
 from replica_manager.server.context import BrokerContext
-from zkcontroller.model import UNKNOWN_BROKER_EPOCH
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.model import UNKNOWN_BROKER_EPOCH
+from kafka_common.protocol import request_types
+from kafka_common.protocol.request_types import field_or
 
 _ControlRequest: TypeAlias = (
     "request_types.LeaderAndIsrRequest"

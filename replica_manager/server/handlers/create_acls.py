@@ -22,10 +22,10 @@ from replica_manager.server.acl_messages import (
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.CREATE_ACLS
 VERSIONS: Final = (0, 3)

@@ -24,13 +24,13 @@ from replica_manager.server.controller_requests import timeout_ms_of
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.partition_creation import NewPartitions
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import NO_LEADER, Broker
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import NO_LEADER, Broker
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = (0, 3)

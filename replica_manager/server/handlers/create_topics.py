@@ -27,14 +27,14 @@ from replica_manager.server.topics.topic_creation import (
     CreatedTopic,
     NewTopic,
 )
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import NO_LEADER
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import NO_LEADER
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)

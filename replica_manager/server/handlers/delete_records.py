@@ -17,11 +17,11 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.controller_requests import by_topic, timeout_ms_of
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = (0, 2)

@@ -15,9 +15,9 @@ from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SENTENCES, described, filter_of, found
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_ACLS
 VERSIONS: Final = (0, 3)

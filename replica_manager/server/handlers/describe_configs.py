@@ -27,14 +27,14 @@ from replica_manager.server.configs.log_levels import log_levels
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
-from zkcontroller.acls import AclOperation
-from zkcontroller.acls import ResourceType as AclResourceType
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.java import parse_int
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation
+from kafka_common.acls import ResourceType as AclResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.java import parse_int
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (0, 4)

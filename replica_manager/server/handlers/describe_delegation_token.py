@@ -19,10 +19,10 @@ from replica_manager.security.principals import Principal
 from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)

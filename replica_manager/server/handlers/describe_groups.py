@@ -20,10 +20,10 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.group_answers import write_describe
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_pieces, in_slices
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 5)

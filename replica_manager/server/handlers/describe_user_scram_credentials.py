@@ -16,10 +16,10 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.scram import ScramCredential, ScramMechanism
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
 
 API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS

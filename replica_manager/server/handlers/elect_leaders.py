@@ -29,11 +29,11 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ElectionTrigger, ReplicaLeaderElection
-from zkcontroller.model import NO_EPOCH, NO_LEADER, ElectionType, TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.model import NO_EPOCH, NO_LEADER, ElectionType, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ELECT_LEADERS
 VERSIONS: Final = (0, 2)

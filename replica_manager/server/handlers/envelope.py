@@ -14,8 +14,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.context import BrokerContext, RequestContext, Unanswered
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.ENVELOPE
 VERSIONS: Final = (0, 0)

@@ -35,12 +35,12 @@ from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.large_answers import aside
 from replica_manager.server.replica_selector import follower_in_rack
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.fetch import (
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.fetch import (
     LAST_VERSION,
     TOPIC_IDS_SINCE,
     FetchPartition,
@@ -50,8 +50,8 @@ from zkcontroller.protocol.fetch import (
     fetch_response,
     read_fetch_request,
 )
-from zkcontroller.protocol.legacy_messages import down_converted
-from zkcontroller.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
+from kafka_common.protocol.legacy_messages import down_converted
+from kafka_common.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
 
 API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (0, LAST_VERSION)

@@ -20,8 +20,8 @@ from replica_manager.server.configs.config_resources import (
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS: Final = (0, 1)

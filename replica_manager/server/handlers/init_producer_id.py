@@ -27,12 +27,12 @@ from replica_manager.server.authorization import (
     is_cluster_allowed,
 )
 from replica_manager.server.context import BrokerContext, RequestContext
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.record_batch import NO_PRODUCER_EPOCH
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import NO_PRODUCER_EPOCH
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = (0, 5)

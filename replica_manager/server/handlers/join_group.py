@@ -17,9 +17,9 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.group_answers import write_join
 from replica_manager.server.group_requests import read_join
 from replica_manager.server.large_answers import aside
-from zkcontroller.acls import AclOperation
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.acls import AclOperation
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = (0, 9)

@@ -19,10 +19,10 @@ from replica_manager.server.group_answers import write_leave
 from replica_manager.server.group_requests import read_leave
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces
-from zkcontroller.acls import AclOperation
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.acls import AclOperation
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)

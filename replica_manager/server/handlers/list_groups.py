@@ -16,9 +16,9 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.group_answers import write_list
 from replica_manager.server.group_requests import read_list
 from replica_manager.server.large_answers import composed
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = (0, 5)

@@ -21,10 +21,10 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
-from zkcontroller.model import ReplicaAssignment, TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.model import ReplicaAssignment, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 0)

@@ -33,18 +33,18 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import is_internal
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.bulk_metadata import (
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.bulk_metadata import (
     TopicHead,
     metadata_body,
     metadata_partition_encoder,
     metadata_topic,
 )
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
+from kafka_common.topic_names import invalid_name_reason
 
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 12)

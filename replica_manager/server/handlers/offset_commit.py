@@ -25,12 +25,12 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_commit
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.error_codes import error_code_for
+from kafka_common.acls import AclOperation
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
 
 API_KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = (0, 9)

@@ -24,9 +24,9 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_delete_offsets
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.acls import AclOperation
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = (0, 0)

@@ -21,12 +21,12 @@ from replica_manager.server.authorization import allowed_names, is_cluster_allow
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.model import NO_EPOCH, TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (0, 4)

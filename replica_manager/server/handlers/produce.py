@@ -26,20 +26,20 @@ from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.large_answers import aside
 from replica_manager.server.slices import in_slices
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.errors import CorruptRecord
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.error_codes import error_name
-from zkcontroller.protocol.produce import (
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import CorruptRecord
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.error_codes import error_name
+from kafka_common.protocol.produce import (
     LAST_VERSION,
     PartitionProduceResponse,
     ProduceRequest,
     produce_response,
     read_produce_request,
 )
-from zkcontroller.protocol.record_batch import MAGIC_2, MemoryRecords
+from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
 
 API_KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, LAST_VERSION)

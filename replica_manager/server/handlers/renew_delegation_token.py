@@ -14,8 +14,8 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import changed_expiry, expiry_response
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.RENEW_DELEGATION_TOKEN
 VERSIONS: Final = (0, 2)

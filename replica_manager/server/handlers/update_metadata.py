@@ -27,13 +27,13 @@ from replica_manager.server.handlers.control_requests import (
     is_stale,
 )
 from replica_manager.server.slices import all_in_pieces, all_in_slices, run_in_slices
-from zkcontroller.model import Broker, Endpoint, TopicPartition
-from zkcontroller.protocol import bulk_reading, request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_request
-from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import response_schema
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.protocol import bulk_reading, request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
+from kafka_common.topic_names import invalid_name_reason
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

@@ -22,13 +22,13 @@ from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol import request_types
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
-from zkcontroller.protocol.records import EndTransactionMarker, Record
-from zkcontroller.protocol.versioned_messages import response_schema
-from zkcontroller.wall_time import wall_time_ms
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
+from kafka_common.protocol.records import EndTransactionMarker, Record
+from kafka_common.protocol.versioned_messages import response_schema
+from kafka_common.wall_time import wall_time_ms
 
 API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (0, 1)

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.topics.assignment import assign_replicas
-from zkcontroller.model import Broker, ReplicaAssignment
+from kafka_common.model import Broker, ReplicaAssignment
 
 
 @dataclass(frozen=True, slots=True)

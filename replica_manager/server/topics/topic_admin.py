@@ -31,9 +31,9 @@ from replica_manager.server.topics.topic_creation import (
 )
 from replica_manager.server.topics.topic_waiters import TopicWaiters
 from zkcontroller.core.journal import scala_map, scala_seq
-from zkcontroller.model import Broker, ReplicaAssignment
-from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
-from zkcontroller.topic_names import has_collision_characters
+from kafka_common.model import Broker, ReplicaAssignment
+from kafka_common.protocol.inter_broker_versions import is_topic_id_supported
+from kafka_common.topic_names import has_collision_characters
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Create,

@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
 from replica_manager.request_errors import RequestRefused
-from zkcontroller.model import INTERNAL_TOPICS
-from zkcontroller.topic_names import has_collision_characters, invalid_name_reason, unified
+from kafka_common.model import INTERNAL_TOPICS
+from kafka_common.topic_names import has_collision_characters, invalid_name_reason, unified
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 FROM_BROKER_DEFAULT: Final = -1

@@ -12,7 +12,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from zkcontroller.net.presence import abandonable
+from kafka_common.net.presence import abandonable
 
 
 class TopicWaiters:

@@ -18,8 +18,8 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.topics.topic_creation import NewTopic
 from tests.support.broker_world import BrokersSession
-from zkcontroller.errors import ConfigInvalid, ZooKeeperRefused
-from zkcontroller.model import Broker
+from kafka_common.errors import ConfigInvalid, ZooKeeperRefused
+from kafka_common.model import Broker
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import PERSISTENT_PATHS, ConfigChangeZnode, ConfigZnode

@@ -26,7 +26,7 @@ from replica_manager.configuration.meta_properties import (
     write_meta_properties,
 )
 from tests.support.broker_world import broker
-from zkcontroller.errors import BrokerIdInUse, ConfigInvalid, InconsistentClusterId
+from kafka_common.errors import BrokerIdInUse, ConfigInvalid, InconsistentClusterId
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ClusterIdZnode

@@ -9,7 +9,7 @@ import pytest
 
 from replica_manager.broker.log_dir_failure_handler import LogDirFailureHandler
 from replica_manager.log.log_manager import LogDirFailure
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 A, B = Path("/a"), Path("/b")
 ORDERS = TopicPartition("orders", 0)

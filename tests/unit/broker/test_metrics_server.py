@@ -13,8 +13,8 @@ import pytest
 from replica_manager import metrics_server
 from replica_manager.metrics_server import MOST_SCRAPES, MetricsServer
 from tests.integration.broker_processes import wait_for
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.errors import ConfigInvalid
+from kafka_common.observability.metrics import Metrics, mbean
 
 ACTIVE = mbean("kafka.controller", "KafkaController", "ActiveControllerCount")
 

@@ -45,7 +45,7 @@ from replica_manager.server.topics.partition_creation import NewPartitions
 from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.support.broker_world import BrokersSession
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -53,9 +53,9 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.errors import ZooKeeperRefused
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.zookeeper.requests import Create, ZkCode, ZkRequest
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

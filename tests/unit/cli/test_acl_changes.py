@@ -23,15 +23,15 @@ from replica_manager.security.acl_cache import AclBinding, AclCache, VersionedAc
 from replica_manager.server.acl_messages import binding_of, deleted, described, filter_of
 from tests.support.cli_world import Answer, Zkctl, installed_zkctl
 from tests.support.wire_peer import WirePeer
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PermissionType,
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.protocol.api_versions import ApiKey, api_versions_response
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.protocol.api_versions import ApiKey, api_versions_response
+from kafka_common.protocol.versioned_messages import response_schema
 
 TIMED_OUT, REFUSED = 4, 5
 NONE: Final = ErrorCode.none

@@ -14,7 +14,7 @@ import pytest
 from replica_manager.security.acl_cache import AclBinding, AclCache
 from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.principals import Principal
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -22,7 +22,7 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 acl_terms = import_module("zkcontroller_cli.values.acls")

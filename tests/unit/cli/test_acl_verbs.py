@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.broker_world import BrokersSession
 from tests.support.cli_world import Zkctl, installed_zkctl
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.cli_world import ORDERS_ID, Zkctl, installed_zkctl
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Delete, SetData
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

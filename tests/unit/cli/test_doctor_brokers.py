@@ -22,8 +22,8 @@ from kio.schema.list_partition_reassignments.v0 import response as reassignments
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
-from zkcontroller.net.client_security import PLAINTEXT
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment
+from kafka_common.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.znodes import ControllerZnode, PartitionStateZnode
 
 brokers: Any = import_module("zkcontroller_cli.diagnosis.brokers")

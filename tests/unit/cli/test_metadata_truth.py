@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 

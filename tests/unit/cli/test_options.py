@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from tests.unit.cli.commands import all_commands, write_cluster_file
-from zkcontroller.errors import (
+from kafka_common.errors import (
     ConfigInvalid,
     SessionExpired,
     ZooKeeperRefused,
@@ -226,7 +226,7 @@ HEAVY = (
     *("kazoo", "rich", "asyncio", "yaml", "pyspark", "textual", "ssl", "cryptography"),
     # kio's base, without its messages, is what zkcontroller imports lean: a millisecond.
     *("kio.serial", "kio.schema"),
-    *("prometheus_client", "zkcontroller.zookeeper", "zkcontroller.protocol", "replica_manager"),
+    *("prometheus_client", "zkcontroller.zookeeper", "kafka_common.protocol", "replica_manager"),
 )
 """What no verb's help may import; a verb that runs imports what it needs."""
 HEAVY_BEFORE_A_GROUP = (*HEAVY, "orjson", "json", "csv", "importlib.metadata", "email", "socket")

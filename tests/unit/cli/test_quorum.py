@@ -19,7 +19,7 @@ from tests.support.cli_world import Answer, Zkctl, installed_zkctl
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, free_ports
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.protocol.uuid_text import uuid_text
 
 NO_OP = b"\1\x14\0\0"
 

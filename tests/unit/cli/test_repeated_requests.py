@@ -23,9 +23,9 @@ from kio.static.protocol import ResponsePayload
 
 from tests.support.messages import random_message
 from tests.support.wire_peer import HANG_UP, WirePeer
-from zkcontroller.net.client_security import PLAINTEXT
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import response_type
+from kafka_common.net.client_security import PLAINTEXT
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import response_type
 
 admin: Any = import_module("zkcontroller_cli.wire.admin")
 errors: Any = import_module("zkcontroller_cli.console.errors")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -24,7 +24,7 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.model import ReplicaAssignment, TopicPartition
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Delete, SetData, Stat, ZkCode

@@ -14,8 +14,8 @@ from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
 from tests.support.cli_world import Answer, Zkctl, installed_zkctl
 from zkcontroller.kraft.metadata.bootstrap import decode_bootstrap
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
-from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
-from zkcontroller.protocol.uuid_text import parse_uuid
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from kafka_common.protocol.uuid_text import parse_uuid
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 TOOLS_EXAMPLE = 'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]'

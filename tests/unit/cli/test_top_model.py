@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from zkcontroller.model import NO_LEADER, ReplicaAssignment
+from kafka_common.model import NO_LEADER, ReplicaAssignment
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 
 model: Any = import_module("zkcontroller_cli.screen.model")

@@ -14,7 +14,7 @@ import pytest
 from typing_extensions import override
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from zkcontroller.net.client_security import PLAINTEXT
+from kafka_common.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.znodes import (
     ClusterIdZnode,

@@ -16,7 +16,7 @@ from textual import events
 from typing_extensions import override
 
 from tests.support.cli_world import Zkctl, installed_zkctl
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 
 model: Any = import_module("zkcontroller_cli.screen.model")

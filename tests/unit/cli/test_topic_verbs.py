@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.support.cli_world import ORDERS_ID, Zkctl, furnish, installed_zkctl
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
     DeleteTopicZnode,

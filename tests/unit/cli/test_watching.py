@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from tests.unit.cli.commands import all_commands
-from zkcontroller.errors import ZooKeeperUnavailable
+from kafka_common.errors import ZooKeeperUnavailable
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 

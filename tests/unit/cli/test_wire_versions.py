@@ -16,9 +16,9 @@ from kio.static.primitive import i8, i16, i32, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from tests.support.messages import random_message
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.messages import read_request, request_type, response_type, write
-from zkcontroller.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import read_request, request_type, response_type, write
+from kafka_common.protocol.numeric_times import numeric_response_type
 
 NEWEST: Final = {
     ApiKey.METADATA: 12,

@@ -23,7 +23,7 @@ from replica_manager.configuration.topic_keys import (
     inherited_value,
     validate_topic_config,
 )
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 
 def config(**properties: str) -> BrokerConfig:

@@ -12,7 +12,7 @@ from replica_manager.configuration.environment import (
     read_environment,
     variable_name,
 )
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 NO_SECRETS = Path("/nonexistent")
 

@@ -37,7 +37,7 @@ from replica_manager.security.client_properties import client_security_of
 from replica_manager.security.delegation_tokens import token_settings
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from tests.support.certificates import Authority
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from kafka_common.errors import ConfigInvalid, ZkControllerError
 from zkcontroller.state_changes.record import StateChange
 
 LONG: Final = 200_000

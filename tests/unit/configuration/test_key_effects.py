@@ -43,8 +43,8 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.network.broker_links import link_keys
 from replica_manager.resizable_executor import ResizableExecutor
 from tests.support.broker_world import BrokersSession
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import PLAINTEXT
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

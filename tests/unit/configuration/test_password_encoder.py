@@ -12,7 +12,7 @@ from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.dynamic_passwords import DynamicPasswords, NoPasswordSecret
 from replica_manager.security.password_encoder import PasswordEncoder, PasswordUnreadable
 from tests.support.paths import DATA
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 PASSWORD = "störe,pass:😀"
 

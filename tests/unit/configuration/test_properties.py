@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_manager.configuration.properties import format_properties, parse_properties
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 
 @pytest.mark.parametrize("separator", ["=", ":", " ", "\t", " = ", " : ", "   "])

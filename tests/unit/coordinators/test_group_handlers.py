@@ -17,12 +17,12 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 from replica_manager.server.large_answers import ENTRIES_AT_ONCE
 from tests.support.broker_world import broker, metadata
 from tests.support.group_api_world import GROUP, NONE, GroupApiWorld
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AclOperation,
     ResourceType,
 )
-from zkcontroller.model import LEADER_DURING_DELETE
-from zkcontroller.protocol.api_versions import APIS, ApiKey
+from kafka_common.model import LEADER_DURING_DELETE
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
 
 HIDDEN = ErrorCode.group_authorization_failed

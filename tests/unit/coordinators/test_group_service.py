@@ -46,12 +46,12 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
 from tests.support.group_logs import GroupLogs
 from tests.support.log_world import START_MS, batch
-from zkcontroller.errors import ConfigInvalid, LimitReached
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
-from zkcontroller.wall_time import set_wall_time_offset
+from kafka_common.errors import ConfigInvalid, LimitReached
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
+from kafka_common.wall_time import set_wall_time_offset
 
 GROUP = "billing"
 ORDERS = TopicPartition("orders", 0)

@@ -13,7 +13,7 @@ from zkcontroller.core.elections import (
     elect_offline,
     without_replica,
 )
-from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
+from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
 
 EPOCH = 4
 """Of the controller that decides; the states were written by one before it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typing_extensions import override
 
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 
 IDLE = ReplicaAssignment((1, 2, 3))
 MOVING = ReplicaAssignment((4, 2, 5, 3, 1), (5,), (1,))

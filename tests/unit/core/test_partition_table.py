@@ -12,8 +12,8 @@ from zkcontroller.core.partition_table import (
     PartitionState,
     ReplicaState,
 )
-from zkcontroller.errors import IllegalState
-from zkcontroller.model import (
+from kafka_common.errors import IllegalState
+from kafka_common.model import (
     EPOCH_DURING_DELETE,
     NO_EPOCH,
     Broker,

@@ -22,7 +22,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 )
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.model import ConfigResourceType, OpType
+from kafka_common.model import ConfigResourceType, OpType
 
 BROKERS = (1, 2, 3)
 

@@ -11,7 +11,7 @@ from zkcontroller.kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.model import RECOVERED
+from kafka_common.model import RECOVERED
 
 
 def propose(

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -18,7 +18,7 @@ from zkcontroller.acls import (
     ResourceType,
 )
 from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
+from kafka_common.api_error import NO_ERROR, ApiException
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import AccessControlEntryRecord
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from zkcontroller.errors import IllegalState, InvalidRecord
+from kafka_common.errors import IllegalState, InvalidRecord
 from zkcontroller.kraft.controller.activation import LogState, generate
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
 from zkcontroller.kraft.controller.offsets import NONE

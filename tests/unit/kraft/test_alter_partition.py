@@ -11,13 +11,13 @@ from tests.unit.kraft.proposals import propose
 from zkcontroller.kraft.controller.alter_partition import (
     AlteredPartition,
 )
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
 from zkcontroller.kraft.metadata.metadata_version import from_name
-from zkcontroller.model import RECOVERED, RECOVERING
+from kafka_common.model import RECOVERED, RECOVERING
 
 UNKNOWN = UUID(int=4711)
 

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
 from tests.unit.kraft.proposals import propose
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.broker_transitions import BrokerTransitions
 from zkcontroller.kraft.controller.directory_ids import UNASSIGNED
@@ -21,7 +21,7 @@ from zkcontroller.kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import RECOVERED, RECOVERING, ElectionType
+from kafka_common.model import RECOVERED, RECOVERING, ElectionType
 
 
 def elect(

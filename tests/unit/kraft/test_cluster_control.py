@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_control import ClusterControlManager, ClusterRecord
 from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationReply,

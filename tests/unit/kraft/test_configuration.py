@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import Keys
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
@@ -14,7 +14,7 @@ from zkcontroller.kraft.controller.configuration_control import (
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import ConfigRecord
-from zkcontroller.model import ConfigResourceType, ConfigSource, OpType
+from kafka_common.model import ConfigResourceType, ConfigSource, OpType
 
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "foo")
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")

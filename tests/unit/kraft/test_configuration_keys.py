@@ -10,7 +10,7 @@ from zkcontroller.kraft.controller.configuration_control import (
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import ConfigRecord
-from zkcontroller.model import ConfigResourceType, OpType
+from kafka_common.model import ConfigResourceType, OpType
 
 FOO = ConfigResource(ConfigResourceType.TOPIC, "foo")
 

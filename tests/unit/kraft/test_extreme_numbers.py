@@ -20,7 +20,7 @@ from zkcontroller.kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.cluster_requests import (
@@ -73,8 +73,8 @@ from zkcontroller.kraft.controller.topic_requests import (
 )
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.model import ConfigResourceType, ElectionType, OpType
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig, token_hmac
+from kafka_common.model import ConfigResourceType, ElectionType, OpType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig, token_hmac
 
 SECRET: Final = "secret"
 TOKEN: Final = token_hmac(SECRET, "token")

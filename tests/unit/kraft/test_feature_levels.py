@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from kafka_common.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,

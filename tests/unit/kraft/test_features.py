@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.features import (
     FeatureControlManager,
     FeatureLevelUpdate,

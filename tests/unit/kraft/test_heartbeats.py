@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.heartbeats import (
     NO_ACTIVE_BROKER,
     BrokerControlState,

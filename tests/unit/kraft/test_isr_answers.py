@@ -19,7 +19,7 @@ from zkcontroller.kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from zkcontroller.model import RECOVERED, RECOVERING
+from kafka_common.model import RECOVERED, RECOVERING
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from zkcontroller.kraft.controller import quorum_controller
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     FindAllTopicIds,
     WriteMigrationRecords,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
 from zkcontroller.kraft.controller.deferred_events import DeferredEventQueue
 from zkcontroller.kraft.controller.offsets import NONE, BatchEnd, OffsetControlManager

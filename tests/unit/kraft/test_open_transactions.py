@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.offsets import BatchEnd, OffsetControlManager
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineValue

@@ -12,10 +12,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from zkcontroller.errors import BufferAllocation
+from kafka_common.errors import BufferAllocation
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     RegisterBroker,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.directory_ids import MIGRATING, UNASSIGNED
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
 from zkcontroller.kraft.controller.partition_election import PartitionElection
@@ -17,7 +17,7 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
 )
-from zkcontroller.model import RECOVERED, RECOVERING
+from kafka_common.model import RECOVERED, RECOVERING
 
 TOPIC: Final = UUID(int=77)
 DIRECTORIES: Final = tuple(UUID(int=1000 + broker) for broker in range(10))

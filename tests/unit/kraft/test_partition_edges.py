@@ -15,7 +15,7 @@ from zkcontroller.kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
 from zkcontroller.kraft.controller.partition_election import PartitionElection
@@ -27,7 +27,7 @@ from zkcontroller.kraft.controller.partition_registration import PartitionRegist
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.metadata.metadata_version import from_name
 from zkcontroller.kraft.metadata.records import NO_LEADER, PartitionChangeRecord
-from zkcontroller.model import RECOVERED, RECOVERING
+from kafka_common.model import RECOVERED, RECOVERING
 
 TOPIC: Final = UUID(int=77)
 DIRECTORIES: Final = tuple(UUID(int=1000 + broker) for broker in range(10))

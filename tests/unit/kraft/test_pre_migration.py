@@ -41,7 +41,7 @@ from zkcontroller.kraft.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import ConfigResourceType, ElectionType, OpType
+from kafka_common.model import ConfigResourceType, ElectionType, OpType
 
 SESSION_TIMEOUT_MS = 9_000
 

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.producer_id_control import (
     ProducerIdControlManager,
     ProducerIdsBlock,

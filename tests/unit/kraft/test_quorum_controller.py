@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.migration_records import records_after_migration, records_before_migration
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from zkcontroller.errors import IllegalState, RecordListTooLarge
+from kafka_common.errors import IllegalState, RecordListTooLarge
 from zkcontroller.kraft.controller import quorum_controller
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
@@ -62,7 +62,7 @@ from zkcontroller.kraft.metadata.records import (
     ZkMigrationStateRecord,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.model import ElectionType
+from kafka_common.model import ElectionType
 
 SESSION_TIMEOUT_MS = 9_000
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)

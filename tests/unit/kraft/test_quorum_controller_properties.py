@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.quorum.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
 from tests.support.quorum_controller_world import QuorumWorld
 from tests.unit.kraft.controller_scenario import BROKERS, TOPICS, Scenario, Step
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
@@ -23,7 +23,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrok
 from zkcontroller.kraft.controller.quorum_controller_state import DEFAULT_SESSION_TIMEOUT_MS
 from zkcontroller.kraft.controller.quorum_controller_values import ControllerRequestReceived
 from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult
-from zkcontroller.model import ConfigResourceType
+from kafka_common.model import ConfigResourceType
 
 HEARTBEAT_INTERVAL_MS = 2_000
 

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from zkcontroller.kraft.controller.api_error import ApiError
+from kafka_common.api_error import ApiError
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
@@ -33,8 +33,8 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,
 )
-from zkcontroller.model import ConfigResourceType, ElectionType, OpType
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.model import ConfigResourceType, ElectionType, OpType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
 

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld
 from tests.unit.kraft.proposals import propose
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from kafka_common.api_error import NO_ERROR, ApiError
 from zkcontroller.kraft.controller.partition_reassignment import (
     PartitionReassignmentReplicas,
     PartitionReassignmentRevert,

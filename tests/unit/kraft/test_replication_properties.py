@@ -24,7 +24,7 @@ from zkcontroller.kraft.controller.reassignment_control import (
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
 from zkcontroller.kraft.metadata.records import NO_LEADER
-from zkcontroller.model import ElectionType
+from kafka_common.model import ElectionType
 
 BROKERS = (1, 2, 3, 4, 5)
 broker = st.sampled_from(BROKERS)

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
 from tests.support.kraft_world import KraftWorld
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -19,9 +19,9 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
+from kafka_common.api_error import NO_ERROR, ApiException
 from zkcontroller.kraft.controller.client_quota_control import (
     ClientQuotaAlteration,
     ClientQuotaControlManager,
@@ -55,9 +55,9 @@ from zkcontroller.kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
-from zkcontroller.protocol.scram import ScramMechanism, is_proof, salt_password
-from zkcontroller.protocol.scram import client_proof as proof_of
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.scram import ScramMechanism, is_proof, salt_password
+from kafka_common.protocol.scram import client_proof as proof_of
 
 
 def kinds(records: Iterable[VersionedRecord]) -> list[object]:

@@ -18,8 +18,8 @@ from typing_extensions import override
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.support.state_records import DEFAULTS, USER, everything, stable_records
 from tests.unit.kraft.controller_scenario import BROKERS, Scenario, Step
-from zkcontroller import acls as acl_words
-from zkcontroller.errors import IllegalState, UnsupportedVersion
+from kafka_common import acls as acl_words
+from kafka_common.errors import IllegalState, UnsupportedVersion
 from zkcontroller.kraft.controller.acl_control import StandardAcl
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
@@ -76,8 +76,8 @@ from zkcontroller.kraft.metadata.records import (
 )
 from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.model import ConfigResourceType, OpType
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 
 EPOCH = 1
 CONFIG = QuorumControllerConfig(

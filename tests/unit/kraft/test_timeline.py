@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.snapshot_registry import NO_EPOCH, SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet, TimelineValue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.delegation_token_control import (
     CreatedDelegationToken,
     DelegationTokenControlManager,
@@ -20,7 +20,7 @@ from zkcontroller.kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 
 DAY_MS = 86_400_000
 

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld, no_quota
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
+from kafka_common.api_error import NO_ERROR, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
@@ -26,7 +26,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from zkcontroller.kraft.metadata.records import PartitionChangeRecord
-from zkcontroller.model import RECOVERING, ConfigResourceType, ElectionType
+from kafka_common.model import RECOVERING, ConfigResourceType, ElectionType
 
 IMPOSSIBLE = "a name with spaces"
 """Of a topic that is refused, and counts nevertheless."""

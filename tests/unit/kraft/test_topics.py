@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld, directory, no_quota
-from zkcontroller.errors import IllegalState
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
@@ -27,7 +27,7 @@ from zkcontroller.kraft.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from zkcontroller.model import ConfigSource
+from kafka_common.model import ConfigSource
 
 
 def create(

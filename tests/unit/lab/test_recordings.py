@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 from zkcontroller_lab.experiment import Experiment, record, run_seed
 from zkcontroller_lab.interventions import Act, Intervention, InterventionRefused

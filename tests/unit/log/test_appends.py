@@ -27,7 +27,7 @@ from tests.support.log_world import (
     records_of,
 )
 from tests.support.paths import WIRE_DATA
-from zkcontroller.errors import (
+from kafka_common.errors import (
     CorruptRecord,
     InconsistentTopicId,
     InvalidRecord,
@@ -39,9 +39,9 @@ from zkcontroller.errors import (
     RecordListTooLarge,
     UnexpectedAppendOffset,
 )
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import encode_batch, read_header
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch, read_header
+from kafka_common.protocol.records import Record
 
 
 @pytest.fixture

@@ -41,17 +41,17 @@ from tests.support.log_world import (
     read,
 )
 from tests.support.paths import WIRE_DATA
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import (
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import (
     BatchHeader,
     encode_batch,
     iterate_batch,
     iterate_batches,
     read_header,
 )
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.records import Record
 
 MEMORY = 2**20
 COMPACTED = LogConfig(

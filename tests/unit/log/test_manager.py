@@ -35,10 +35,10 @@ from replica_manager.log.log_directory import (
 from replica_manager.log.log_manager import DuplicateLog, LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
 from tests.support.log_world import START_MS, base_offsets, batch, files, offsets, read
-from zkcontroller.errors import KafkaStorage
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.instruments import Timer
-from zkcontroller.protocol.compression import Codec
+from kafka_common.errors import KafkaStorage
+from kafka_common.model import TopicPartition
+from kafka_common.observability.instruments import Timer
+from kafka_common.protocol.compression import Codec
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 1)

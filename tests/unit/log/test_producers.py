@@ -18,7 +18,7 @@ from tests.support.log_world import (
     end_transaction,
     read,
 )
-from zkcontroller.errors import (
+from kafka_common.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,

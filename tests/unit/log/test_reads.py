@@ -35,8 +35,8 @@ from tests.support.log_world import (
     offsets,
     read,
 )
-from zkcontroller.errors import OffsetOutOfRange
-from zkcontroller.protocol.compression import Codec
+from kafka_common.errors import OffsetOutOfRange
+from kafka_common.protocol.compression import Codec
 
 
 @pytest.fixture

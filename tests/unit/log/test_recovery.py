@@ -34,7 +34,7 @@ from tests.support.log_world import (
     read,
 )
 from tests.support.paths import WIRE_DATA
-from zkcontroller.errors import OutOfOrderSequence
+from kafka_common.errors import OutOfOrderSequence
 
 SEGMENT_BYTES = 3 * len(batch(2))
 

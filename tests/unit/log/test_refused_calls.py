@@ -27,7 +27,7 @@ from tests.support.log_world import (
     read,
 )
 from tests.support.refused_calls import CALLS, refused_call
-from zkcontroller.errors import KafkaStorage, LimitReached
+from kafka_common.errors import KafkaStorage, LimitReached
 
 LARGE = batch(size=600)
 SMALL = batch()

@@ -14,7 +14,7 @@ from replica_manager.log.log_loading import remove_log_files
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.regular_files import open_regular, read_file, root_warning
 from tests.support.log_world import START_MS, batch
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 SEGMENT = LogConfig(segment_bytes=4 * len(batch()))

@@ -26,8 +26,8 @@ from tests.support.log_world import (
     content,
     files,
 )
-from zkcontroller.errors import KafkaStorage, OutOfOrderSequence, UnexpectedAppendOffset
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import KafkaStorage, OutOfOrderSequence, UnexpectedAppendOffset
+from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -23,10 +23,10 @@ from replica_manager.log.log_directory import FolderNameInvalid, PartitionRefuse
 from replica_manager.log.log_manager import LogManager
 from tests.support.broker_world import BrokerWorld, broker
 from tests.support.log_world import START_MS
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.topic_names import invalid_partition_reason
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.topic_names import invalid_partition_reason
 from zkcontroller_simulation.world import World
 
 HEALTHY = TopicPartition("healthy", 0)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from zkcontroller.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.awaited_answers import AwaitedAnswers
 
 
 async def asked(answers: AwaitedAnswers[str]) -> tuple[int, asyncio.Task[str]]:

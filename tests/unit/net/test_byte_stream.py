@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority
-from zkcontroller.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
+from kafka_common.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
 
 SIZE = 3_000_000
 

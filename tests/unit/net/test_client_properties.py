@@ -25,8 +25,8 @@ from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.certificates import Authority
 from tests.support.cli_world import Zkctl, installed_zkctl
 from tests.support.quorum import Quorum
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import PLAINTEXT, Credentials
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT, Credentials
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.net.connection import JOINED_BYTES, Connection
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.connection import JOINED_BYTES, Connection
 
 API_VERSIONS = 18
 UPDATE_METADATA = 6

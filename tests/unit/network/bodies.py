@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkcontroller.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.api_versions import APIS, ApiKey
 
 
 def empty_body(api_key: int, version: int) -> bytes:

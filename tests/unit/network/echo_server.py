@@ -13,7 +13,7 @@ from replica_manager.network.connection import (
     ResponseFrame,
 )
 from replica_manager.network.listener import ServerLimits, SocketServer
-from zkcontroller.model import Endpoint
+from kafka_common.model import Endpoint
 
 LOCAL = Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
 

@@ -23,8 +23,8 @@ from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.unit.network.echo_server import server_with
 from tests.unit.server.produced import request as produced
-from zkcontroller.net.presence import abandonable, raise_if_abandoned
-from zkcontroller.protocol.messages import write
+from kafka_common.net.presence import abandonable, raise_if_abandoned
+from kafka_common.protocol.messages import write
 
 CLIENTS = 200
 FOREVER_MS = 2**31 - 1

@@ -22,9 +22,9 @@ from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_quotas import ConnectionQuotas
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.descriptors import highest_descriptor, limit_restored, open_descriptors
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import Endpoint
-from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 PUBLIC, INTERNAL = "PUBLIC", "INTERNAL"
 LISTENERS = {

@@ -23,8 +23,8 @@ from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_rates import ConnectionRates
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.quotas.rate_quotas import QuotaWindows
-from zkcontroller.model import Endpoint
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
 
 UNLIMITED = 2**31 - 1
 HOME = "192.0.2.1"

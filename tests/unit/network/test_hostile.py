@@ -19,9 +19,9 @@ from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.frames import request_header
 from tests.unit.network.bodies import empty_body
-from zkcontroller.model import Endpoint
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.messages import read_request, read_response, write
+from kafka_common.model import Endpoint
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import read_request, read_response, write
 
 MUTATED_FRAMES = 10_000
 PIPELINED = 8

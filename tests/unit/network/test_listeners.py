@@ -10,8 +10,8 @@ from replica_manager.configuration.listeners import (
     resolve_listeners,
     with_real_addresses,
 )
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.model import Endpoint
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
 
 
 def resolve(

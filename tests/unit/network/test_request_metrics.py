@@ -21,13 +21,13 @@ from tests.support.exposition import exposition_of
 from tests.support.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
 from tests.support.frames import request_header
 from tests.support.log_world import START_MS, batch
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.legacy_messages import encode_messages
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.legacy_messages import encode_messages
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
+from kafka_common.protocol.records import Record
 
 MS = 1_000_000
 TIMES = {

@@ -25,9 +25,9 @@ from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.frames import request_header
 from tests.unit.network.echo_server import LOCAL, answer, connect, echo, framed, server_with
-from zkcontroller.errors import ConfigInvalid, InvalidFrame
-from zkcontroller.model import Endpoint
-from zkcontroller.protocol.messages import read_response
+from kafka_common.errors import ConfigInvalid, InvalidFrame
+from kafka_common.model import Endpoint
+from kafka_common.protocol.messages import read_response
 
 INTERNAL = Endpoint("127.0.0.1", 0, "INTERNAL", "PLAINTEXT")
 METADATA_V1 = request_header(3, 1, 9, "test") + b"\xff\xff\xff\xff"

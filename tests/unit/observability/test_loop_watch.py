@@ -11,10 +11,10 @@ from threading import Thread
 import pytest
 
 from tests.support.exposition import exposition_of
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.observability.exposition import registry_of
-from zkcontroller.observability.loop_watch import VARIABLE, LoopWatch, watching
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.errors import ConfigInvalid
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.loop_watch import VARIABLE, LoopWatch, watching
+from kafka_common.observability.metrics import Metrics
 
 BOUND_MS = 20.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tests.support.exposition import exposition_of
-from zkcontroller.observability.meanings import _MEANINGS, meaning_of
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.observability.meanings import _MEANINGS, meaning_of
+from kafka_common.observability.metrics import Metrics, mbean
 
 
 def test_prometheus_reads_what_a_metric_means() -> None:

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tests.support.exposition import exposition_of
-from zkcontroller.observability.instruments import RESERVOIR_SIZE, Gauge, Histogram, Meter, Timer
-from zkcontroller.observability.metrics import Metrics, mbean
+from kafka_common.observability.instruments import RESERVOIR_SIZE, Gauge, Histogram, Meter, Timer
+from kafka_common.observability.metrics import Metrics, mbean
 
 CHANNELS = "ControllerChannelManager"
 

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.exposition import exposition_of
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.observability.sensors import MeterSensor, Samples, SpanSensor
+from kafka_common.observability.metrics import Metrics
+from kafka_common.observability.sensors import MeterSensor, Samples, SpanSensor
 
 MBEAN = "kafka.server:type=group-coordinator-metrics"
 

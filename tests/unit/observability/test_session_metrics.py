@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.observability.session_metrics import SessionMetrics
+from kafka_common.observability.metrics import Metrics
+from zkcontroller.runtime.session_metrics import SessionMetrics
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 
 START = "kafka.server:type=SessionExpireListener,name="

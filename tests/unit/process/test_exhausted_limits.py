@@ -24,9 +24,9 @@ from tests.support.log_world import (
     content,
     end_transaction,
 )
-from zkcontroller.errors import KafkaStorage, LimitReached
-from zkcontroller.model import TopicPartition
-from zkcontroller.process.resource_limits import (
+from kafka_common.errors import KafkaStorage, LimitReached
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import (
     MOST_RESERVED,
     exhausted_limit,
     first_reserved_descriptor,

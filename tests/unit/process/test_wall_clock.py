@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from zkcontroller.process.wall_clock import WallClock
+from kafka_common.process.wall_clock import WallClock
 
 START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 1_000_000_000

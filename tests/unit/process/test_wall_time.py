@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zkcontroller import wall_time
+from kafka_common import wall_time
 
 HOUR_MS = 3_600_000
 

@@ -11,15 +11,15 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.control_responses import (
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.control_responses import (
     ControlResponse,
     PartitionError,
     read_leader_and_isr_response,
     read_stop_replica_response,
     read_update_metadata_response,
 )
-from zkcontroller.protocol.messages import response_type, write
+from kafka_common.protocol.messages import response_type, write
 
 Reader = Callable[[int, bytes], ControlResponse]
 

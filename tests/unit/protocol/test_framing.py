@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.frames import parse_response_header, request_header
-from zkcontroller.errors import InvalidFrame, UnsupportedVersion
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.framing import (
+from kafka_common.errors import InvalidFrame, UnsupportedVersion
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.framing import (
     RequestHeader,
     parse_request_header,
     response_header,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from scripts.write_request_types import STUB, Message, answered, written
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_type, request_type
-from zkcontroller.protocol.request_types import field_or
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_type, request_type
+from kafka_common.protocol.request_types import field_or
 
 
 def heartbeat(version: int) -> Any:

@@ -14,15 +14,15 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kafka_versions import all_versions
 from tests.support.paths import WIRE_DATA
-from zkcontroller.errors import (
+from kafka_common.errors import (
     ConfigInvalid,
     ControllerMoved,
     InvalidFrame,
     SessionExpired,
     UnsupportedVersion,
 )
-from zkcontroller.protocol import inter_broker_versions as ibp
-from zkcontroller.protocol.api_versions import (
+from kafka_common.protocol import inter_broker_versions as ibp
+from kafka_common.protocol.api_versions import (
     APIS,
     ApiKey,
     api,
@@ -34,9 +34,9 @@ from zkcontroller.protocol.api_versions import (
     response_header_version,
     unsupported_api_versions_response,
 )
-from zkcontroller.protocol.error_codes import error_code, error_code_for, error_name
-from zkcontroller.protocol.inter_broker_versions import transaction_verification_version, version_of
-from zkcontroller.protocol.messages import read_response, request_type, response_type, write
+from kafka_common.protocol.error_codes import error_code, error_code_for, error_name
+from kafka_common.protocol.inter_broker_versions import transaction_verification_version, version_of
+from kafka_common.protocol.messages import read_response, request_type, response_type, write
 
 _TABLES: Final = [
     line.split("\t") for line in (WIRE_DATA / "tables-3.9.1.tsv").read_text("utf-8").splitlines()

@@ -22,9 +22,9 @@ from replica_manager.quorum.controller_service import (
 from replica_manager.quorum.described_config import described_config
 from replica_manager.quorum.quorum_node import QuorumNode
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 BROKER: Final = 11
 

@@ -12,7 +12,7 @@ from kio.static.protocol import RequestPayload
 
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.support.secured_quorum import SecuredNode
-from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
+from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
 from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -20,8 +20,8 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RegisterBroker,
 )
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 CLUSTER: Final = "kafka-cluster"
 SOON: Final = timedelta(seconds=10)

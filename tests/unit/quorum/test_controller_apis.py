@@ -14,10 +14,10 @@ from replica_manager.security.principals import ANONYMOUS
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.unit.quorum.controller_client import BROKER, SOON, Client, told
-from zkcontroller.protocol.api_versions import ApiKey, request_header_version
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.primitives import MAX_STRING_BYTES
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey, request_header_version
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.primitives import MAX_STRING_BYTES
+from kafka_common.protocol.versioned_messages import request_schema
 
 NO_ID: Final = UUID(int=0)
 

@@ -26,7 +26,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 from zkcontroller.kraft.controller.topic_requests import CreatableTopic, CreateTopicsRequest
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.model import ConfigResourceType, OpType
+from kafka_common.model import ConfigResourceType, OpType
 
 HOUR_MS = 3_600_000
 CONVERTED = ("log.retention.hours", "log.roll.hours", "log.roll.jitter.hours")

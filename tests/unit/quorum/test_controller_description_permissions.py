@@ -20,11 +20,11 @@ from tests.unit.quorum.permissions import (
     allow,
     codes,
 )
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read, write
-from zkcontroller.protocol.numeric_times import numeric_response_type
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.versioned_messages import request_schema
 
 SOMEWHERE: Final = UUID(int=7)
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16

@@ -19,13 +19,13 @@ from tests.support.config_messages import altered_resources
 from tests.support.frames import request_header
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.unit.quorum.controller_client import Client, told
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_request_header
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.framing import parse_request_header
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
 
 OFFERED_BY_KAFKA: Final = {
     1: (0, 17), 7: (0, 3), 17: (0, 1), 18: (0, 4), 19: (0, 7), 20: (0, 6), 29: (0, 3), 30: (0, 3),

@@ -17,7 +17,7 @@ from replica_manager.quorum.controller_loop import ControllerLoop
 from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat

@@ -23,11 +23,11 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     IncrementalAlterConfigs,
 )
-from zkcontroller.model import ConfigResourceType, OpType
-from zkcontroller.observability.exposition import registry_of
-from zkcontroller.observability.instruments import Attribute
-from zkcontroller.observability.meanings import meaning_of
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.instruments import Attribute
+from kafka_common.observability.meanings import meaning_of
+from kafka_common.observability.metrics import Metrics
 
 SESSION_MS: Final = 9_000
 

@@ -34,15 +34,15 @@ from tests.unit.quorum.permissions import (
     codes,
     topic_creation,
 )
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PermissionType,
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 # Requests.
 

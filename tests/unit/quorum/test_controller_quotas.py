@@ -25,7 +25,7 @@ from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
 from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
 from tests.unit.quorum.permissions import an_existing_topic
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
@@ -35,9 +35,9 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 from zkcontroller.kraft.controller.quorum_controller_values import unlimited
 from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult, PartitionChangeQuota
 from zkcontroller.kraft.metadata.records import ClientQuotaRecord, EntityData
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 
 STRICT, PERMISSIVE = 7, 5
 KEY: Final = "controller_mutation_rate"

@@ -29,11 +29,11 @@ from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
 from tests.unit.quorum.controller_client import Client, told
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read, write
-from zkcontroller.protocol.numeric_times import numeric_response_type
-from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.wall_time import set_wall_time_offset
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.wall_time import set_wall_time_offset
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")

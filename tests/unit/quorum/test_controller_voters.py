@@ -13,8 +13,8 @@ from kio.static.primitive import i16, i32, u16
 
 from tests.support.quorum import CLUSTER_ID
 from tests.unit.quorum.controller_client import Client, told
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 SOMEWHERE = UUID(int=7)
 

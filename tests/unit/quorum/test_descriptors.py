@@ -15,9 +15,9 @@ from replica_manager.quorum.quorum_state_file import read_quorum_state, write_qu
 from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from tests.support.descriptors import no_more_files, open_descriptors
 from tests.support.quorum import QUICK, Quorum, eventually
-from zkcontroller.errors import LimitReached
+from kafka_common.errors import LimitReached
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
-from zkcontroller.process.spare_descriptors import (
+from kafka_common.process.spare_descriptors import (
     MOST_SPARE,
     SPARE_DESCRIPTORS,
     SpareDescriptors,

@@ -18,9 +18,9 @@ from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 
 BROKER = ControllerRequestContext(
     int(ApiKey.ENVELOPE), 0, "broker", Principal("User", "broker"), "10.0.0.9", "CONTROLLER", "SSL"

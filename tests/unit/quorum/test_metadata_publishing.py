@@ -35,7 +35,7 @@ from zkcontroller.kraft.metadata.records import (
     VersionedRecord,
 )
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.protocol.scram import ScramCredential
+from kafka_common.protocol.scram import ScramCredential
 
 
 class Recorder:

@@ -17,7 +17,7 @@ from replica_manager.quorum.controller_service import controller_maker
 from replica_manager.quorum.quorum_process import LineWriter, run_node
 from tests.support.quorum import CLUSTER_ID
 from tests.support.quorum_controller_world import RaftOfNode, SharedLog
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 
 NODE: Final = {

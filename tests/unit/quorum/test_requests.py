@@ -20,11 +20,11 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import OFFERED, api_key_of, read_response, write_request
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response as read_message
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response as read_message
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
 
 
 def asked(directory: Path, scenario: Callable[[Connection], Awaitable[None]]) -> None:

@@ -25,7 +25,7 @@ from tests.support.secured_quorum import (
     SecuredQuorum,
     told,
 )
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.kraft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
 from zkcontroller.kraft.metadata.bootstrap import (
     BOOTSTRAP_FILE,
@@ -35,12 +35,12 @@ from zkcontroller.kraft.metadata.bootstrap import (
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import api_key_of, write_request
-from zkcontroller.net.client_security import PLAINTEXT, Credentials
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response
-from zkcontroller.protocol.scram import ScramMechanism, salt_password
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.client_security import PLAINTEXT, Credentials
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response
+from kafka_common.protocol.scram import ScramMechanism, salt_password
+from kafka_common.protocol.versioned_messages import request_schema
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

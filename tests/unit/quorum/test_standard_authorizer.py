@@ -13,7 +13,7 @@ from replica_manager.security.acl_cache import AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester
 from replica_manager.security.principals import Principal
 from replica_manager.security.standard_authorizer import AuthorizerNotReady, StandardAuthorizer
-from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
+from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
 from zkcontroller.kraft.metadata.records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,

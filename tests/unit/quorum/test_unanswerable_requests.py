@@ -27,10 +27,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import ControllerR
 from zkcontroller.kraft.messages import VoteRequest, VoteResponse
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import write_request
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 
 NO_WIRE_HOLDS: Final = SimpleNamespace(first_producer_id=2**63, size=1000)
 """A block of producer ids that begins beyond 64 bits."""

@@ -28,9 +28,9 @@ from tests.support.fetch_world import NEWEST, ORDERS_ID, ask, fill, log_of, made
 from tests.support.fetch_world import request as fetch_request
 from tests.support.frames import request_header
 from tests.support.log_world import batch
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
 
 CLIENT = "clients/test"
 """What the client of a :class:`BrokerWorld` is called."""

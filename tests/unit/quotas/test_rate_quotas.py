@@ -17,7 +17,7 @@ from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.quotas.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.quotas.rate_quotas import FETCH, PRODUCE, REQUEST, QuotaWindows, RateQuotas
 from tests.support.exposition import exposition_of
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.observability.metrics import Metrics
 
 START_MS = 1_000_000
 MS = 1_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.support.log_world import START_MS
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 
 
 def batch(base: int, epoch: int, *values: bytes, is_control: bool = False) -> bytes:

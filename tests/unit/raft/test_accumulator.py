@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.raft_harness import START_MS, batches_in
-from zkcontroller.errors import BufferAllocation, NotLeader, RecordListTooLarge
+from kafka_common.errors import BufferAllocation, NotLeader, RecordListTooLarge
 from zkcontroller.kraft.accumulator import BatchAccumulator, CompletedBatch
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.raft_harness import START_MS, batches_in
-from zkcontroller.errors import RecordListTooLarge
+from kafka_common.errors import RecordListTooLarge
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, NEVER_MS
-from zkcontroller.protocol.record_batch import HEADER_BYTES
+from kafka_common.protocol.record_batch import HEADER_BYTES
 
 EPOCH, BASE, LINGER_MS = 17, 157, 25
 HALF = b"h" * (MAX_BATCH_BYTES // 2)

@@ -19,7 +19,7 @@ from tests.support.raft_harness import (
     log_of,
     voter_set,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import Resign

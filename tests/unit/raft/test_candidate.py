@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.states import (
     CandidateState,
     FollowerState,

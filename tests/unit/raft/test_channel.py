@@ -20,11 +20,11 @@ from zkcontroller.kraft.messages import DescribeQuorumRequest, VoteRequest, Vote
 from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import OFFERED, write_response
-from zkcontroller.model import Endpoint
-from zkcontroller.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
-from zkcontroller.protocol.api_versions import ApiKey, api_versions_response
-from zkcontroller.protocol.framing import frame, parse_request_header, response_header
-from zkcontroller.protocol.messages import write
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
+from kafka_common.protocol.api_versions import ApiKey, api_versions_response
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.messages import write
 
 VOTE: Final = VoteRequest("cluster", ReplicaKey(2), 5, ReplicaKey(1), OffsetAndEpoch(3, 4))
 GRANTED: Final = VoteResponse(leader_epoch=5, vote_granted=True)

@@ -8,11 +8,11 @@ import pytest
 
 from replica_manager.quorum.controller_config import ControllerServerConfig, load_controller_config
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.values import NodeAddress
-from zkcontroller.model import Endpoint
+from kafka_common.model import Endpoint
 
 CONTROLLER = {
     "process.roles": "controller",

@@ -20,7 +20,7 @@ from zkcontroller.kraft.config import (
 )
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.observability.metrics import Metrics
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 NODE = {

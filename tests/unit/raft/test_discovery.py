@@ -16,7 +16,7 @@ from tests.support.raft_harness import (
     records,
     refused,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.messages import FetchRequest, FetchResponse
 from zkcontroller.kraft.outputs import RaftOutput, SendRequest

@@ -15,7 +15,7 @@ from typing_extensions import override
 from replica_manager.quorum import raft_driver
 from replica_manager.quorum.raft_driver import Flush, RaftDriver
 from tests.support.quorum import CLUSTER_ID, eventually
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import RaftResponseReceived
 from zkcontroller.kraft.messages import (

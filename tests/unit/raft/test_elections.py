@@ -28,7 +28,7 @@ from zkcontroller.kraft.messages import FetchRequest, VoteRequest
 from zkcontroller.kraft.outputs import FlushLog, PersistElection, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
-from zkcontroller.protocol.messages import read
+from kafka_common.protocol.messages import read
 
 HERE = UUID(int=101)
 

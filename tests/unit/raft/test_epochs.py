@@ -23,7 +23,7 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import Resign
 from zkcontroller.kraft.messages import (

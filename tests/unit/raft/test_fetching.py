@@ -16,7 +16,7 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.errors import NotLeader, RecordListTooLarge
+from kafka_common.errors import NotLeader, RecordListTooLarge
 from zkcontroller.kraft.config import (
     MAX_BATCH_BYTES,
     MAX_PARKED_FETCHES,

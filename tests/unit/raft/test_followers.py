@@ -17,7 +17,7 @@ from tests.support.raft_harness import (
     refused,
 )
 from tests.unit.raft.followers import diverging, fetches
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import (
     QuorumConfig,
 )

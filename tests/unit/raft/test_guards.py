@@ -16,7 +16,7 @@ GUARDED = (*sorted((ROOT / "zkcontroller/kraft").glob("*.py")),
 
 PROGRAM = """
 from tests.support.raft_harness import RaftHarness
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 
 assert False, "asserts are left out"
 node = RaftHarness().start()

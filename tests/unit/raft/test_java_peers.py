@@ -40,8 +40,8 @@ from zkcontroller.kraft.outputs import RaftOutput, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import METADATA_TOPIC_ID, OffsetAndEpoch
 from zkcontroller.kraft.wire import write_response
-from zkcontroller.protocol import messages
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.protocol import messages
+from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 SNAPSHOT: Final = OffsetAndEpoch(4, 1)

@@ -14,7 +14,7 @@ from tests.support.raft_harness import (
     endpoint,
     voter_set,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
 from zkcontroller.kraft.leader_state import LeaderState

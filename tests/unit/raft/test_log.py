@@ -9,7 +9,7 @@ import pytest
 from replica_manager.quorum.metadata_log import FOLDER
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.unit.raft.log_files import batch, filled, opened
-from zkcontroller.errors import (
+from kafka_common.errors import (
     ConfigInvalid,
     CorruptRecord,
     InconsistentTopicId,
@@ -18,9 +18,9 @@ from zkcontroller.errors import (
 )
 from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.protocol import record_batch
-from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import iterate_batches
+from kafka_common.protocol import record_batch
+from kafka_common.protocol.compression import Buffer
+from kafka_common.protocol.record_batch import iterate_batches
 
 
 def test_it_is_a_raft_log(tmp_path: Path) -> None:

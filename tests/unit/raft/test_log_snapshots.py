@@ -13,7 +13,7 @@ from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.snapshot_files import SnapshotWriter, parse_name
 from tests.support.log_world import START_MS
 from tests.unit.raft.log_files import batch, filled, opened
-from zkcontroller.errors import CorruptRecord, KafkaStorage, RaftFatal
+from kafka_common.errors import CorruptRecord, KafkaStorage, RaftFatal
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
 from zkcontroller.kraft.raft_log import LogPosition, validate_position

@@ -22,10 +22,10 @@ from zkcontroller.kraft.messages import BeginQuorumEpochRequest, VoteRequest, Vo
 from zkcontroller.kraft.outputs import PersistElection, RaftOutput, SendRequest
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
-from zkcontroller.observability.exposition import registry_of
-from zkcontroller.observability.meanings import meaning_of
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.meanings import meaning_of
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})

@@ -25,7 +25,7 @@ from replica_manager.quorum.node_files import (
     lock_metadata_log_dir,
     new_directory_id,
 )
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 IDS = [UUID(int=(n << 100) + n) for n in range(1, 20)]

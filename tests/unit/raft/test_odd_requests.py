@@ -39,8 +39,8 @@ from zkcontroller.kraft.messages import (
 from zkcontroller.kraft.outputs import DeliverLeader
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 

@@ -17,7 +17,7 @@ from tests.support.raft_harness import (
     endpoint,
     voter_set,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import NEVER_MS
 from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import Endpoints

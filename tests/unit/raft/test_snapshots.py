@@ -20,7 +20,7 @@ from tests.support.raft_harness import (
     records,
     vote,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.config import MAX_FETCH_BYTES
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochRequest,

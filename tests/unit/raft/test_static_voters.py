@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.raft_harness import RaftHarness, batch, log_of
 from tests.support.raft_harness import records as answer
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.control_records import (
     ControlRecord,
     KRaftVersion,

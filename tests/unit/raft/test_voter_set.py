@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.raft_harness import endpoint, voter_set
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.values import ElectionState, ReplicaKey
 
 

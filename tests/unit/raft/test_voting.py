@@ -18,7 +18,7 @@ from tests.support.raft_harness import (
     rejected,
     vote,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.messages import FetchRequest, VoteRequest, VoteResponse
 from zkcontroller.kraft.outputs import PersistElection, SendRequest, SendResponse
 from zkcontroller.kraft.states import StateName

@@ -14,7 +14,7 @@ from tests.support.raft_harness import (
     refused,
     vote,
 )
-from zkcontroller.errors import RaftFatal
+from kafka_common.errors import RaftFatal
 from zkcontroller.kraft.messages import BeginQuorumEpochResponse, FetchRequest, VoteResponse
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState

@@ -24,7 +24,7 @@ from replica_manager.replication.fetch_steps import (
 from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.followers import take_records
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ID = UUID(int=7)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from replica_manager.replication.isr import PendingIsr
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.simulation.replication_log import InMemoryLog
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
 
 ID = UUID(int=7)

@@ -37,11 +37,11 @@ from tests.support.control_entries import leader_and_isr_entry
 from tests.support.frames import parse_response_header, request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
-from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsr, TopicPartition
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.bulk import leader_and_isr_body
-from zkcontroller.protocol.messages import read_response
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsr, TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.bulk import leader_and_isr_body
+from kafka_common.protocol.messages import read_response
+from kafka_common.protocol.record_batch import MemoryRecords
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)

@@ -19,8 +19,8 @@ from replica_manager.replication.fetch_values import (
     FetchMetadata,
     TopicIdPartition,
 )
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 ID, OTHER_ID = UUID(int=7), UUID(int=8)
 ZERO, ONE, TWO = (TopicPartition("orders", number) for number in range(3))

@@ -31,7 +31,7 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 ID = UUID(int=7)
 NAMES = {ID: "orders"}

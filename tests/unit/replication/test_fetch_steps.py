@@ -37,11 +37,11 @@ from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.log_world import LogWorld, at, batch
 from tests.unit.replication.follower import EPOCH, ID, ONE, ZERO, Follower, failed, records
-from zkcontroller.errors import CorruptRecord, KafkaStorage, LimitReached
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
-from zkcontroller.protocol.record_batch import encode_batch
-from zkcontroller.protocol.records import Record as LogRecord
+from kafka_common.errors import CorruptRecord, KafkaStorage, LimitReached
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record as LogRecord
 
 
 def diverging(epoch: int, end_offset: int) -> FetchPartitionData:

@@ -38,11 +38,11 @@ from tests.simulation.replication_log import Appended, InMemoryLog
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.log_world import LogWorld, at, batch
 from tests.support.wire_peer import HANG_UP, WirePeer, until
-from zkcontroller.model import Endpoint, TopicPartition
-from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.model import Endpoint, TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.versioned_messages import response_schema
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

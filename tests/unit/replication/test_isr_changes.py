@@ -37,11 +37,11 @@ from tests.unit.replication.led_isr import (
     led,
     shrink,
 )
-from zkcontroller.model import Endpoint, TopicPartition
-from zkcontroller.observability.metrics import Metrics, mbean
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
-from zkcontroller.protocol.versioned_messages import response_schema
+from kafka_common.model import Endpoint, TopicPartition
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.versioned_messages import response_schema
 from zkcontroller.zookeeper.requests import Create, SetData, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

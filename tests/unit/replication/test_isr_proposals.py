@@ -18,7 +18,7 @@ from replica_manager.replication.isr import (
     proposed_shrink,
 )
 from replica_manager.replication.isr_proposals import AlterPartitionCall, IsrProposals, Proposed
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -25,8 +25,8 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.steps import completed
-from zkcontroller.errors import InconsistentTopicId, KafkaStorage
-from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
+from kafka_common.errors import InconsistentTopicId, KafkaStorage
+from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import StateChange
 

@@ -30,8 +30,8 @@ from replica_manager.replication.partition_reads import (
     prepare_read,
 )
 from tests.simulation.replication_log import InMemoryLog
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from zkcontroller.state_changes.record import Kind, StateChange
 
 LAG_MS = 1_000

@@ -21,8 +21,8 @@ from replica_manager.replication.delayed_fetch import (
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.purgatory import Purgatory
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -37,8 +37,8 @@ from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.broker_world import BrokerWorld
 from tests.support.followers import take_records
 from tests.support.log_world import batch
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.fetch import FetchPartition
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 ID = UUID(int=7)

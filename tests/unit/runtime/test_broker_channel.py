@@ -20,9 +20,9 @@ from zkcontroller.core.effects import (
     RemoveChannel,
     SendControlRequest,
 )
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.model import Broker, Endpoint
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import Broker, Endpoint
+from kafka_common.observability.metrics import Metrics
 from zkcontroller.runtime.controller_channel_manager import (
     Answered,
     ChannelSettings,

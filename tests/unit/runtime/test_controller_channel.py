@@ -15,8 +15,8 @@ from replica_manager.replication import controller_channel, controller_connectio
 from replica_manager.replication.controller_channel import ChannelToController, ControllerChannel
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from tests.support.steps import completed
-from zkcontroller.model import Broker, Endpoint
-from zkcontroller.protocol.messages import write
+from kafka_common.model import Broker, Endpoint
+from kafka_common.protocol.messages import write
 
 request: Any = import_module("kio.schema.allocate_producer_ids.v0.request")
 response: Any = import_module("kio.schema.allocate_producer_ids.v0.response")

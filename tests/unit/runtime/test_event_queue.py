@@ -17,7 +17,7 @@ from zkcontroller.core.events import (
     TopicChange,
     UpdateMetadataResponseReceived,
 )
-from zkcontroller.errors import EventQueueFull
+from kafka_common.errors import EventQueueFull
 from zkcontroller.runtime.event_queue import EventQueue
 
 

@@ -33,9 +33,9 @@ from zkcontroller.core.events import (
     ZkPartitionReassignment,
     event_text,
 )
-from zkcontroller.errors import EventQueueFull, SessionExpired
-from zkcontroller.model import ElectionType
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.errors import EventQueueFull, SessionExpired
+from kafka_common.model import ElectionType
+from kafka_common.observability.metrics import Metrics
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import EventThread

@@ -20,10 +20,10 @@ from replica_manager.security.key_material import KeyMaterial, use_key
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
 from tests.support.certificates import Authority, Identity
-from zkcontroller.model import Endpoint
-from zkcontroller.protocol.framing import frame, parse_request_header, response_header
-from zkcontroller.protocol.messages import response_type, write
-from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from kafka_common.model import Endpoint
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.messages import response_type, write
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 
 AUTHORITY = Authority()
 

@@ -30,7 +30,7 @@ from replica_manager.security.audit_log import (
 from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer, Requester
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
 from tests.support.broker_world import BrokersSession
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -38,7 +38,7 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
+from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

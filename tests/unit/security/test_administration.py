@@ -21,7 +21,7 @@ from tests.support.guarded_world import (
     guarded_world,
     schema,
 )
-from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 TIMEOUT_S: Final = 10

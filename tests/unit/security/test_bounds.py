@@ -11,9 +11,9 @@ from replica_manager.security.key_material import (
     TrustStoreSettings,
     load_trust_store,
 )
-from zkcontroller.errors import ConfigInvalid, SaslRefused
-from zkcontroller.protocol.sasl_client import ScramClient
-from zkcontroller.protocol.scram import MAX_CLIENT_ITERATIONS, MECHANISMS, ServerFirst
+from kafka_common.errors import ConfigInvalid, SaslRefused
+from kafka_common.protocol.sasl_client import ScramClient
+from kafka_common.protocol.scram import MAX_CLIENT_ITERATIONS, MECHANISMS, ServerFirst
 
 
 @pytest.mark.parametrize("iterations", [MAX_CLIENT_ITERATIONS + 1, 999_999_999])

@@ -30,9 +30,9 @@ from tests.unit.security.listeners import (
     sasl,
     tls_listener,
 )
-from zkcontroller.net.client_security import ClientSecurity, Credentials
-from zkcontroller.net.connection import Connection
-from zkcontroller.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
 
 ALICE = AUTHORITY.sign((NameOID.COMMON_NAME, "alice"))
 STRANGER = Authority("Another").sign((NameOID.COMMON_NAME, "alice"))

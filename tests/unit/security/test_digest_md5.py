@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkcontroller.errors import SaslRefused
+from kafka_common.errors import SaslRefused
 from zkcontroller.zookeeper.digest_md5 import DigestMd5Login
 
 CHALLENGE = (

@@ -29,8 +29,8 @@ from tests.support.guarded_world import (
     schema,
     topic,
 )
-from zkcontroller.acls import AclOperation, PatternType, ResourcePattern, ResourceType
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.acls import AclOperation, PatternType, ResourcePattern, ResourceType
+from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.znodes import TopicZnode
 
 NOT_ASKED = -(2**31)

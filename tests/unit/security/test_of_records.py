@@ -21,7 +21,7 @@ from tests.support.guarded_world import (
     schema,
     topic,
 )
-from zkcontroller.acls import AclOperation, ResourcePattern, ResourceType
+from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
 
 
 @pytest.fixture

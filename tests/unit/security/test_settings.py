@@ -29,8 +29,8 @@ from replica_manager.security.settings import (
 )
 from tests.support.certificates import Authority, Identity
 from tests.support.paths import DATA
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.net.client_security import ClientSecurity, Credentials
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity, Credentials
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

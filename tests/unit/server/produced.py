@@ -10,9 +10,9 @@ from kio.static.primitive import i32Timedelta
 
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -36,7 +36,7 @@ from zkcontroller.core.events import (
     RequestEvent,
     UpdateFeatures,
 )
-from zkcontroller.model import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kafka_common.model import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 LONG = timedelta(seconds=20)
 NO_TIME = timedelta(0)

@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
-from zkcontroller.model import ReplicaAssignment
+from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, DeleteTopicZnode, TopicZnode
 

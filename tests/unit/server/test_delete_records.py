@@ -19,7 +19,7 @@ from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld, broker, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import batch
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)

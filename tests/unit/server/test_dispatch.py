@@ -19,9 +19,9 @@ from kio.static.primitive import i32, i64
 from replica_manager.server.large_answers import READ_ASIDE_BYTES
 from tests.support.broker_world import BROKER_EPOCH, BrokerWorld
 from tests.support.frames import request_header
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import write
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
 
 
 @pytest.fixture

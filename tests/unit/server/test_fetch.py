@@ -34,9 +34,9 @@ from tests.support.fetch_world import (
     waiting,
 )
 from tests.support.log_world import batch
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
 
 
 @pytest.fixture

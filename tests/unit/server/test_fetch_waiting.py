@@ -31,7 +31,7 @@ from tests.support.fetch_world import (
 )
 from tests.support.log_world import batch, end_transaction
 from tests.support.steps import completed
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.protocol.record_batch import MemoryRecords
 
 BOTH = (1, 2)
 

@@ -24,18 +24,18 @@ from tests.support.kafka_versions import all_versions
 from tests.support.request_shapes import OFFERED
 from tests.unit.network.bodies import empty_body
 from zkcontroller.core.effects import ControlledShutdownResult
-from zkcontroller.errors import InvalidFrame, ZooKeeperRefused
-from zkcontroller.model import LeaderAndIsr, TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.bulk import (
+from kafka_common.errors import InvalidFrame, ZooKeeperRefused
+from kafka_common.model import LeaderAndIsr, TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.bulk import (
     leader_and_isr_body,
     stop_replica_body,
     update_metadata_body,
     update_metadata_live_brokers,
     update_metadata_topics,
 )
-from zkcontroller.protocol.messages import read, read_request, read_response, write
-from zkcontroller.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.messages import read, read_request, read_response, write
+from kafka_common.protocol.numeric_times import numeric_response_type
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

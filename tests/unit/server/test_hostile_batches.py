@@ -26,13 +26,13 @@ from tests.support.frames import request_header
 from tests.support.hostile_batches import Hostile, block, every_kind, packed_batch
 from tests.support.log_world import batch
 from tests.unit.server.produced import ORDERS, log_of, produce, request
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.loop_watch import LoopWatch
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.framing import frame
-from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.model import TopicPartition
+from kafka_common.observability.loop_watch import LoopWatch
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.framing import frame
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.record_batch import MemoryRecords
 
 LOOP_BOUND_MS = 60.0
 """Processor time of a callback; a slice of a check is one or two milliseconds of it."""

@@ -24,9 +24,9 @@ from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
 from tests.support.frames import request_header
 from tests.support.request_shapes import ORDERS, Shape, all_shapes
 from tests.unit.server.large_world import LargeWorld
-from zkcontroller.observability.loop_watch import LoopWatch
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import write
+from kafka_common.observability.loop_watch import LoopWatch
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
 
 pytestmark = pytest.mark.attack
 

@@ -27,7 +27,7 @@ from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, batch
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 CONSUMER, DEBUGGER, FOLLOWER = -1, -2, 2

@@ -25,8 +25,8 @@ from replica_manager.replication.log_dir_moves import MOST_TASKS, LogDirMoves, M
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, at, batch, content
-from zkcontroller.model import TopicPartition
-from zkcontroller.observability.metrics import Metrics
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -20,7 +20,7 @@ from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
 from replica_manager.security.principals import Principal
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.broker_world import BrokerWorld, metadata
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -28,9 +28,9 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.session import ZooKeeperSession
 

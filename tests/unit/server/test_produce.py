@@ -26,11 +26,11 @@ from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
 from tests.unit.server.produced import log_of, produce, request
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.record_batch import MemoryRecords
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.record_batch import MemoryRecords
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from replica_manager.server.producer_ids import (
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, batch
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import TopicPartition
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode

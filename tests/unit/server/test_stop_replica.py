@@ -17,7 +17,7 @@ from replica_manager.replication.control_requests import (
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import BrokerWorld
 from tests.support.steps import completed
-from zkcontroller.model import TopicPartition
+from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -25,10 +25,10 @@ from tests.support.broker_world import broker, metadata
 from tests.support.frames import request_header
 from tests.support.group_api_world import GROUP, GroupApiWorld
 from tests.support.log_world import batch
-from zkcontroller.acls import AclOperation, ResourceType
-from zkcontroller.model import Broker, Endpoint, TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import write
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.protocol.api_versions import ApiKey
+from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller_testing.faults import Action, Fault, api_named, error_named
 
 PRODUCE = int(ApiKey.PRODUCE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkcontroller.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.zookeeper.acls import (
     ALL,
     CREATOR_AND_READERS,

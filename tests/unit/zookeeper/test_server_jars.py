@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zkcontroller.errors import NotInstalled
+from kafka_common.errors import NotInstalled
 from zkcontroller.zookeeper import server_jars
 from zkcontroller.zookeeper.server_jars import (
     JARS_VARIABLE,

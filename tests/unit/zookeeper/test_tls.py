@@ -16,7 +16,7 @@ from replica_manager.configuration.properties import format_properties
 from replica_manager.security.zookeeper_tls import tls_of_file, zookeeper_tls
 from tests.support.certificates import Authority
 from tests.support.cli_world import Zkctl, installed_zkctl
-from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
+from kafka_common.errors import ConfigInvalid, ZooKeeperUnavailable
 
 AUTHORITY = Authority()
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -19,8 +19,8 @@ from zkcontroller.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import Endpoint, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.znodes import (

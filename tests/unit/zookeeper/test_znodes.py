@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,

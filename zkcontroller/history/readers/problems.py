@@ -1,6 +1,6 @@
 """What can be wrong with the logs, the options or the tables of a history."""
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 
 
 class HistoryInvalid(ZkControllerError):

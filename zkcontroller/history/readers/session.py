@@ -18,7 +18,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from zkcontroller.errors import ZkControllerError
+from kafka_common.errors import ZkControllerError
 from zkcontroller.history.readers.manifest import complete_ingests
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.soundness import stored_rows

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.acls import (
+from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -20,8 +20,8 @@ from zkcontroller.acls import (
     ResourceType,
     by_code,
 )
-from zkcontroller.errors import IllegalState
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.result import (
     MAX_RECORDS_PER_USER_OP,
     BoundedRecords,

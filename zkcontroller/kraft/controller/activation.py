@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord

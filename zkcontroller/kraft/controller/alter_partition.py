@@ -24,7 +24,7 @@ from zkcontroller.kraft.metadata.records import (
     ZERO_UUID,
     PartitionChangeRecord,
 )
-from zkcontroller.model import RECOVERED, RECOVERING
+from kafka_common.model import RECOVERED, RECOVERING
 
 ANY_BROKER_EPOCH: Final = -1
 _FIRST_WITH_TOPIC_IDS: Final = 2

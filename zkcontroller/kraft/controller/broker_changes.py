@@ -16,9 +16,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_view import RegisteredBroker, RegisteredBrokers
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_registration import PartitionId

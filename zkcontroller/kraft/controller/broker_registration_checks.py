@@ -14,7 +14,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller import directory_ids
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
 from zkcontroller.kraft.controller.registrations import (
     BrokerRegistration,

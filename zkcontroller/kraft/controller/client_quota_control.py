@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.result import (
     BoundedRecords,
     ControllerResult,

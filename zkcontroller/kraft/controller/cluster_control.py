@@ -16,9 +16,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.broker_registration_checks import RegistrationChecks
 from zkcontroller.kraft.controller.broker_transitions import BrokerTransitions
 from zkcontroller.kraft.controller.cluster_requests import (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from zkcontroller.model import ConfigResourceType, ConfigSource
+from kafka_common.model import ConfigResourceType, ConfigSource
 
 
 class ConfigResource(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ConfigInvalid
-from zkcontroller.java import parse_int
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import ConfigInvalid
+from kafka_common.java import parse_int
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import (
     ALL_BROKERS,
     AlterConfigPolicy,
@@ -35,7 +35,7 @@ from zkcontroller.kraft.controller.result import (
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict
 from zkcontroller.kraft.metadata.records import ConfigRecord
-from zkcontroller.model import ConfigResourceType, OpType
+from kafka_common.model import ConfigResourceType, OpType
 
 MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"

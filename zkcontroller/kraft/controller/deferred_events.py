@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 E = TypeVar("E")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict
@@ -22,7 +22,7 @@ from zkcontroller.kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )
-from zkcontroller.protocol.delegation_tokens import (
+from kafka_common.protocol.delegation_tokens import (
     LAST_TIMESTAMP,
     USER_TYPE,
     DelegationTokenConfig,

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Protocol, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState, UnsupportedVersion
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from kafka_common.errors import IllegalState, UnsupportedVersion
+from kafka_common.api_error import NO_ERROR, ApiError
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
 from zkcontroller.kraft.controller.quorum_features import (
     DISABLED,

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.broker_transitions import BrokerTransitions
 from zkcontroller.kraft.controller.cluster_control import ClusterControlManager
 from zkcontroller.kraft.controller.features import FeatureControlManager

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 NO_OFFSET: Final = -1
 NO_ACTIVE_BROKER: Final = (1 << 63) - 1

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from kafka_common.api_error import NO_ERROR, ApiError
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_election import PartitionElection
 from zkcontroller.kraft.controller.replication_state import ReplicationState
@@ -20,7 +20,7 @@ from zkcontroller.kraft.controller.result import (
     ControllerResult,
     VersionedRecord,
 )
-from zkcontroller.model import ElectionType
+from kafka_common.model import ElectionType
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 

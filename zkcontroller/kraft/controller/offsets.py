@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineValue
 from zkcontroller.kraft.metadata.records import (

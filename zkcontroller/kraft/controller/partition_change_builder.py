@@ -31,7 +31,7 @@ from zkcontroller.kraft.metadata.records import (
     NO_LEADER_CHANGE,
     PartitionChangeRecord,
 )
-from zkcontroller.model import RECOVERING
+from kafka_common.model import RECOVERING
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration

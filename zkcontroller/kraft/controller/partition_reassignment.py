@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller.directory_ids import MIGRATING
 from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 from zkcontroller.kraft.metadata.records import (
@@ -18,7 +18,7 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
 )
-from zkcontroller.model import RECOVERED, RECOVERING
+from kafka_common.model import RECOVERED, RECOVERING
 
 NO_RECOVERY_STATE_CHANGE: Final = -1
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry

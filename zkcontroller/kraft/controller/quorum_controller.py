@@ -27,9 +27,9 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState, NotLeader
+from kafka_common.errors import IllegalState, NotLeader
 from zkcontroller.kraft.controller import activation
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
 from zkcontroller.kraft.controller.deferred_events import DeferredEventQueue
 from zkcontroller.kraft.controller.offsets import BatchEnd

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState, InvalidRecord, RecordListTooLarge
+from kafka_common.errors import IllegalState, InvalidRecord, RecordListTooLarge
 from zkcontroller.kraft.accumulator import check_batch_size
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller_operations import AnyResult
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerState

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AllocateProducerIdBlock,

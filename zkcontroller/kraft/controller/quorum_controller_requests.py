@@ -35,7 +35,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from zkcontroller.model import ElectionType
+from kafka_common.model import ElectionType
 
 # ---------------------------------------------------------------------- writes
 

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.java import parse_int
+from kafka_common.java import parse_int
 from zkcontroller.kraft.controller.acl_control import AclControlManager
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaControlManager
 from zkcontroller.kraft.controller.cluster_control import ClusterControlManager
 from zkcontroller.kraft.controller.config_schema import (
@@ -65,9 +65,9 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
-from zkcontroller.model import ConfigResourceType
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
-from zkcontroller.protocol.uuid_text import uuid_text
+from kafka_common.model import ConfigResourceType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.uuid_text import uuid_text
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 9_000
 DEFAULT_IMBALANCE_CHECK_INTERVAL_MS: Final = 300_000

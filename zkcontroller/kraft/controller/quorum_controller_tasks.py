@@ -19,7 +19,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue
 from zkcontroller.kraft.controller.quorum_controller_events import ControllerEvent, WriteEvent
 from zkcontroller.kraft.controller.quorum_controller_operations import (

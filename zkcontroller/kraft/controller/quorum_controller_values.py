@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from zkcontroller.errors import ZkControllerError
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.errors import ZkControllerError
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.kraft.controller.result import VersionedRecord
 from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
@@ -148,7 +148,7 @@ class RaftAppender(Protocol):
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
         """Prepares encoded records as one batch, without sending them; returns the last offset.
 
-        :class:`~zkcontroller.errors.NotLeader` if the epoch is over.
+        :class:`~kafka_common.errors.NotLeader` if the epoch is over.
         """
 
     def schedule_prepared_append(self) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.configuration_control import ConfigurationControlManager
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges

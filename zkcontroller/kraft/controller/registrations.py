@@ -12,7 +12,7 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
 from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 from zkcontroller.kraft.metadata.records import (

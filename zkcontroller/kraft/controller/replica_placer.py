@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_view import UsableBroker
 
 

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller import topic_names
-from zkcontroller.errors import IllegalState
+from kafka_common import topic_names
+from kafka_common.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
-from zkcontroller.kraft.controller.api_error import ApiError
+from kafka_common.api_error import ApiError
 from zkcontroller.kraft.controller.brokers_to_isrs import BrokersToIsrs
 from zkcontroller.kraft.controller.partition_registration import (
     PartitionId,

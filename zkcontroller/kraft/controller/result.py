@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import ApiException
+from kafka_common.api_error import ApiException
 from zkcontroller.kraft.metadata.records import VersionedRecord
 
 __all__ = (

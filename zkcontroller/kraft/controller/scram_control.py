@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import IllegalState
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.result import (
     BoundedRecords,
     ControllerResult,
@@ -25,7 +25,7 @@ from zkcontroller.kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from zkcontroller.protocol.scram import (
+from kafka_common.protocol.scram import (
     MAX_ITERATIONS,
     MECHANISMS_BY_TYPE,
     MIN_ITERATIONS,

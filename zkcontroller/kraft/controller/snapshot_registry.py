@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from zkcontroller.errors import IllegalState
+from kafka_common.errors import IllegalState
 
 # What stood under a key when the snapshot was made: ABSENT if nothing did.
 Delta: TypeAlias = dict[Any, Any]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
@@ -36,8 +36,8 @@ from zkcontroller.kraft.controller.topic_requests import (
     PartitionChangeQuota,
 )
 from zkcontroller.kraft.metadata.records import RemoveTopicRecord, TopicRecord
-from zkcontroller.model import ConfigResourceType, OpType
-from zkcontroller.topic_names import invalid_name_reason
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.topic_names import invalid_name_reason
 
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from kafka_common.api_error import NO_ERROR, ApiError
 from zkcontroller.kraft.controller.config_schema import EffectiveConfig
 from zkcontroller.kraft.metadata.records import ZERO_UUID
 

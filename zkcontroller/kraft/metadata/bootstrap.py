@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
+from kafka_common.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.metadata_batches import DataBatch, read_metadata_batch
 from zkcontroller.kraft.metadata.metadata_version import (
     FEATURE_NAME,

@@ -13,12 +13,12 @@ from functools import cache
 from struct import error as struct_error
 from typing import Final
 
-from zkcontroller.errors import InvalidFrame, InvalidRecord, UnsupportedVersion
+from kafka_common.errors import InvalidFrame, InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.records import MetadataRecord, VersionedRecord
 from zkcontroller.kraft.metadata.schemas import BY_API_KEY, BY_TYPE
 from zkcontroller.kraft.metadata.struct_types import StructLayout
-from zkcontroller.protocol.primitives import unsigned_varint
-from zkcontroller.protocol.wire_guard import read_unsigned_varint
+from kafka_common.protocol.primitives import unsigned_varint
+from kafka_common.protocol.wire_guard import read_unsigned_varint
 
 FRAME_VERSION: Final = 1
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from zkcontroller.errors import CorruptRecord, InvalidRecord
+from kafka_common.errors import CorruptRecord, InvalidRecord
 from zkcontroller.kraft.control_records import (
     ControlRecord,
     decode_control_record,
@@ -21,8 +21,8 @@ from zkcontroller.kraft.control_records import (
 )
 from zkcontroller.kraft.metadata.codec import decode_record, type_of_record
 from zkcontroller.kraft.metadata.records import MetadataRecord, VersionedRecord
-from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import (
+from kafka_common.protocol.compression import Buffer
+from kafka_common.protocol.record_batch import (
     MAGIC_2,
     BatchHeader,
     encode_batch,
@@ -31,7 +31,7 @@ from zkcontroller.protocol.record_batch import (
     read_header,
     records_block,
 )
-from zkcontroller.protocol.records import Record, iterate_records
+from kafka_common.protocol.records import Record, iterate_records
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The finalized level of this feature stands in the log itself, so that a controller never writes
 what an older one in the quorum could not read.  Every level of Kafka 3.9 is a row of one table, and
 everything that depends on it is a comparison with a row.  Which requests brokers send to each
-other at a level is in :mod:`zkcontroller.protocol.inter_broker_versions`, by the same names.
+other at a level is in :mod:`kafka_common.protocol.inter_broker_versions`, by the same names.
 
 Source: Kafka 3.9 ``MetadataVersion`` (KIP-584, KIP-778).
 """
@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from typing_extensions import override
 
-from zkcontroller.errors import ConfigInvalid, UnsupportedVersion
+from kafka_common.errors import ConfigInvalid, UnsupportedVersion
 
 FEATURE_NAME: Final = "metadata.version"
 

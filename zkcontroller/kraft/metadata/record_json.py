@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from zkcontroller.json_values import JsonObject
+from kafka_common.json_values import JsonObject
 from zkcontroller.kraft.metadata.codec import layout_of
 from zkcontroller.kraft.metadata.records import VersionedRecord
 

@@ -12,11 +12,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from zkcontroller.errors import InvalidFrame, UnsupportedVersion
-from zkcontroller.json_values import JsonObject
+from kafka_common.errors import InvalidFrame, UnsupportedVersion
+from kafka_common.json_values import JsonObject
 from zkcontroller.kraft.metadata.wire_types import WireType
-from zkcontroller.protocol.primitives import unsigned_varint
-from zkcontroller.protocol.wire_guard import read_unsigned_varint
+from kafka_common.protocol.primitives import unsigned_varint
+from kafka_common.protocol.wire_guard import read_unsigned_varint
 
 _LEAST_TAGGED_BYTES: Final = 2
 """A tag and a size."""

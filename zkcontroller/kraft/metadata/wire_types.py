@@ -17,11 +17,11 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from zkcontroller.errors import InvalidFrame
-from zkcontroller.json_values import JsonValue
-from zkcontroller.protocol.primitives import MAX_STRING_BYTES, compact_length
-from zkcontroller.protocol.uuid_text import uuid_text
-from zkcontroller.protocol.wire_guard import read_unsigned_varint
+from kafka_common.errors import InvalidFrame
+from kafka_common.json_values import JsonValue
+from kafka_common.protocol.primitives import MAX_STRING_BYTES, compact_length
+from kafka_common.protocol.uuid_text import uuid_text
+from kafka_common.protocol.wire_guard import read_unsigned_varint
 
 UUID_CACHE_SIZE: Final = 50_000
 """A log of a million partitions has few distinct ids of topics and directories."""

@@ -1,0 +1,42 @@
+"""Errors of the controller's managers: Kafka's error code and a message.
+
+As a value where an answer has one for each of its parts (:class:`ApiError`), as an exception where
+the whole request ends (:class:`ApiException`).
+
+Source: Kafka ``ApiError``, ``ApiException``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from kafka_common.errors import ZkControllerError
+
+
+class ApiError(NamedTuple):
+    """The outcome of one part of a request; ``message`` is None where Kafka sends null."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        return self.error is not ErrorCode.none
+
+
+NO_ERROR: Final = ApiError()
+
+
+class ApiException(ZkControllerError):
+    """A request, or one part of it, is refused."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        self.message = message
+        super().__init__(message or error.name)
+        self.error = error
+
+    def to_error(self) -> ApiError:
+        """The same as an :class:`ApiError`."""
+        return ApiError(self.error, self.message)

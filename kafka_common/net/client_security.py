@@ -1,0 +1,133 @@
+"""Secures a connection to a broker: TLS, then SASL, each if the listener requires it.
+
+Source: Kafka ``SslChannelBuilder``, ``SaslChannelBuilder``, ``SaslClientAuthenticator``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from kafka_common.errors import SaslRefused
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_name
+from kafka_common.protocol.messages import read_response, request_type, write
+from kafka_common.protocol.sasl_client import PlainClient, SaslClient, ScramClient
+from kafka_common.protocol.scram import MECHANISMS
+
+PLAIN: Final = "PLAIN"
+SUPPORTED_MECHANISMS: Final = (PLAIN, *MECHANISMS)
+MAX_ROUNDS: Final = 8
+"""No mechanism here takes more than three."""
+
+RELOGIN_AT: Final = 0.85
+"""Of a session's life; Kafka's clients renew theirs between 0.85 and 0.95."""
+
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 1
+Call: TypeAlias = Callable[[int, int, tuple[bytes, ...]], Awaitable[bytes]]
+"""(api key, version, body) to the body of the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """SASL mechanism, name and password of a login."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+    is_token: bool = False
+    """The name is the id of a delegation token, and the password its HMAC (KIP-48)."""
+
+
+@dataclass(slots=True, eq=False)
+class ClientSecurity:
+    """What a listener requires of a client that connects."""
+
+    tls: ssl.SSLContext | None = None
+    """May be replaced: connections that are made afterwards use the new one."""
+    credentials: Credentials | None = None
+
+    @property
+    def protocol(self) -> str:
+        """The ``security.protocol`` of such a listener."""
+        transport = "PLAINTEXT" if self.tls is None else "SSL"
+        return transport if self.credentials is None else f"SASL_{transport}"
+
+
+PLAINTEXT: Final = ClientSecurity()
+
+
+class LoginRefused(ConnectionError):
+    """The broker refuses the login, or is not who it should be."""
+
+
+async def log_in(credentials: Credentials, peer: str, call: Call) -> float | None:
+    """Logs in over ``call``; returns the session's lifetime in seconds, None if unlimited.
+
+    LoginRefused if the broker refuses, or is not who it should be.
+    """
+    handshake: Any = request_type(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
+    body = write(handshake(mechanism=credentials.mechanism))
+    answer: Any = read_response(
+        ApiKey.SASL_HANDSHAKE,
+        _HANDSHAKE_VERSION,
+        await call(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, (body,)),
+    )
+    if answer.error_code is not ErrorCode.none:
+        raise LoginRefused(
+            f"{peer} does not log in by {credentials.mechanism} "
+            f"({error_name(answer.error_code.value)}), but by: {', '.join(answer.mechanisms)}"
+        )
+    client = _client(credentials)
+    token = client.first()
+    try:
+        for _ in range(MAX_ROUNDS):
+            challenge, lifetime_s = await _authenticate(token, credentials, peer, call)
+            if client.is_complete:
+                return lifetime_s
+            # Salting a password takes milliseconds.
+            token = await asyncio.to_thread(client.step, challenge)
+            if client.is_complete and not token:
+                return lifetime_s
+    except SaslRefused as refused:
+        raise LoginRefused(f"the login at {peer} failed: {refused}") from None
+    raise LoginRefused(f"the login at {peer} came to no end")
+
+
+async def _authenticate(
+    token: bytes, credentials: Credentials, peer: str, call: Call
+) -> tuple[bytes, float | None]:
+    request: Any = request_type(ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION)
+    answer: Any = read_response(
+        ApiKey.SASL_AUTHENTICATE,
+        _AUTHENTICATE_VERSION,
+        await call(
+            ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, (write(request(auth_bytes=token)),)
+        ),
+    )
+    if answer.error_code is not ErrorCode.none:
+        raise LoginRefused(
+            f"{peer} refuses user {credentials.username}: {answer.error_message or ''} "
+            f"({error_name(answer.error_code.value)})"
+        )
+    lifetime_s: float = answer.session_lifetime.total_seconds()
+    return answer.auth_bytes, lifetime_s or None
+
+
+def _client(credentials: Credentials) -> SaslClient:
+    if credentials.mechanism == PLAIN:
+        return PlainClient(credentials.username, credentials.password)
+    return ScramClient(
+        MECHANISMS[credentials.mechanism],
+        credentials.username,
+        credentials.password,
+        secrets.token_urlsafe(24),
+        is_token=credentials.is_token,
+    )

@@ -1,0 +1,85 @@
+"""How log4j prints: the head of a line, the time, an exception.
+
+Source: log4j 1.2 ``PatternLayout`` with ``[%d] %p %m (%c)%n``, ``Throwable.printStackTrace``.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Final
+
+from kafka_common import errors
+
+JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
+    errors.ControllerMoved: "org.apache.kafka.common.errors.ControllerMovedException",
+    errors.StateChangeFailed: "kafka.common.StateChangeFailedException",
+    errors.IllegalState: "java.lang.IllegalStateException",
+    errors.SessionExpired: "org.apache.zookeeper.KeeperException$SessionExpiredException",
+    errors.AuthenticationFailed: "org.apache.zookeeper.KeeperException$AuthFailedException",
+    errors.UnsupportedVersion: "org.apache.kafka.common.errors.UnsupportedVersionException",
+    errors.InvalidFrame: "org.apache.kafka.common.errors.InvalidRequestException",
+    errors.ConfigInvalid: "org.apache.kafka.common.config.ConfigException",
+    errors.InconsistentClusterId: "kafka.common.InconsistentClusterIdException",
+    TimeoutError: "java.net.SocketTimeoutException",
+    OSError: "java.io.IOException",
+}
+"""Kafka's class where it has one for the same thing: readers of Kafka's logs know these names."""
+
+_CAUSES_CAPACITY: Final = 8
+
+
+def throwable_text(error: BaseException) -> str:
+    """The exception as Java prints one: ``class: message``, indented frames, causes."""
+    lines: list[str] = []
+    for position, link in enumerate(_chain(error)):
+        head = f"{_class_name(link)}: {link}" if str(link) else _class_name(link)
+        lines.append(head if position == 0 else f"Caused by: {head}")
+        frames = traceback.extract_tb(link.__traceback__)
+        # Java prints the innermost call first.
+        lines.extend(
+            f"\tat {frame.name}({frame.filename.rpartition('/')[2]}:{frame.lineno})"
+            for frame in reversed(frames)
+        )
+    return "\n".join(lines)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    for _ in range(_CAUSES_CAPACITY):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _class_name(error: BaseException) -> str:
+    for kind in type(error).__mro__:
+        if kind in JAVA_CLASS_OF:
+            return JAVA_CLASS_OF[kind]
+    kind = type(error)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+class Clock:
+    """Local time as log4j's ``%d``; one second's text is made once."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def text(self, time_s: float) -> str:
+        """``2026-11-20 18:08:31,404``."""
+        millis = int(time_s * 1000)
+        second = millis // 1000
+        if second != self._second:
+            self._second = second
+            self._text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+        return f"{self._text},{millis % 1000:03d}"
+
+
+def line_text(stamp: str, level: str, logger: str, message: str, cause: str | None = None) -> str:
+    """One record with its line end; the exception follows on lines of its own."""
+    tail = "" if cause is None else f"{cause}\n"
+    return f"[{stamp}] {level} {message} ({logger})\n{tail}"

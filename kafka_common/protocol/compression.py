@@ -1,0 +1,307 @@
+"""The codecs of record batches: the records' bytes as one block, packed and unpacked.
+
+gzip is zlib's; snappy carries the framing of xerial's Java streams, but a bare snappy block is read
+too, as librdkafka writes them; lz4 is an LZ4 frame and zstd a zstd frame.  What a block unpacks to
+is limited, for a few kilobytes of hostile zstd hold gigabytes, and so is the number of its parts.
+
+Source: Kafka ``CompressionType``, ``SnappyCompression``, ``Lz4Compression``, ``ZstdCompression``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from mmap import mmap
+from struct import Struct
+from typing import Final
+
+import cramjam
+
+from kafka_common.errors import CorruptRecord, UnpackedTooLarge
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
+"""More than this in one batch is refused; Kafka has no limit."""
+
+MOST_PARTS: Final = 8 * 1024
+"""Members of a gzip stream, or blocks of a snappy stream, in one batch.
+
+Kafka has no limit.  Its clients write one member, or blocks of 32 KiB: 256 MiB in so many.
+"""
+
+GZIP_DEFAULT_LEVEL: Final = -1
+LZ4_DEFAULT_LEVEL: Final = 9
+ZSTD_DEFAULT_LEVEL: Final = 3
+
+_INT32: Final = Struct(">i")
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + _INT32.pack(1) + _INT32.pack(1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_UINT32_LE: Final = Struct("<I")
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Magic, version 1 with independent blocks, blocks of 64 KiB, and the checksum of these."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_STORED: Final = 1 << 31
+"""In a block's length: it is not compressed."""
+_GZIP_WINDOW: Final = 31
+"""zlib's word for: 32 KiB of window, gzip's header and trailer."""
+_FIRST_FED_BYTES: Final = 1024
+_MOST_FED_BYTES: Final = 1024 * 1024
+"""After the first, gzip members are fed in pieces of rising size.
+
+zlib copies what it was fed beyond a member's end; most streams are one member.
+"""
+_PIECE_BYTES: Final = 1024 * 1024
+"""So much of a gzip stream is unpacked in one call."""
+
+_FIRST_GUESS: Final = 8
+"""A block is expected to unpack to at most so many times its size; if not, the room grows."""
+
+
+class Codec(IntEnum):
+    """Bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_CODECS: Final = tuple(Codec)
+"""By number: a lookup costs a tenth of what the enumeration's own does."""
+
+CODECS_BY_NAME: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""Values of ``compression.type``, without ``producer``."""
+
+
+def codec_of(attributes: int) -> Codec:
+    """The codec named by a batch's attributes; CorruptRecord if there is none of that number."""
+    number = attributes & 0x07
+    if number >= len(_CODECS):
+        raise CorruptRecord(f"Unknown compression type id: {number}")
+    return _CODECS[number]
+
+
+def pack(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` packed; ``level`` is for gzip, lz4 and zstd, None means Kafka's default."""
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            packer = zlib.compressobj(
+                GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, _GZIP_WINDOW
+            )
+            return packer.compress(data) + packer.flush()
+        case Codec.SNAPPY:
+            return _pack_snappy(memoryview(data))
+        case Codec.LZ4:
+            return _pack_lz4(memoryview(data), LZ4_DEFAULT_LEVEL if level is None else level)
+        case Codec.ZSTD:
+            return bytes(
+                cramjam.zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level)
+            )
+
+
+def unpack(codec: Codec, data: Buffer, limit: int = MAX_UNPACKED_BYTES) -> bytes:
+    """``data`` unpacked; CorruptRecord if it is not the codec's.
+
+    UnpackedTooLarge, which is one, if it gives more than ``limit``.
+    """
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return _unpack_gzip(data, limit)
+        case Codec.SNAPPY:
+            return _unpack_snappy(bytes(data), limit)
+        case Codec.LZ4 | Codec.ZSTD:
+            return _unpack_frame(codec, bytes(data), limit)
+
+
+def unpack_aside(codec: Codec, data: Buffer, limit: int) -> tuple[mmap, int]:
+    """As :func:`unpack`, for a thread of its own: pages with the unpacked bytes, and their number.
+
+    Other threads need not wait meanwhile.  To make, copy or free an object of many megabytes
+    would stop them; pages come and go without them.  The caller closes the pages.
+    """
+    pages = mmap(-1, max(limit, 1))
+    try:
+        return pages, _unpack_into(codec, data, limit, pages)
+    except BaseException:
+        pages.close()
+        raise
+
+
+def _unpack_into(codec: Codec, data: Buffer, limit: int, pages: mmap) -> int:
+    match codec:
+        case Codec.NONE:
+            if len(data) > limit:
+                raise _too_much(limit)
+            pages[: len(data)] = bytes(data)
+            return len(data)
+        case Codec.GZIP:
+            size = 0
+            for piece in _gzip_pieces(data):
+                if size + len(piece) > limit:
+                    raise _too_much(limit)
+                pages[size : size + len(piece)] = piece
+                size += len(piece)
+            return size
+        case Codec.SNAPPY:
+            size = 0
+            with memoryview(pages) as room:
+                for block in _snappy_blocks(bytes(data)):
+                    try:
+                        block_size = cramjam.snappy.decompress_raw_len(block)
+                        if size + block_size > limit:
+                            raise _too_much(limit)
+                        with room[size : size + block_size] as part:
+                            cramjam.snappy.decompress_raw_into(block, part)
+                    except cramjam.DecompressionError as failure:
+                        raise _no_snappy(failure) from None
+                    size += block_size
+            return size
+        case Codec.LZ4 | Codec.ZSTD:
+            unpacked = _decompressed_into(codec, bytes(data), pages)
+            if unpacked is None or unpacked > limit:
+                raise _too_much(limit)
+            return unpacked
+
+
+def _too_much(limit: int) -> UnpackedTooLarge:
+    return UnpackedTooLarge(f"A compressed batch unpacks to more than {limit} bytes")
+
+
+def _unpack_gzip(data: Buffer, limit: int) -> bytes:
+    unpacked = bytearray()
+    for piece in _gzip_pieces(data):
+        unpacked += piece
+        if len(unpacked) > limit:
+            raise _too_much(limit)
+    return bytes(unpacked)
+
+
+def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
+    """What every member of the stream unpacks to, as Java's ``GZIPInputStream`` reads it."""
+    position, members = 0, 0
+    with memoryview(data) as view:
+        while position < len(view):
+            members += 1
+            if members > MOST_PARTS:
+                raise CorruptRecord(f"A gzip batch has more than {MOST_PARTS} members")
+            unpacker = zlib.decompressobj(_GZIP_WINDOW)
+            fed = _MOST_FED_BYTES if members == 1 else _FIRST_FED_BYTES
+            try:
+                while not unpacker.eof:
+                    if unpacker.unconsumed_tail:
+                        yield unpacker.decompress(unpacker.unconsumed_tail, _PIECE_BYTES)
+                        continue
+                    if position == len(view):
+                        raise CorruptRecord("A gzip batch ends too early")
+                    more = view[position : position + fed]
+                    position += len(more)
+                    fed = min(2 * fed, _MOST_FED_BYTES)
+                    yield unpacker.decompress(more, _PIECE_BYTES)
+            except zlib.error as failure:
+                raise CorruptRecord(f"A gzip batch cannot be unpacked: {failure}") from None
+            position -= len(unpacker.unused_data)
+
+
+def _pack_snappy(data: memoryview) -> bytes:
+    pieces = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += (_INT32.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def _pack_lz4(data: memoryview, level: int) -> bytes:
+    """A frame of independent blocks: Kafka's Java clients refuse blocks that refer to others."""
+    pieces = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        if level == LZ4_DEFAULT_LEVEL:
+            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        else:
+            block = bytes(
+                cramjam.lz4.compress_block(
+                    plain, mode="high_compression", compression=level, store_size=False
+                )
+            )
+        if len(block) < len(plain):
+            pieces += (_UINT32_LE.pack(len(block)), block)
+        else:
+            pieces += (_UINT32_LE.pack(len(plain) | _LZ4_STORED), bytes(plain))
+    pieces.append(_UINT32_LE.pack(0))
+    return b"".join(pieces)
+
+
+def _unpack_snappy(data: bytes, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    room = limit
+    for block in _snappy_blocks(data):
+        try:
+            if cramjam.snappy.decompress_raw_len(block) > room:
+                raise _too_much(limit)
+            pieces.append(bytes(cramjam.snappy.decompress_raw(block)))
+        except cramjam.DecompressionError as failure:
+            raise _no_snappy(failure) from None
+        room -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+    """The blocks of a xerial stream; a bare block is the only one."""
+    if not data.startswith(_XERIAL_MAGIC):
+        yield data
+        return
+    position, blocks = len(_XERIAL_HEADER), 0
+    while position < len(data):
+        blocks += 1
+        if blocks > MOST_PARTS:
+            raise CorruptRecord(f"A snappy batch has more than {MOST_PARTS} blocks")
+        if position + _INT32.size > len(data):
+            raise CorruptRecord("A snappy batch ends within a block's length")
+        (size,) = _INT32.unpack_from(data, position)
+        position += _INT32.size
+        if not 0 <= size <= len(data) - position:
+            raise CorruptRecord(f"A snappy block of {size} bytes, {len(data) - position} are there")
+        yield data[position : position + size]
+        position += size
+
+
+def _no_snappy(failure: cramjam.DecompressionError) -> CorruptRecord:
+    return CorruptRecord(f"A snappy batch cannot be unpacked: {failure}")
+
+
+def _unpack_frame(codec: Codec, data: bytes, limit: int) -> bytes:
+    room = min(limit, len(data) * _FIRST_GUESS + 1024)
+    while True:
+        unpacked = bytearray(room)
+        size = _decompressed_into(codec, data, unpacked)
+        if size is not None:
+            return bytes(memoryview(unpacked)[:size])
+        if room >= limit:
+            raise _too_much(limit)
+        room = min(limit, room * _FIRST_GUESS)
+
+
+def _decompressed_into(codec: Codec, data: bytes, room: bytearray | mmap) -> int | None:
+    """How many bytes the frame unpacks to; None if the room is too small for them."""
+    unpacker = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
+    try:
+        return int(unpacker.decompress_into(data, room))
+    except cramjam.DecompressionError as failure:
+        # The only way to tell a room that was too small: cramjam has one error for all.
+        if "whole buffer" in str(failure):
+            return None
+        raise CorruptRecord(f"A {codec.name.lower()} batch cannot be unpacked: {failure}") from None

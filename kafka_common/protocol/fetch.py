@@ -1,0 +1,278 @@
+"""Reads Fetch requests and writes responses; record bytes are passed through, not copied.
+
+A consumer or follower that keeps up sends hundreds of these a second, each with a few partitions.
+What stands for the records in an answer may be anything with a length: a slice of a file is put
+among the bytes, for the connection that sends them.
+
+Source: Kafka ``FetchRequestData.json``, ``FetchResponse.json`` (versions 0 to 17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.primitives import (
+    NO_TAGS,
+    ZERO_UUID,
+    Pieces,
+    pieces,
+    unsigned_varint,
+    uuid_bytes,
+)
+from kafka_common.protocol.produce import NodeEndpoint, encoded_endpoints, tagged
+from kafka_common.protocol.wire_reader import WireReader
+
+FIRST_FLEXIBLE: Final = 12
+TOPIC_IDS_SINCE: Final = 13
+LAST_VERSION: Final = 17
+_MAX_BYTES_SINCE: Final = 3
+_ISOLATION_SINCE: Final = 4
+_LOG_START_SINCE: Final = 5
+_SESSIONS_SINCE: Final = 7
+_LEADER_EPOCH_SINCE: Final = 9
+_RACK_SINCE: Final = 11
+_REPLICA_STATE_SINCE: Final = 15
+_ENDPOINTS_SINCE: Final = 16
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_REPLICA_STATE: Final = Struct(">iq")
+_REPLICA_STATE_TAG: Final = 1
+_SESSION: Final = Struct(">ii")
+_ERROR_AND_SESSION: Final = Struct(">hi")
+_PARTITION_HEAD: Final = Struct(">ihq")
+_ABORTED: Final = Struct(">qq")
+_EPOCH_END: Final = Struct(">iq")
+_LEADER: Final = Struct(">ii")
+_MAX_INT32: Final = 2**31 - 1
+
+TopicName: TypeAlias = str | UUID | None
+"""By name, or by id since version 13; None is the id of zeros."""
+
+
+class Sized(Protocol):
+    """Anything with a length that stands for records."""
+
+    def __len__(self) -> int: ...
+
+
+R = TypeVar("R", bound=Sized)
+
+
+class FetchPartition(NamedTuple):
+    """The request for one partition; -1 where the version has no such field."""
+
+    topic_id: UUID | None
+    """None in a request that names topics."""
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    """-1: nothing is checked."""
+    last_fetched_epoch: int = -1
+    """Epoch of the last record the follower has; -1: do not look for a divergence."""
+    log_start_offset: int = -1
+    """The follower's own; -1 from consumers."""
+
+
+class FetchRequestData(NamedTuple):
+    """A Fetch request of any version."""
+
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    is_read_committed: bool
+    session_id: int
+    session_epoch: int
+    topics: Sequence[tuple[TopicName, Sequence[tuple[int, FetchPartition]]]]
+    """By topic, each partition with what is asked of it."""
+    forgotten: Sequence[tuple[TopicName, Sequence[int]]]
+    rack_id: str
+
+
+class PartitionData(NamedTuple, Generic[R]):
+    """One partition of a Fetch response."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: R
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    """Producer id and first offset; None where the reader did not ask."""
+    preferred_read_replica: int = -1
+    diverging_epoch: tuple[int, int] | None = None
+    """Epoch and end offset."""
+    current_leader: tuple[int, int] | None = None
+    """Leader and leader epoch, for who asked the wrong broker."""
+
+
+def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequestData:
+    """The request that starts at ``offset``; InvalidFrame if none does."""
+    try:
+        return _Reader(version, data, offset).read()
+    except (IndexError, struct_error, UnicodeDecodeError):
+        raise InvalidFrame("a Fetch request is cut short or garbled") from None
+
+
+def _partition_layout(version: int) -> tuple[Struct, tuple[int | None, ...]]:
+    """The layout of a partition in a request, and where the fields of the value stand in it.
+
+    The partition's number stands first.
+    """
+    layout = ["i"]
+    places: dict[str, int] = {}
+
+    def has(name: str, kind: str, since: int = 0) -> None:
+        if version >= since:
+            places[name] = len(layout)
+            layout.append(kind)
+
+    has("current_leader_epoch", "i", _LEADER_EPOCH_SINCE)
+    has("fetch_offset", "q")
+    has("last_fetched_epoch", "i", FIRST_FLEXIBLE)
+    has("log_start_offset", "q", _LOG_START_SINCE)
+    has("partition_max_bytes", "i")
+    _, *fields = FetchPartition._fields
+    return Struct(">" + "".join(layout)), tuple(places.get(field) for field in fields)
+
+
+_LAYOUTS: Final = [_partition_layout(version) for version in range(LAST_VERSION + 1)]
+
+
+class _Reader(WireReader[bytes]):
+    def __init__(self, version: int, data: bytes, position: int) -> None:
+        super().__init__(data, position, is_flexible=version >= FIRST_FLEXIBLE)
+        self._version = version
+        self._layout, self._places = _LAYOUTS[version]
+
+    def read(self) -> FetchRequestData:
+        version = self._version
+        replica_id = -1 if version >= _REPLICA_STATE_SINCE else self._int32()
+        max_wait_ms, min_bytes = self._int32(), self._int32()
+        max_bytes = self._int32() if version >= _MAX_BYTES_SINCE else _MAX_INT32
+        is_read_committed = version >= _ISOLATION_SINCE and self._byte() == 1
+        session_id, session_epoch = 0, -1
+        if version >= _SESSIONS_SINCE:
+            session_id, session_epoch = _SESSION.unpack_from(self._data, self._at)
+            self._at += _SESSION.size
+        topics = [self._topic() for _ in range(self._count())]
+        forgotten = (
+            [self._forgotten() for _ in range(self._count())] if version >= _SESSIONS_SINCE else []
+        )
+        rack_id = self._text() if version >= _RACK_SINCE else ""
+        state = self._tags(_REPLICA_STATE_TAG)
+        replica_epoch = -1
+        if state is not None and version >= _REPLICA_STATE_SINCE:
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(state)
+        return FetchRequestData(
+            replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, is_read_committed,
+            session_id, session_epoch, topics, forgotten, rack_id,
+        )  # fmt: skip
+
+    def _topic(self) -> tuple[TopicName, list[tuple[int, FetchPartition]]]:
+        name = self._topic_name()
+        topic_id = name if isinstance(name, UUID) else None
+        partitions = [self._partition(topic_id) for _ in range(self._count())]
+        self._skip_tags()
+        return name, partitions
+
+    def _partition(self, topic_id: UUID | None) -> tuple[int, FetchPartition]:
+        values = self._layout.unpack_from(self._data, self._at)
+        self._at += self._layout.size
+        self._skip_tags()
+        fields = [-1 if place is None else values[place] for place in self._places]
+        return values[0], FetchPartition(topic_id, *fields)
+
+    def _forgotten(self) -> tuple[TopicName, list[int]]:
+        name = self._topic_name()
+        partitions = [self._int32() for _ in range(self._count())]
+        self._skip_tags()
+        return name, partitions
+
+    def _topic_name(self) -> TopicName:
+        if self._version < TOPIC_IDS_SINCE:
+            return self._text()
+        raw = self._bytes(16)
+        return None if raw == ZERO_UUID else UUID(bytes=raw)
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _text(self) -> str:
+        text = self._nullable_text()
+        if text is None:
+            raise InvalidFrame("a Fetch request says null where it must not")
+        return text
+
+
+def fetch_response(
+    version: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[tuple[TopicName, Sequence[PartitionData[R]]]],
+    endpoints: Sequence[NodeEndpoint] = (),
+    throttle_ms: int = 0,
+) -> list[bytes | R]:
+    """The body of the response in chunks: bytes, and the records as given."""
+    with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
+    chunks: list[bytes | R] = []
+    if version >= 1:
+        chunks.append(_INT32.pack(throttle_ms))
+    if version >= _SESSIONS_SINCE:
+        chunks.append(_ERROR_AND_SESSION.pack(error_code, session_id))
+    chunks.append(with_pieces.length(len(topics)))
+    for name, partitions in topics:
+        chunks.append(with_pieces.string(name) if isinstance(name, str) else uuid_bytes(name))
+        chunks.append(with_pieces.length(len(partitions)))
+        for answer in partitions:
+            chunks.append(_head(version, with_pieces, answer))
+            if len(answer.records):
+                chunks.append(answer.records)
+            if version >= FIRST_FLEXIBLE:
+                chunks.append(_tagged_fields(answer))
+        chunks.append(with_pieces.tags)
+    if version >= _ENDPOINTS_SINCE and endpoints:
+        chunks.append(tagged(0, encoded_endpoints(endpoints)))
+    else:
+        chunks.append(with_pieces.tags)
+    return chunks
+
+
+def _head(version: int, with_pieces: Pieces, answer: PartitionData[R]) -> bytes:
+    """Everything before the records, including their length."""
+    out = _PARTITION_HEAD.pack(answer.partition, answer.error_code, answer.high_watermark)
+    if version >= _ISOLATION_SINCE:
+        out += _INT64.pack(answer.last_stable_offset)
+    if version >= _LOG_START_SINCE:
+        out += _INT64.pack(answer.log_start_offset)
+    if version >= _ISOLATION_SINCE:
+        aborted = answer.aborted_transactions
+        out += with_pieces.length(-1 if aborted is None else len(aborted))
+        for transaction in aborted or ():
+            out += _ABORTED.pack(*transaction) + with_pieces.tags
+    if version >= _RACK_SINCE:
+        out += _INT32.pack(answer.preferred_read_replica)
+    return out + with_pieces.length(len(answer.records))
+
+
+def _tagged_fields(answer: PartitionData[R]) -> bytes:
+    if answer.diverging_epoch is None and answer.current_leader is None:
+        return NO_TAGS
+    fields = []
+    if answer.diverging_epoch is not None:
+        fields.append((0, _EPOCH_END.pack(*answer.diverging_epoch) + NO_TAGS))
+    if answer.current_leader is not None:
+        fields.append((1, _LEADER.pack(*answer.current_leader) + NO_TAGS))
+    return unsigned_varint(len(fields)) + b"".join(
+        unsigned_varint(tag) + unsigned_varint(len(value)) + value for tag, value in fields
+    )

@@ -1,0 +1,182 @@
+"""Messages of magic 0 and 1, as clients wrote them before Kafka 0.11.
+
+A message stands alone, or its value wraps compressed messages; then its offset is the last one's,
+and in magic 1 theirs count from zero.  Produce requests up to version 2 still bring such messages,
+and Fetch requests up to version 3 still want them.
+
+Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``, ``RecordsUtil``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from kafka_common.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from kafka_common.protocol.compression import MAX_UNPACKED_BYTES, Buffer, Codec, pack, unpack
+from kafka_common.protocol.record_batch import (
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_0,
+    MAGIC_1,
+    MAGIC_2,
+    BatchHeader,
+    iterate_batch,
+    iterate_batches,
+)
+from kafka_common.protocol.records import NO_TIMESTAMP, Record
+
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 12
+_CRC_END: Final = 16
+_ATTRIBUTES_END: Final = 18
+
+
+def iterate_any(
+    data: Buffer, position: int, header: BatchHeader, limit: int = MAX_UNPACKED_BYTES
+) -> Iterator[Record]:
+    """The records of a batch of any magic; CorruptRecord or InvalidRecord if they are malformed."""
+    if header.magic == MAGIC_2:
+        return iterate_batch(data, position, header)
+    return iterate_message(data, position, header, limit)
+
+
+def iterate_message(
+    data: Buffer, position: int, header: BatchHeader, limit: int = MAX_UNPACKED_BYTES
+) -> Iterator[Record]:
+    """The message, or the messages that it wraps, with their own offsets and timestamps.
+
+    UnpackedTooLarge for more than ``limit`` bytes of wrapped messages.
+    """
+    message = _message(data, position, header)
+    if header.codec is Codec.NONE:
+        yield message
+        return
+    if header.codec is Codec.ZSTD:
+        raise InvalidRecord(f"zstd is not allowed in messages of magic {header.magic}")
+    if message.value is None:
+        raise InvalidRecord("Found invalid compressed record set with null value")
+    inner = list(_wrapped(unpack(header.codec, message.value, limit), header))
+    if not inner:
+        raise InvalidRecord("Found invalid compressed record set with no inner records")
+    # The wrapper has the last one's absolute offset; before Kafka 0.10 inner offsets were absolute.
+    shift = header.base_offset - inner[-1].offset if header.magic == MAGIC_1 else 0
+    for record in inner:
+        timestamp = header.max_timestamp if header.is_log_append_time else record.timestamp
+        yield record._replace(offset=record.offset + shift, timestamp=timestamp)
+
+
+def _wrapped(data: bytes, wrapper: BatchHeader) -> Iterator[Record]:
+    end = 0
+    for position, header in iterate_batches(data):
+        if header.magic != wrapper.magic:
+            raise InvalidRecord(
+                f"Compressed message magic {wrapper.magic} does not match its inner message's "
+                f"magic {header.magic}"
+            )
+        if header.codec is not Codec.NONE:
+            raise InvalidRecord("Inner messages must not be compressed")
+        (crc,) = _CRC.unpack_from(data, position + _CRC_AT)
+        if crc != zlib.crc32(data[position + _CRC_END : position + header.size]):
+            raise CorruptRecord("An inner message is corrupt")
+        yield _message(data, position, header)
+        end = position + header.size
+    if end != len(data):
+        raise CorruptRecord("A compressed message ends within an inner one")
+
+
+def _message(data: Buffer, position: int, header: BatchHeader) -> Record:
+    end = position + header.batch_length + LOG_OVERHEAD
+    place = position + _ATTRIBUTES_END
+    timestamp = NO_TIMESTAMP
+    if header.magic == MAGIC_1:
+        (timestamp,) = _INT64.unpack_from(data, place)
+        place += _INT64.size
+    key, place = _field(data, place, end)
+    value, place = _field(data, place, end)
+    return Record(header.base_offset, timestamp, key, value)
+
+
+def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    if position + _INT32.size > end:
+        raise CorruptRecord("A message ends within a field's length")
+    (size,) = _INT32.unpack_from(data, position)
+    position += _INT32.size
+    if size < 0:
+        return None, position
+    if size > end - position:
+        raise CorruptRecord(f"A field of {size} bytes, {end - position} are left in the message")
+    return bytes(data[position : position + size]), position + size
+
+
+def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
+    """The batches as messages of an older magic, from ``first_offset`` on, for an old consumer.
+
+    Compressed ones begin with their first record all the same, as in Kafka.  Headers are lost,
+    control batches left out.  Raises UnsupportedCompressionType for zstd, which no such consumer
+    knows, and CorruptRecord or InvalidRecord for what cannot be read.
+    """
+    pieces: list[bytes] = []
+    for position, header in iterate_batches(data):
+        if header.is_control:
+            continue
+        if header.codec is Codec.ZSTD:
+            raise UnsupportedCompressionType(
+                "Down-conversion of zstandard-compressed batches is not supported"
+            )
+        if header.magic <= magic:
+            pieces.append(bytes(data[position : position + header.size]))
+            continue
+        is_whole = header.codec is not Codec.NONE
+        records = [
+            record
+            for record in iterate_any(data, position, header)
+            if is_whole or record.offset >= first_offset
+        ]
+        if records:
+            is_append_time = header.magic != MAGIC_0 and header.is_log_append_time
+            pieces.append(
+                encode_messages(records, magic, header.codec, is_log_append_time=is_append_time)
+            )
+    return b"".join(pieces)
+
+
+def encode_messages(
+    records: Sequence[Record],
+    magic: int,
+    codec: Codec = Codec.NONE,
+    *,
+    is_log_append_time: bool = False,
+) -> bytes:
+    """Messages of magic 0 or 1, or one that wraps them; headers are lost.
+
+    lz4 in magic 0 is left uncompressed: such frames have a checksum of their own, a wrong one.
+    """
+    attributes = LOG_APPEND_TIME if is_log_append_time and magic == MAGIC_1 else 0
+    if codec is Codec.NONE or (codec is Codec.LZ4 and magic == MAGIC_0):
+        return b"".join(_encoded(record, record.offset, magic, attributes) for record in records)
+    first = records[0].offset if magic == MAGIC_1 else 0
+    inner = b"".join(
+        _encoded(record, record.offset - first, magic, attributes) for record in records
+    )
+    newest = max(record.timestamp for record in records)
+    wrapper = Record(records[-1].offset, newest, None, pack(codec, inner))
+    return _encoded(wrapper, wrapper.offset, magic, attributes | codec)
+
+
+def _encoded(record: Record, offset: int, magic: int, attributes: int) -> bytes:
+    body = bytes((magic, attributes))
+    if magic == MAGIC_1:
+        body += _INT64.pack(record.timestamp)
+    for field in (record.key, record.value):
+        body += _INT32.pack(-1) if field is None else _INT32.pack(len(field)) + field
+    return (
+        _INT64.pack(offset)
+        + _INT32.pack(len(body) + _CRC.size)
+        + _CRC.pack(zlib.crc32(body))
+        + body
+    )

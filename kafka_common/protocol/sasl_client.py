@@ -1,0 +1,97 @@
+"""The client's side of SASL, message by message.  Pure; the nonce is an argument.
+
+Source: Kafka ``PlainSaslClient``, ``ScramSaslClient``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Protocol
+
+from kafka_common.errors import SaslRefused
+from kafka_common.protocol import scram
+from kafka_common.protocol.scram import MAX_CLIENT_ITERATIONS, MIN_ITERATIONS, ScramMechanism
+
+
+class SaslClient(Protocol):
+    """One login.  ``is_complete`` once the server has sent its proof, if the mechanism has one."""
+
+    is_complete: bool
+
+    def first(self) -> bytes:
+        """The first message of the client."""
+
+    def step(self, challenge: bytes) -> bytes:
+        """The next message; may take some milliseconds.  SaslRefused if the server's is invalid."""
+
+
+class PlainClient:
+    """PLAIN: sends name and password as they are."""
+
+    def __init__(self, username: str, password: str) -> None:
+        self.is_complete = False
+        self._message = b"\0" + username.encode() + b"\0" + password.encode()
+
+    def first(self) -> bytes:
+        """Name and password, the only message."""
+        self.is_complete = True
+        return self._message
+
+    def step(self, _challenge: bytes) -> bytes:
+        """Raises SaslRefused: PLAIN has one message only."""
+        raise SaslRefused("the server asks on after PLAIN")
+
+
+class ScramClient:
+    """SCRAM: client and server prove to each other that they know the credential."""
+
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        username: str,
+        password: str,
+        nonce: str,
+        *,
+        is_token: bool = False,
+    ) -> None:
+        self.is_complete = False
+        self._mechanism = mechanism
+        self._password = password
+        self._nonce = nonce
+        self._first_bare = scram.client_first_bare(username, nonce, is_token=is_token)
+        self._expected_signature: bytes | None = None
+
+    def first(self) -> bytes:
+        """The name and the nonce."""
+        return f"n,,{self._first_bare}".encode()
+
+    def step(self, challenge: bytes) -> bytes:
+        """The proof; then nothing, once the server's signature is verified."""
+        if self._expected_signature is None:
+            return self._proof(challenge)
+        signature = scram.decode_server_final(challenge)
+        if not hmac.compare_digest(signature, self._expected_signature):
+            raise SaslRefused("the server does not know this user's credential")
+        self.is_complete = True
+        return b""
+
+    def _proof(self, challenge: bytes) -> bytes:
+        server_first = scram.ServerFirst.decode(challenge)
+        nonce, salt, iterations = server_first
+        if not nonce.startswith(self._nonce):
+            raise SaslRefused("the server's nonce does not begin with the client's")
+        if not MIN_ITERATIONS <= iterations <= MAX_CLIENT_ITERATIONS:
+            raise SaslRefused(
+                f"{iterations} iterations, at least {MIN_ITERATIONS} and at most "
+                f"{MAX_CLIENT_ITERATIONS} are accepted"
+            )
+        salted = scram.salt_password(self._mechanism, self._password, salt, iterations)
+        # "biws" is "n,,": no channel binding.
+        without_proof = f"c=biws,r={nonce}"
+        auth_message = f"{self._first_bare},{server_first.encode()},{without_proof}"
+        self._expected_signature = scram.server_signature(
+            self._mechanism, scram.server_key_of(self._mechanism, salted), auth_message
+        )
+        return scram.client_final(
+            without_proof, scram.client_proof(self._mechanism, salted, auth_message)
+        )

@@ -1,0 +1,214 @@
+"""Kafka's log files as log4j writes them: names, routing, levels, layout, hourly roll.
+
+Python's loggers carry Kafka's class names
+(``logging.getLogger("kafka.controller.KafkaController")``) and end up in the files that Kafka's
+default ``log4j.properties`` gives them:
+
+==========================================================  ====================  ===============
+logger and below                                            file                  level
+==========================================================  ====================  ===============
+root (also to stdout)                                       server.log            INFO
+``kafka.controller``                                        controller.log        TRACE
+``org.apache.kafka.controller``                             controller.log        INFO
+``state.change.logger``                                     state-change.log      INFO
+``kafka.request.logger``, ``kafka.network.RequestChannel$``  kafka-request.log     WARN
+``kafka.log.LogCleaner``                                    log-cleaner.log       INFO
+``kafka.authorizer.logger``                                 kafka-authorizer.log  INFO
+==========================================================  ====================  ===============
+
+No caller waits for the disk: a call stamps the time and queues the record; one thread formats and
+writes, some 200 ms later; many state changes wait up to 5 s while the controller is at work.  The
+queue is bounded by bytes (:data:`PENDING_BYTES_CAPACITY`); what does not fit is counted, and the
+count is logged.  State changes come in as records (:attr:`state_changes`) and leave as a line of
+``state-change.log`` and one of ``state-changes.jsonl``.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TextIO
+
+from typing_extensions import override
+
+from kafka_common.observability.log_text import throwable_text
+from zkcontroller.state_changes.log_writer import LogWriter
+from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
+from zkcontroller.state_changes.record import StateChange
+
+TRACE: Final = 5
+
+LEVELS: Final[Mapping[str, int]] = {
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+"""log4j's levels by name, as Python's numbers."""
+
+_NAME_OF: Final = {number: name for name, number in LEVELS.items()}
+
+_FILE_OF: Final = {
+    "": "server.log",
+    "kafka.controller": "controller.log",
+    "org.apache.kafka.controller": "controller.log",
+    STATE_CHANGE_LOGGER: "state-change.log",
+    "kafka.request.logger": "kafka-request.log",
+    "kafka.network.RequestChannel$": "kafka-request.log",
+    "kafka.log.LogCleaner": "log-cleaner.log",
+    "kafka.authorizer.logger": "kafka-authorizer.log",
+}
+
+DEFAULT_LEVELS: Final[Mapping[str, str]] = {
+    "": "INFO",
+    "kafka.controller": "TRACE",
+    "org.apache.kafka.controller": "INFO",
+    STATE_CHANGE_LOGGER: "INFO",
+    "kafka.request.logger": "WARN",
+    "kafka.network.RequestChannel$": "WARN",
+    "kafka.log.LogCleaner": "INFO",
+    "kafka.authorizer.logger": "INFO",
+    # Libraries of ours, not of Kafka's: what they say at INFO would look strange in server.log.
+    "asyncio": "WARN",
+    "kazoo": "WARN",
+}
+
+
+class StateChangeSink(Protocol):
+    """Where records of state changes are written."""
+
+    def write(self, records: Sequence[StateChange]) -> None:
+        """Queues the records of one moment.  From any thread; never waits for the disk."""
+
+
+def install_log_files(
+    directory: Path,
+    *,
+    broker_id: int,
+    levels: Mapping[str, str] | None = None,
+    stdout: bool = True,
+) -> LogFiles:
+    """Routes Python's logging into Kafka's log files until :meth:`LogFiles.close`.
+
+    ``levels`` overrides :data:`DEFAULT_LEVELS` logger by logger (``{"state.change.logger":
+    "TRACE"}``); ``stdout`` repeats the content of server.log on standard output.  One per process,
+    because Python's loggers are.  A directory that cannot be written is reported on stderr, not
+    raised.
+    """
+    return LogFiles(directory, broker_id, {**DEFAULT_LEVELS, **(levels or {})}, stdout)
+
+
+class LogFiles:
+    """Kafka's log files of one broker.  Made by :func:`install_log_files`."""
+
+    def __init__(
+        self, directory: Path, broker_id: int, levels: Mapping[str, str], stdout: bool
+    ) -> None:
+        self.directory = directory
+        self.broker_id = broker_id
+        console: TextIO | None = sys.stdout if stdout else None
+        level_of_state_changes = levels[STATE_CHANGE_LOGGER]
+        self._writer = LogWriter(
+            directory,
+            files=sorted(set(_FILE_OF.values())),
+            console=console,
+            state_change_levels=_levels_from(level_of_state_changes),
+        )
+        self.state_changes: StateChangeSink = self._writer
+        """Thread-safe sink of state changes."""
+        self.is_tracing_state_changes = level_of_state_changes == "TRACE"
+        """Whether records of Kafka's TRACE level are worth making."""
+
+        self._restore: list[tuple[logging.Logger, int, bool, logging.Handler | None]] = []
+        logging.addLevelName(TRACE, "TRACE")
+        for name in sorted({*_FILE_OF, *levels}):
+            self._attach(name, levels.get(name))
+
+    def give_way(self, is_awaited: Callable[[], bool]) -> None:
+        """Delays writing of state changes while ``is_awaited`` says that other work waits."""
+        self._writer.is_awaited = is_awaited
+
+    def flush(self) -> bool:
+        """Waits until what was logged so far is in the files; False if the disk takes too long."""
+        return self._writer.flush()
+
+    def close(self) -> None:
+        """Restores Python's loggers, writes the queued lines and closes the files."""
+        while self._restore:
+            logger, level, propagate, handler = self._restore.pop()
+            logger.setLevel(level)
+            logger.propagate = propagate
+            if handler is not None:
+                logger.removeHandler(handler)
+        self._writer.close()
+
+    def _attach(self, name: str, level_name: str | None) -> None:
+        logger = logging.getLogger(name)
+        file_name = _FILE_OF.get(name)
+        handler = _QueueHandler(self._writer, file_name) if file_name is not None else None
+        self._restore.append((logger, logger.level, logger.propagate, handler))
+        if level_name is not None:
+            logger.setLevel(_number_of(level_name))
+        if handler is not None:
+            logger.addHandler(handler)
+            # log4j's additivity=false: what is in controller.log is not in server.log as well.
+            logger.propagate = False
+
+
+class _QueueHandler(logging.Handler):
+    """Passes log records to the writer."""
+
+    def __init__(self, writer: LogWriter, file_name: str) -> None:
+        super().__init__()
+        self._writer = writer
+        self._file_name = file_name
+
+    @override
+    def handle(self, record: logging.LogRecord) -> bool:
+        # Without Handler's lock: the writer has its own, and two would only be waited for twice.
+        is_wanted = bool(self.filter(record))
+        if is_wanted:
+            self.emit(record)
+        return is_wanted
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        # Arguments may change later: the message is made now, the line around it in the writer.
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            self.handleError(record)
+            return
+        cause = getattr(record, "cause", None)
+        if cause is None and record.exc_info and record.exc_info[1] is not None:
+            cause = throwable_text(record.exc_info[1])
+        level = _NAME_OF.get(record.levelno, record.levelname)
+        self._writer.log(self._file_name, record.created, level, record.name, message, cause)
+
+    @override
+    def flush(self) -> None:
+        self._writer.flush()
+
+
+def log_line(logger: str, level: str, message: str, cause: str | None = None) -> None:
+    """Logs a line under Kafka's name for level and logger.
+
+    ``cause`` is printed below it as Java prints an exception: ``class: message``, then indented
+    lines.
+    """
+    number = _number_of(level)
+    found = logging.getLogger(logger)
+    if found.isEnabledFor(number):
+        found.log(number, "%s", message, extra=None if cause is None else {"cause": cause})
+
+
+def _number_of(level: str) -> int:
+    return LEVELS[level]
+
+
+def _levels_from(lowest: str) -> frozenset[str]:
+    return frozenset(name for name, number in LEVELS.items() if number >= _number_of(lowest))
