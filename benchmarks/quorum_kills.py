@@ -35,8 +35,8 @@ from typing import Final
 
 from benchmarks.quorum_changes import KEY, ChangesInARow
 from tests.peers.quorum_cluster import MixedQuorum, OurVoter, Voter, committed
-from zkcontroller.kraft.metadata.metadata_batches import DataBatch, iterate_metadata_batches
-from zkcontroller.kraft.metadata.records import ConfigRecord
+from kraft.metadata.metadata_batches import DataBatch, iterate_metadata_batches
+from kraft.metadata.records import ConfigRecord
 
 KINDS: Final = ("ours", "real")
 ROUNDS_BETWEEN_LOOKS: Final = 5

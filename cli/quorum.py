@@ -46,7 +46,7 @@ def start(file: Path, metrics_port: int | None) -> int:
     Examples:
       zkctl quorum start controller.properties
     """
-    from replica_manager.quorum.quorum_process import run_node
+    from kraft.node.quorum_process import run_node
 
     return run_node(file, metrics_port)
 

@@ -17,7 +17,7 @@ from zkcontroller_cli.console.options import VerbGroup, settings
 from zkcontroller_cli.console.render import named
 
 if TYPE_CHECKING:
-    from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
+    from kraft.metadata.metadata_version import MetadataVersion
 
 _KEYS: Final = ("log_dir", "directory_id", "cluster_id", "node_id")
 _DIRECTORIES: Final = named("log_dir", *_KEYS, keys=_KEYS)
@@ -118,10 +118,10 @@ def _format(
     from uuid import uuid4
 
     from replica_manager.configuration.config import read_properties_file
-    from replica_manager.quorum.controller_config import ControllerServerConfig
-    from replica_manager.quorum.node_files import load_log_dirs
-    from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
-    from replica_manager.quorum.storage_format import FormatRequest, format_log_dirs
+    from kraft.node.controller_config import ControllerServerConfig
+    from kraft.node.node_files import load_log_dirs
+    from kraft.node.scram_arguments import FormatRefused, parse_scram
+    from kraft.node.storage_format import FormatRequest, format_log_dirs
     from kafka_common.protocol.uuid_text import uuid_text
 
     properties = read_properties_file(config_file)
@@ -188,8 +188,8 @@ def info(config_file: Path) -> int:
 
 def _info(config_file: Path) -> int:
     from replica_manager.configuration.config import BrokerConfig, read_properties_file
-    from replica_manager.quorum.controller_config import ControllerServerConfig
-    from replica_manager.quorum.storage_format import describe_log_dirs
+    from kraft.node.controller_config import ControllerServerConfig
+    from kraft.node.storage_format import describe_log_dirs
 
     properties = read_properties_file(config_file)
     is_kraft = bool(properties.get("process.roles", "").strip())
@@ -252,9 +252,9 @@ def _snake_case(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _metadata_version(name: str) -> MetadataVersion:
-    from replica_manager.quorum.scram_arguments import FormatRefused
+    from kraft.node.scram_arguments import FormatRefused
     from kafka_common.errors import ConfigInvalid
-    from zkcontroller.kraft.metadata.metadata_version import from_name
+    from kraft.metadata.metadata_version import from_name
     from kafka_common.protocol.inter_broker_versions import version_of
 
     try:
@@ -269,7 +269,7 @@ def _metadata_version(name: str) -> MetadataVersion:
 
 
 def _level(argument: str) -> tuple[str, int]:
-    from replica_manager.quorum.scram_arguments import FormatRefused
+    from kraft.node.scram_arguments import FormatRefused
 
     name, equals, text = argument.partition("=")
     refusal = f"Can't parse feature=level string {argument}: "

@@ -1,7 +1,7 @@
 """The vocabulary of access control lists: resources, patterns, operations, permissions.
 
 How ZooKeeper keeps them is in :mod:`zkcontroller.zookeeper.kafka_acl_znodes`, how a quorum does in
-:mod:`zkcontroller.kraft.controller`, how a broker decides by them in ``replica_manager.security``.
+:mod:`kraft.controller`, how a broker decides by them in ``replica_manager.security``.
 
 Source: Kafka ``ResourceType``, ``PatternType``, ``AclOperation``, ``AclPermissionType``,
 ``ResourcePattern``, ``AccessControlEntry``.

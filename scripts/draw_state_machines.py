@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from replica_manager.coordinators.groups import group
 from zkcontroller.core import partition_states, replica_states
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
-from zkcontroller.kraft import states as quorum_states
+from kraft.raft import states as quorum_states
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "state-machines.md"
 

@@ -22,7 +22,7 @@ from types import NoneType, UnionType
 from typing import Final, NewType, Union, get_args, get_origin
 from uuid import UUID
 
-from replica_manager.quorum.controller_apis.table import OFFERED_BY_CONTROLLER
+from kraft.node.controller_apis.table import OFFERED_BY_CONTROLLER
 from replica_manager.server.context import versions_of
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from kafka_common.protocol.api_versions import ApiKey

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from zkcontroller.kraft.inputs import RaftInput, RaftRequestReceived, RaftResponseReceived
-from zkcontroller.kraft.messages import VoteRequest, VoteResponse
+from kraft.raft.inputs import RaftInput, RaftRequestReceived, RaftResponseReceived
+from kraft.raft.messages import VoteRequest, VoteResponse
 from zkcontroller_lab.interventions import Intervention, InterventionRefused
 from zkcontroller_lab.recording import (
     RecordedLine,

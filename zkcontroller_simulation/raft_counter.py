@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
 from zkcontroller_simulation.raft_log_model import READ_BATCHES, InMemoryRaftLog, NumberBatch
 

@@ -33,16 +33,16 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     AnyRaftResponse,
     FetchRequest,
     RaftRequest,
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.raft_log import LogPosition, validate_position
-from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
+from kraft.raft.outputs import SendRequest
+from kraft.raft.raft_log import LogPosition, validate_position
+from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog, NumberBatch
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
-from replica_manager.quorum.metadata_log import KafkaMetadataLog
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from kraft.node.metadata_log import KafkaMetadataLog
+from kraft.node.metadata_log_config import MetadataLogConfig
 from kafka_common.errors import RecordsRefused
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.values import OffsetAndEpoch
 from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog, NumberBatch, whole_batches
 

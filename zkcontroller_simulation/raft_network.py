@@ -11,15 +11,15 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.inputs import (
+from kraft.raft.inputs import (
     RaftInput,
     RaftRequestFailed,
     RaftRequestReceived,
     RaftResponseReceived,
 )
-from zkcontroller.kraft.messages import AnyRaftResponse, FetchRequest, RaftRequest
-from zkcontroller.kraft.outputs import SendRequest, SendResponse
-from zkcontroller.kraft.values import NodeAddress
+from kraft.raft.messages import AnyRaftResponse, FetchRequest, RaftRequest
+from kraft.raft.outputs import SendRequest, SendResponse
+from kraft.raft.values import NodeAddress
 from zkcontroller_simulation.raft_weather import CALM, RaftWeather
 from zkcontroller_simulation.raft_words import request_in_words, response_in_words
 from zkcontroller_simulation.timeline import Timeline

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_common.errors import NotLeader, RecordsRefused
-from zkcontroller.kraft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, RaftTick
-from zkcontroller.kraft.messages import FetchResponse
-from zkcontroller.kraft.outputs import (
+from kraft.raft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, RaftTick
+from kraft.raft.messages import FetchResponse
+from kraft.raft.outputs import (
     DeliverCommit,
     DeliverLeader,
     DeliverSnapshot,
@@ -26,8 +26,8 @@ from zkcontroller.kraft.outputs import (
     SendResponse,
     ShutdownDone,
 )
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import ElectionState, NodeAddress, ReplicaKey
+from kraft.raft.raft import RaftNode
+from kraft.raft.values import ElectionState, NodeAddress, ReplicaKey
 from zkcontroller_simulation.raft_counter import LISTENER, Counter
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller_simulation.raft_network import CONTROLLER, RaftPeer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -20,7 +20,7 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
+from kraft.raft.values import ElectionState, OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import whole_batches
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import RaftInput, RaftShutdown, Resign
-from zkcontroller.kraft.values import ReplicaKey, VoterSet
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import RaftInput, RaftShutdown, Resign
+from kraft.raft.values import ReplicaKey, VoterSet
 from zkcontroller_simulation.history import LINES_SHOWN
 from zkcontroller_simulation.raft_invariants import RaftInvariants
 from zkcontroller_simulation.raft_log_model import WITHOUT_LIMIT, InMemoryRaftLog

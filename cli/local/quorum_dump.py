@@ -16,13 +16,13 @@ from uuid import UUID
 import orjson
 
 from kafka_common.errors import RecordsRefused
-from zkcontroller.kraft.control_records import ControlRecord
-from zkcontroller.kraft.metadata.metadata_batches import (
+from kraft.raft.control_records import ControlRecord
+from kraft.metadata.metadata_batches import (
     ControlBatch,
     MetadataBatch,
     read_metadata_batch,
 )
-from zkcontroller.kraft.metadata.record_json import record_json
+from kraft.metadata.record_json import record_json
 from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller_cli.console.options import say
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.raft_channel import versions_of
+from kraft.node.raft_channel import versions_of
 from kafka_common.errors import InvalidFrame
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     AnyRaftResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -22,7 +22,7 @@ from zkcontroller.kraft.messages import (
     RaftRequest,
     ReplicaProgress,
 )
-from zkcontroller.kraft.wire import api_key_of, common_version, read_response, write_request
+from kraft.raft.wire import api_key_of, common_version, read_response, write_request
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.error_codes import error_name
 from kafka_common.protocol.uuid_text import uuid_text

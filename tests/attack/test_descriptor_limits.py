@@ -17,8 +17,8 @@ import pytest
 from kio.schema.alter_client_quotas.v0 import request as quotas
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.metadata_log import KafkaMetadataLog
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from kraft.node.metadata_log import KafkaMetadataLog
+from kraft.node.metadata_log_config import MetadataLogConfig
 from tests.attack.connections import RawConnection, is_serving
 from tests.attack.record_client import START_MS, RecordClient
 from tests.attack.targets import quorum_target

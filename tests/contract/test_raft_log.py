@@ -9,17 +9,17 @@ from typing import Final, Protocol
 
 import pytest
 
-from replica_manager.quorum.metadata_log import KafkaMetadataLog
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from kraft.node.metadata_log import KafkaMetadataLog
+from kraft.node.metadata_log_config import MetadataLogConfig
 from kafka_common.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
-from zkcontroller.kraft.raft_log import (
+from kraft.raft.raft_log import (
     LogPosition,
     RaftLog,
     ValidatedPosition,
     truncation_offset,
     validate_position,
 )
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.values import OffsetAndEpoch
 from kafka_common.protocol.record_batch import encode_batch, iterate_batches
 from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog

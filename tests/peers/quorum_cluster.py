@@ -23,11 +23,11 @@ from typing_extensions import override
 from benchmarks.kafka_peer import brief_options, kafka_libs, run_kafka_tool
 from tests.support.quorum import free_ports
 from kafka_common.errors import CorruptRecord
-from zkcontroller.kraft.config import MAX_FETCH_WAIT_MS
-from zkcontroller.kraft.control_records import LeaderChange
-from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from zkcontroller.kraft.metadata.metadata_batches import iterate_metadata_batches
-from zkcontroller.kraft.wire import read_response, write_request
+from kraft.raft.config import MAX_FETCH_WAIT_MS
+from kraft.raft.control_records import LeaderChange
+from kraft.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.metadata.metadata_batches import iterate_metadata_batches
+from kraft.raft.wire import read_response, write_request
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey

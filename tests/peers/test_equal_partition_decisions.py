@@ -17,29 +17,29 @@ from uuid import UUID
 import pytest
 
 from tests.support.kraft_world import KraftWorld, RegisteredNode, directory, no_quota
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
 from kafka_common.api_error import ApiError, ApiException
-from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
-from zkcontroller.kraft.controller.cluster_view import UsableBroker
-from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.broker_changes import AssignedDirectory
+from kraft.controller.cluster_view import UsableBroker
+from kraft.controller.partition_registration import PartitionRegistration
+from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.controller.topic_requests import (
+from kraft.controller.replica_placer import StripedReplicaPlacer
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.controller.result import VersionedRecord
+from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from zkcontroller.kraft.metadata.metadata_version import from_level
+from kraft.metadata.metadata_version import from_level
 from kafka_common.model import ElectionType
 
 pytestmark = pytest.mark.peers

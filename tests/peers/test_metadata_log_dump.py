@@ -10,7 +10,7 @@ import pytest
 from tests.peers.clients import run_tool
 from tests.support.metadata_batches import encode_data_batch
 from tests.support.record_text import control_record_text, record_text
-from zkcontroller.kraft.control_records import (
+from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
     KRaftVoters,
@@ -20,11 +20,11 @@ from zkcontroller.kraft.control_records import (
     Voter,
     VoterEndpoint,
 )
-from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata, encode_bootstrap
-from zkcontroller.kraft.metadata.codec import decode_record
-from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
-from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
-from zkcontroller.kraft.metadata.records import VersionedRecord
+from kraft.metadata.bootstrap import BootstrapMetadata, encode_bootstrap
+from kraft.metadata.codec import decode_record
+from kraft.metadata.metadata_batches import encode_control_batch
+from kraft.metadata.metadata_version import LATEST_PRODUCTION
+from kraft.metadata.records import VersionedRecord
 
 pytestmark = pytest.mark.peers
 

@@ -17,8 +17,8 @@ from cryptography.x509.oid import NameOID
 from benchmarks.kafka_peer import run_kafka_tool
 from tests.peers.quorum_cluster import MixedQuorum, RealBroker, committed
 from tests.support.certificates import Authority
-from zkcontroller.kraft.metadata.metadata_batches import iterate_records_of
-from zkcontroller.kraft.metadata.records import RegisterControllerRecord
+from kraft.metadata.metadata_batches import iterate_records_of
+from kraft.metadata.records import RegisterControllerRecord
 from kafka_common.net.client_security import ClientSecurity, Credentials
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]

@@ -18,13 +18,13 @@ from benchmarks.kafka_peer import run_kafka_tool
 from tests.peers.clients import run_tool
 from tests.peers.quorum_cluster import FOLDER, MixedQuorum, RealBroker
 from tests.support.record_text import record_text
-from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
-from zkcontroller.kraft.metadata.metadata_batches import (
+from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
+from kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
     iterate_metadata_batches,
 )
-from zkcontroller.kraft.metadata.records import ClientQuotaRecord, TopicRecord, VersionedRecord
+from kraft.metadata.records import ClientQuotaRecord, TopicRecord, VersionedRecord
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 

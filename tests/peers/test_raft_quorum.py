@@ -15,10 +15,10 @@ import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
 from benchmarks.quorum_kills import KillScenario
-from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, Voter, committed
 from tests.support.quorum import RecordingListener, free_ports
-from zkcontroller.kraft.values import NodeAddress, ReplicaKey, VoterSet
+from kraft.raft.values import NodeAddress, ReplicaKey, VoterSet
 from kafka_common.model import Endpoint
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]

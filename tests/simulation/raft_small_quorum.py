@@ -11,25 +11,25 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import (
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import (
     ElectionPersisted,
     RaftInput,
     RaftRequestReceived,
     RaftResponseReceived,
     RaftTick,
 )
-from zkcontroller.kraft.messages import AnyRaftResponse
-from zkcontroller.kraft.outputs import (
+from kraft.raft.messages import AnyRaftResponse
+from kraft.raft.outputs import (
     FlushLog,
     PersistElection,
     RaftOutput,
     SendRequest,
     SendResponse,
 )
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, ReplicaKey, VoterSet
+from kraft.raft.raft import RaftNode
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, ReplicaKey, VoterSet
 from zkcontroller_simulation.raft_counter import encoded_number
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller_simulation.raft_network import CONTROLLER

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.config import QuorumConfig
+from kraft.raft.values import OffsetAndEpoch
 from zkcontroller_simulation.raft_weather import CALM, GREY
 from zkcontroller_simulation.raft_world import (
     DENSE_EACH,

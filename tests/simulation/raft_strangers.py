@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP
-from zkcontroller.kraft.messages import (
+from kraft.raft.config import LAST_EPOCH, MAX_EPOCH_LEAP
+from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
@@ -18,7 +18,7 @@ from zkcontroller.kraft.messages import (
     RaftRequest,
     VoteRequest,
 )
-from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
+from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
 from zkcontroller_simulation.raft_world import RaftWorld
 from zkcontroller_simulation.timeline import Bounds
 

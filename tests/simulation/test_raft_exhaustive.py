@@ -15,7 +15,7 @@ import pytest
 
 from tests.simulation.raft_small_quorum import Choice, SmallQuorum
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.states import StateName
+from kraft.raft.states import StateName
 
 MOST_STATES: Final = 600
 """Of each beginning."""
@@ -91,7 +91,7 @@ def test_the_beginnings_are_what_they_are_called() -> None:
 
 def test_a_quorum_that_grants_to_anybody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exploration on trial: 3 lacks what 1 and 2 have committed, and may not lead."""
-    from zkcontroller.kraft.states import UnattachedState
+    from kraft.raft.states import UnattachedState
 
     monkeypatch.setattr(UnattachedState, "can_grant_vote", lambda *_, **__: True)
 

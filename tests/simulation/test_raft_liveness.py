@@ -14,7 +14,7 @@ from tests.simulation.raft_stories import (
     restless_voters,
     snapshot_for_a_follower_with_a_record_of_its_own,
 )
-from zkcontroller.kraft.inputs import Resign
+from kraft.raft.inputs import Resign
 
 SECOND_MS: Final = 1_000
 KILLS: Final = 20

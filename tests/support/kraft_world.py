@@ -12,40 +12,40 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ConfigInvalid
-from zkcontroller.kraft.controller import directory_ids
+from kraft.controller import directory_ids
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_view import UsableBroker
-from zkcontroller.kraft.controller.config_schema import (
+from kraft.controller.cluster_view import UsableBroker
+from kraft.controller.config_schema import (
     ConfigKeySchema,
     ConfigResource,
     InheritedKey,
 )
-from zkcontroller.kraft.controller.configuration_control import (
+from kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
 )
-from zkcontroller.kraft.controller.partition_registration import (
+from kraft.controller.partition_registration import (
     PartitionId,
     PartitionRegistration,
 )
-from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
-from zkcontroller.kraft.controller.replication_control import (
+from kraft.controller.replica_placer import StripedReplicaPlacer
+from kraft.controller.replication_control import (
     ReplicationConfig,
     ReplicationControlManager,
 )
-from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.controller.topic_requests import (
+from kraft.controller.result import ControllerResult, VersionedRecord
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from zkcontroller.kraft.metadata.metadata_version import (
+from kraft.metadata.metadata_version import (
     LATEST_PRODUCTION,
     MetadataVersion,
     from_level,
 )
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FenceBrokerRecord,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkcontroller.kraft.metadata.codec import encode_record
-from zkcontroller.kraft.metadata.metadata_batches import encode_value_batch
-from zkcontroller.kraft.metadata.records import VersionedRecord
+from kraft.metadata.codec import encode_record
+from kraft.metadata.metadata_batches import encode_value_batch
+from kraft.metadata.records import VersionedRecord
 
 
 def encode_data_batch(
@@ -14,7 +14,7 @@ def encode_data_batch(
 ) -> bytes:
     """A batch of these records, at least one.
 
-    Raises as :func:`~zkcontroller.kraft.metadata.codec.encode_record`.
+    Raises as :func:`~kraft.metadata.codec.encode_record`.
     """
     values = [encode_record(record, version) for record, version in records]
     return encode_value_batch(values, base_offset=base_offset, epoch=epoch, timestamp=timestamp)

@@ -5,10 +5,10 @@ Source: Kafka ``MigrationRecordConsumer`` (KIP-866).
 
 from __future__ import annotations
 
-from zkcontroller.kraft.controller.migration_state import ZkMigrationState
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
-from zkcontroller.kraft.metadata.records import BeginTransactionRecord, EndTransactionRecord
+from kraft.controller.migration_state import ZkMigrationState
+from kraft.controller.result import VersionedRecord
+from kraft.metadata.metadata_version import MetadataVersion
+from kraft.metadata.records import BeginTransactionRecord, EndTransactionRecord
 
 
 def records_before_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
-from replica_manager.quorum.raft_driver import CommittedBatches
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import (
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.raft_driver import CommittedBatches
+from kraft.raft.config import QuorumConfig
+from kraft.raft.states import StateName
+from kraft.raft.values import (
     LeaderAndEpoch,
     NodeAddress,
     OffsetAndEpoch,

@@ -13,29 +13,29 @@ from typing import TypeVar
 from uuid import UUID
 
 from replica_manager.configuration.broker_keys import BROKER_KEYS
-from replica_manager.quorum.controller_configuration import (
+from kraft.node.controller_configuration import (
     BrokerConfigSchema,
     BrokerConfigValidator,
 )
 from kafka_common.errors import NotLeader
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_requests import (
+from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import (
     ControllerRequest,
     CreateTopics,
     ProcessBrokerHeartbeat,
     RegisterBroker,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import (
+from kraft.controller.quorum_controller_state import (
     ControllerEnvironment,
     QuorumControllerConfig,
 )
-from zkcontroller.kraft.controller.quorum_controller_values import (
+from kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
     ControllerInput,
@@ -47,20 +47,20 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     NonFatalFault,
     QueueMark,
 )
-from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
-from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
-from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH
-from zkcontroller.kraft.controller.topic_requests import (
+from kraft.controller.quorum_features import QuorumFeatures, default_feature_map
+from kraft.controller.replica_placer import StripedReplicaPlacer
+from kraft.controller.result import MAX_RECORDS_PER_BATCH
+from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
-from zkcontroller.kraft.metadata.codec import decode_record
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
-from zkcontroller.kraft.values import LeaderAndEpoch
+from kraft.metadata.bootstrap import BootstrapMetadata
+from kraft.metadata.codec import decode_record
+from kraft.metadata.metadata_version import FEATURE_NAME, from_name
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
+from kraft.raft.values import LeaderAndEpoch
 
 T = TypeVar("T")
 

@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
-from replica_manager.quorum.controller_config import ControllerServerConfig
-from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
-from replica_manager.quorum.metadata_log import FOLDER
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.controller_service import controller_maker, read_bootstrap
+from kraft.node.metadata_log import FOLDER
+from kraft.node.metadata_log_config import MetadataLogConfig
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
 from tests.support.state_records import everything
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
-from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
+from kraft.controller.snapshot_trigger import SnapshotConfig
 from kafka_common.model import ConfigResourceType, OpType
 
 SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)

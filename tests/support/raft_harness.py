@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import (
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import (
     ElectionPersisted,
     RaftInput,
     RaftRequestFailed,
@@ -20,7 +20,7 @@ from zkcontroller.kraft.inputs import (
     RaftResponseReceived,
     RaftTick,
 )
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -32,7 +32,7 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import (
+from kraft.raft.outputs import (
     DeliverCommit,
     FlushLog,
     PersistElection,
@@ -40,9 +40,9 @@ from zkcontroller.kraft.outputs import (
     SendRequest,
     SendResponse,
 )
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import (
+from kraft.raft.raft import RaftNode
+from kraft.raft.states import StateName
+from kraft.raft.values import (
     ElectionState,
     NodeAddress,
     OffsetAndEpoch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final, assert_never
 
-from zkcontroller.kraft.control_records import (
+from kraft.raft.control_records import (
     LEADER_CHANGE,
     ControlRecord,
     KRaftVersion,
@@ -19,8 +19,8 @@ from zkcontroller.kraft.control_records import (
     SnapshotHeader,
     Voter,
 )
-from zkcontroller.kraft.metadata.record_json import record_json
-from zkcontroller.kraft.metadata.records import ZERO_UUID, VersionedRecord
+from kraft.metadata.record_json import record_json
+from kraft.metadata.records import ZERO_UUID, VersionedRecord
 from kafka_common.protocol.uuid_text import uuid_text
 
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {

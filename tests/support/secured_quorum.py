@@ -12,19 +12,19 @@ from typing import Any, Final
 from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
-from replica_manager.quorum.controller_config import ControllerServerConfig
-from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
-from replica_manager.quorum.described_config import described_config
-from replica_manager.quorum.metadata_publishing import LISTENER_NAME, MetadataPublishing
-from replica_manager.quorum.node_security import NodeSecurity, node_security
-from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
-from replica_manager.quorum.quota_publisher import MutationQuotaPublisher, mutation_quotas
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.controller_service import controller_maker, read_bootstrap
+from kraft.node.described_config import described_config
+from kraft.node.metadata_publishing import LISTENER_NAME, MetadataPublishing
+from kraft.node.node_security import NodeSecurity, node_security
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.quota_publisher import MutationQuotaPublisher, mutation_quotas
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller import QuorumController
 from kafka_common.net.client_security import ClientSecurity, Credentials
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey

@@ -5,10 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from tests.unit.kraft.controller_scenario import BROKERS, TOPICS
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.state_records import state_records
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.state_records import state_records
+from kraft.metadata.records import (
     VersionedRecord,
 )
 from kafka_common.model import ConfigResourceType

@@ -27,7 +27,7 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.maintenance import LogMaintenance
 from replica_manager.network.connection import ClientConnection
 from replica_manager.network.listener import SocketServer
-from replica_manager.quorum import quorum_node
+from kraft.node import quorum_node
 from replica_manager.replication import isr_znodes
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import AskOffsets

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.support.metadata_batches import encode_data_batch
 from tests.support.record_text import control_record_text
 from kafka_common.errors import CorruptRecord, InvalidRecord, RecordsRefused, UnsupportedVersion
-from zkcontroller.kraft.control_records import (
+from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
     KRaftVoters,
@@ -31,12 +31,12 @@ from zkcontroller.kraft.control_records import (
     decode_control_record,
     encode_control_record,
 )
-from zkcontroller.kraft.metadata.bootstrap import (
+from kraft.metadata.bootstrap import (
     BootstrapMetadata,
     decode_bootstrap,
     encode_bootstrap,
 )
-from zkcontroller.kraft.metadata.metadata_batches import (
+from kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
     MetadataBatchPlace,
@@ -44,8 +44,8 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     iterate_metadata_batches,
     read_metadata_batch,
 )
-from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
+from kraft.metadata.records import (
     FeatureLevelRecord,
     NoOpRecord,
     TopicRecord,

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from tests.support.record_text import record_text
 from kafka_common.errors import InvalidRecord, UnsupportedVersion
-from zkcontroller.kraft.metadata.codec import decode_record, encode_record
-from zkcontroller.kraft.metadata.record_json import record_json
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.codec import decode_record, encode_record
+from kraft.metadata.record_json import record_json
+from kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
@@ -43,7 +43,7 @@ from zkcontroller.kraft.metadata.records import (
     VersionedRecord,
     ZkMigrationStateRecord,
 )
-from zkcontroller.kraft.metadata.schemas import BY_API_KEY
+from kraft.metadata.schemas import BY_API_KEY
 
 TOPIC_ID = UUID("c0ffee00-0000-4000-8000-000000000001")
 DIRECTORY = UUID("d15c0000-0000-4000-8000-000000000002")

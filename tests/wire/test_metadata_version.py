@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.errors import ConfigInvalid, UnsupportedVersion
-from zkcontroller.kraft.metadata.metadata_version import (
+from kraft.metadata.metadata_version import (
     LATEST_PRODUCTION,
     MINIMUM_BOOTSTRAP_VERSION,
     MINIMUM_KRAFT_VERSION,

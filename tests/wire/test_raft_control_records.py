@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.raft_harness import START_MS, RaftHarness, batches_in
-from zkcontroller.kraft.control_records import (
+from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
     LeaderChange,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import InvalidFrame
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -31,14 +31,14 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.values import (
+from kraft.raft.values import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
 )
-from zkcontroller.kraft.wire import (
+from kraft.raft.wire import (
     OFFERED,
     RefusedRequest,
     api_key_of,

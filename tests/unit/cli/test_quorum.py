@@ -14,11 +14,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from replica_manager.quorum.metadata_log import FOLDER
+from kraft.node.metadata_log import FOLDER
 from tests.support.cli_world import Answer, Zkctl, installed_zkctl
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, free_ports
-from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
-from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
+from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
+from kraft.metadata.metadata_batches import encode_control_batch
 from kafka_common.protocol.uuid_text import uuid_text
 
 NO_OP = b"\1\x14\0\0"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from replica_manager.configuration.meta_properties import MetaProperties, write_meta_properties
-from replica_manager.quorum.node_files import load_log_dirs
-from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
+from kraft.node.node_files import load_log_dirs
+from kraft.node.scram_arguments import FormatRefused, parse_scram
 from tests.support.cli_world import Answer, Zkctl, installed_zkctl
-from zkcontroller.kraft.metadata.bootstrap import decode_bootstrap
-from zkcontroller.kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
+from kraft.metadata.bootstrap import decode_bootstrap
+from kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from kafka_common.protocol.uuid_text import parse_uuid
 

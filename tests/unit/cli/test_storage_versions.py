@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_world import Zkctl, installed_zkctl
-from zkcontroller.kraft.metadata.bootstrap import decode_bootstrap
+from kraft.metadata.bootstrap import decode_bootstrap
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 

@@ -30,9 +30,9 @@ from replica_manager.configuration.config_keys import BLANKS, parse_type, split_
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.transaction_settings import transaction_settings
-from replica_manager.quorum.controller_config import ControllerServerConfig
-from replica_manager.quorum.described_config import described_config
-from replica_manager.quorum.node_security import node_security
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.described_config import described_config
+from kraft.node.node_security import node_security
 from replica_manager.security.client_properties import client_security_of
 from replica_manager.security.delegation_tokens import token_settings
 from replica_manager.security.dynamic_tls import ListenerSecurities

@@ -9,19 +9,19 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.cluster_requests import BrokerRegistrationRequest
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     IncrementalAlterConfigs,
     ProcessBrokerHeartbeat,
     RegisterBroker,
     UnregisterBroker,
 )
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kafka_common.model import ConfigResourceType, OpType
 
 BROKERS = (1, 2, 3)

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.support.kraft_world import KraftWorld
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
     IsrMember,

@@ -17,10 +17,10 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
-from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
+from kraft.controller.acl_control import AclControlManager, StandardAcl
 from kafka_common.api_error import NO_ERROR, ApiException
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.records import AccessControlEntryRecord
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.records import AccessControlEntryRecord
 
 MOST = 10_000
 

@@ -11,18 +11,18 @@ from dataclasses import replace
 import pytest
 
 from kafka_common.errors import IllegalState, InvalidRecord
-from zkcontroller.kraft.controller.activation import LogState, generate
-from zkcontroller.kraft.controller.migration_state import ZkMigrationState
-from zkcontroller.kraft.controller.offsets import NONE
-from zkcontroller.kraft.controller.quorum_features import KRAFT_VERSION
-from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
-from zkcontroller.kraft.metadata.metadata_version import (
+from kraft.controller.activation import LogState, generate
+from kraft.controller.migration_state import ZkMigrationState
+from kraft.controller.offsets import NONE
+from kraft.controller.quorum_features import KRAFT_VERSION
+from kraft.metadata.bootstrap import BootstrapMetadata
+from kraft.metadata.metadata_version import (
     FEATURE_NAME,
     LATEST_PRODUCTION,
     MINIMUM_KRAFT_VERSION,
     from_name,
 )
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -31,7 +31,7 @@ from zkcontroller.kraft.metadata.records import (
     NoOpRecord,
     ZkMigrationStateRecord,
 )
-from zkcontroller.kraft.metadata.records import VersionedRecord as Versioned
+from kraft.metadata.records import VersionedRecord as Versioned
 
 BEGIN = BeginTransactionRecord("Bootstrap records")
 END = EndTransactionRecord()

@@ -8,15 +8,15 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld
 from tests.unit.kraft.proposals import propose
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlteredPartition,
 )
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from zkcontroller.kraft.metadata.metadata_version import from_name
+from kraft.metadata.metadata_version import from_name
 from kafka_common.model import RECOVERED, RECOVERING
 
 UNKNOWN = UUID(int=4711)

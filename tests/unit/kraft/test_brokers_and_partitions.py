@@ -8,12 +8,12 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
 from tests.unit.kraft.proposals import propose
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
-from zkcontroller.kraft.controller.broker_transitions import BrokerTransitions
-from zkcontroller.kraft.controller.directory_ids import UNASSIGNED
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.metadata.metadata_version import from_name
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.broker_changes import AssignedDirectory
+from kraft.controller.broker_transitions import BrokerTransitions
+from kraft.controller.directory_ids import UNASSIGNED
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.metadata.metadata_version import from_name
+from kraft.metadata.records import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,

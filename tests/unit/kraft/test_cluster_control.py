@@ -13,23 +13,23 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller import directory_ids
+from kraft.controller import directory_ids
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_control import ClusterControlManager, ClusterRecord
-from zkcontroller.kraft.controller.cluster_requests import (
+from kraft.controller.cluster_control import ClusterControlManager, ClusterRecord
+from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.features import FeatureControlManager
-from zkcontroller.kraft.controller.heartbeat_control import HeartbeatControl
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.migration_state import ZkMigrationState
-from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
-from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.features import FeatureControlManager
+from kraft.controller.heartbeat_control import HeartbeatControl
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.migration_state import ZkMigrationState
+from kraft.controller.quorum_features import QuorumFeatures, default_feature_map
+from kraft.controller.result import ControllerResult, VersionedRecord
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.metadata_version import FEATURE_NAME, from_name
+from kraft.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,

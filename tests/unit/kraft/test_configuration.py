@@ -7,13 +7,13 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import Keys
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
-from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource
-from zkcontroller.kraft.controller.configuration_control import (
+from kraft.controller.config_schema import ALL_BROKERS, ConfigResource
+from kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
 )
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.records import ConfigRecord
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.records import ConfigRecord
 from kafka_common.model import ConfigResourceType, ConfigSource, OpType
 
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "foo")

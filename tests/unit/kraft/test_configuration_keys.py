@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.support.kraft_world import Keys
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import (
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
 )
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.records import ConfigRecord
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.records import ConfigRecord
 from kafka_common.model import ConfigResourceType, OpType
 
 FOO = ConfigResource(ConfigResourceType.TOPIC, "foo")

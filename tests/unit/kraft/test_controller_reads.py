@@ -8,13 +8,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.features import (
+from kraft.controller.cluster_requests import ControllerRegistrationRequest
+from kraft.controller.features import (
     NEVER_CHANGED,
     FeatureLevelUpdate,
     FinalizedControllerFeatures,
 )
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.quorum_controller_requests import (
     DescribeConfigs,
     DescribeControllers,
     FindAllTopicIds,
@@ -23,10 +23,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RegisterController,
     UpdateFeatureLevels,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.quorum_features import default_feature_map
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.quorum_features import default_feature_map
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
 

@@ -14,24 +14,24 @@ from uuid import UUID
 import pytest
 
 from tests.support.quorum_controller_world import CLUSTER_ID, SCHEMA, QuorumWorld
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
-from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
-from zkcontroller.kraft.controller.cluster_requests import (
+from kraft.controller.broker_changes import AssignedDirectory
+from kraft.controller.client_quota_control import ClientQuotaAlteration
+from kraft.controller.cluster_requests import (
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.features import FeatureLevelUpdate
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.features import FeatureLevelUpdate
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.quorum_controller_requests import (
     AllocateProducerIdBlock,
     AlterClientQuotas,
     AlterPartitionReassignments,
@@ -53,26 +53,26 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UnregisterBroker,
     UpdateFeatureLevels,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import (
+from kraft.controller.quorum_controller_state import (
     DEFAULT_SESSION_TIMEOUT_MS,
     QuorumControllerConfig,
 )
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from zkcontroller.kraft.controller.scram_control import (
+from kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from zkcontroller.kraft.controller.topic_requests import (
+from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kafka_common.model import ConfigResourceType, ElectionType, OpType
 from kafka_common.protocol.delegation_tokens import DelegationTokenConfig, token_hmac
 

@@ -10,24 +10,24 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kafka_common.api_error import ApiError, ApiException
-from zkcontroller.kraft.controller.cluster_requests import (
+from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.features import (
+from kraft.controller.features import (
     FeatureLevelUpdate,
     FinalizedControllerFeatures,
     UpgradeType,
 )
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     RegisterBroker,
     UpdateFeatureLevels,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.quorum_features import TRANSACTION_VERSION, default_feature_map
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature, FeatureLevelRecord
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.quorum_features import TRANSACTION_VERSION, default_feature_map
+from kraft.metadata.metadata_version import FEATURE_NAME, from_name
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature, FeatureLevelRecord
 
 UPGRADE, SAFE, UNSAFE = (
     UpgradeType.UPGRADE,

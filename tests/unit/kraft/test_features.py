@@ -12,23 +12,23 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.features import (
+from kraft.controller.features import (
     FeatureControlManager,
     FeatureLevelUpdate,
     UpgradeType,
 )
-from zkcontroller.kraft.controller.migration_state import ZkMigrationState
-from zkcontroller.kraft.controller.quorum_features import (
+from kraft.controller.migration_state import ZkMigrationState
+from kraft.controller.quorum_features import (
     DISABLED,
     KRAFT_VERSION,
     QuorumFeatures,
     default_feature_map,
     reason_not_supported,
 )
-from zkcontroller.kraft.controller.registrations import VersionRange
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
-from zkcontroller.kraft.metadata.records import FeatureLevelRecord, ZkMigrationStateRecord
+from kraft.controller.registrations import VersionRange
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.metadata_version import FEATURE_NAME, from_name
+from kraft.metadata.records import FeatureLevelRecord, ZkMigrationStateRecord
 
 FOO = "foo.version"
 UPGRADE, SAFE, UNSAFE = (

@@ -6,13 +6,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from zkcontroller.kraft.controller.quorum_controller_requests import AlterUserScramCredentials
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.scram_control import (
+from kraft.controller.quorum_controller_requests import AlterUserScramCredentials
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )

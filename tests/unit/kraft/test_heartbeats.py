@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.heartbeats import (
+from kraft.controller.heartbeats import (
     NO_ACTIVE_BROKER,
     BrokerControlState,
     BrokerHeartbeat,

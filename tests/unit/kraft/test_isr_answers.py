@@ -8,14 +8,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )

@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from zkcontroller.kraft.controller import quorum_controller
+from kraft.controller import quorum_controller
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.quorum_controller_requests import (
     FindAllTopicIds,
     WriteMigrationRecords,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.quorum_controller_values import (
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.quorum_controller_values import (
     ControllerRequestReceived,
     LeaderChanged,
 )
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.result import VersionedRecord
+from kraft.metadata.records import (
     BeginTransactionRecord,
     NoOpRecord,
     PartitionChangeRecord,
 )
-from zkcontroller.kraft.values import LeaderAndEpoch
+from kraft.raft.values import LeaderAndEpoch
 
 SESSION_TIMEOUT_MS = 9_000
 

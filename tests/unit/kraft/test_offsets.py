@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
-from zkcontroller.kraft.controller.deferred_events import DeferredEventQueue
-from zkcontroller.kraft.controller.offsets import NONE, BatchEnd, OffsetControlManager
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.controller.timeline import TimelineValue
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
+from kraft.controller.deferred_events import DeferredEventQueue
+from kraft.controller.offsets import NONE, BatchEnd, OffsetControlManager
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.controller.timeline import TimelineValue
+from kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.values import OffsetAndEpoch
 
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import pytest
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.offsets import BatchEnd, OffsetControlManager
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineValue
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.offsets import BatchEnd, OffsetControlManager
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.controller.timeline import TimelineDict, TimelineValue
+from kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.values import OffsetAndEpoch
 
 
 @pytest.fixture

@@ -13,18 +13,18 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from kafka_common.errors import BufferAllocation
-from zkcontroller.kraft.accumulator import BatchAccumulator
-from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
+from kraft.raft.accumulator import BatchAccumulator
+from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.cluster_requests import BrokerRegistrationRequest
+from kraft.controller.quorum_controller_requests import (
     RegisterBroker,
     WriteMigrationRecords,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.result import VersionedRecord
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     ConfigRecord,

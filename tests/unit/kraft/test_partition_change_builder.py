@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.directory_ids import MIGRATING, UNASSIGNED
-from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
-from zkcontroller.kraft.controller.partition_election import PartitionElection
-from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
-from zkcontroller.kraft.metadata.metadata_version import MetadataVersion, from_level, from_name
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.directory_ids import MIGRATING, UNASSIGNED
+from kraft.controller.partition_change_builder import PartitionChangeBuilder
+from kraft.controller.partition_election import PartitionElection
+from kraft.controller.partition_registration import PartitionRegistration
+from kraft.metadata.metadata_version import MetadataVersion, from_level, from_name
+from kraft.metadata.records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     PartitionChangeRecord,

@@ -9,24 +9,24 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
-from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
-from zkcontroller.kraft.controller.partition_election import PartitionElection
-from zkcontroller.kraft.controller.partition_reassignment import (
+from kraft.controller.broker_changes import AssignedDirectory
+from kraft.controller.partition_change_builder import PartitionChangeBuilder
+from kraft.controller.partition_election import PartitionElection
+from kraft.controller.partition_reassignment import (
     PartitionReassignmentReplicas,
     PartitionReassignmentRevert,
 )
-from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.metadata.metadata_version import from_name
-from zkcontroller.kraft.metadata.records import NO_LEADER, PartitionChangeRecord
+from kraft.controller.partition_registration import PartitionRegistration
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.metadata.metadata_version import from_name
+from kraft.metadata.records import NO_LEADER, PartitionChangeRecord
 from kafka_common.model import RECOVERED, RECOVERING
 
 TOPIC: Final = UUID(int=77)

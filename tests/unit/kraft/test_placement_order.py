@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from zkcontroller.kraft.controller.cluster_view import UsableBroker
-from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
+from kraft.controller.cluster_view import UsableBroker
+from kraft.controller.replica_placer import StripedReplicaPlacer
 
 SEEDS = range(12)
 

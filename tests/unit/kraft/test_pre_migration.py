@@ -9,16 +9,16 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.migration_records import records_after_migration
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
-from zkcontroller.kraft.controller.cluster_requests import (
+from kraft.controller.client_quota_control import ClientQuotaAlteration
+from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.features import FeatureLevelUpdate
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.features import FeatureLevelUpdate
+from kraft.controller.quorum_controller_requests import (
     AllocateProducerIdBlock,
     AlterClientQuotas,
     ControllerRequest,
@@ -32,9 +32,9 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UpdateFeatureLevels,
     WriteMigrationRecords,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     NoOpRecord,

@@ -7,11 +7,11 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import KraftWorld
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.producer_id_control import (
+from kraft.controller.producer_id_control import (
     ProducerIdControlManager,
     ProducerIdsBlock,
 )
-from zkcontroller.kraft.metadata.records import ProducerIdsRecord
+from kraft.metadata.records import ProducerIdsRecord
 
 LARGEST = 2**63 - 1
 

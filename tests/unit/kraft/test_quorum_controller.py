@@ -13,16 +13,16 @@ from kio.schema.errors import ErrorCode
 from tests.support.migration_records import records_after_migration, records_before_migration
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from kafka_common.errors import IllegalState, RecordListTooLarge
-from zkcontroller.kraft.controller import quorum_controller
+from kraft.controller import quorum_controller
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.migration_state import ZkMigrationState
-from zkcontroller.kraft.controller.partition_registration import (
+from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.migration_state import ZkMigrationState
+from kraft.controller.partition_registration import (
     PartitionId,
     PartitionRegistration,
 )
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
     AlterUserScramCredentials,
     ControllerRequest,
@@ -37,8 +37,8 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UpdateFeatureLevels,
     WriteMigrationRecords,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.quorum_controller_values import (
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
     ControllerRequestCompleted,
@@ -47,10 +47,10 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     LeaderChanged,
     SnapshotLoaded,
 )
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.result import VersionedRecord
+from kraft.controller.topic_requests import CreatableTopicResult
+from kraft.metadata.metadata_version import FEATURE_NAME, from_name
+from kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -61,7 +61,7 @@ from zkcontroller.kraft.metadata.records import (
     TopicRecord,
     ZkMigrationStateRecord,
 )
-from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from kafka_common.model import ElectionType
 
 SESSION_TIMEOUT_MS = 9_000

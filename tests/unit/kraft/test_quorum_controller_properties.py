@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
+from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
 from tests.support.quorum_controller_world import QuorumWorld
 from tests.unit.kraft.controller_scenario import BROKERS, TOPICS, Scenario, Step
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_state import DEFAULT_SESSION_TIMEOUT_MS
-from zkcontroller.kraft.controller.quorum_controller_values import ControllerRequestReceived
-from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
+from kraft.controller.quorum_controller_state import DEFAULT_SESSION_TIMEOUT_MS
+from kraft.controller.quorum_controller_values import ControllerRequestReceived
+from kraft.controller.topic_requests import CreatableTopicResult
 from kafka_common.model import ConfigResourceType
 
 HEARTBEAT_INTERVAL_MS = 2_000

@@ -10,12 +10,12 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from kafka_common.api_error import ApiError
-from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
-from zkcontroller.kraft.controller.producer_id_control import ProducerIdsBlock
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.cluster_requests import ControllerRegistrationRequest
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.delegation_token_control import CreatedDelegationToken
+from kraft.controller.producer_id_control import ProducerIdsBlock
+from kraft.controller.quorum_controller_requests import (
     AllocateProducerIdBlock,
     CreateDelegationToken,
     DescribeConfigs,
@@ -25,10 +25,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RegisterController,
     WriteMigrationRecords,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.controller.result import VersionedRecord
+from kraft.metadata.records import (
     ZERO_UUID,
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,

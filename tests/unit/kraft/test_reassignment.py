@@ -8,11 +8,11 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import KraftWorld
 from tests.unit.kraft.proposals import propose
 from kafka_common.api_error import NO_ERROR, ApiError
-from zkcontroller.kraft.controller.partition_reassignment import (
+from kraft.controller.partition_reassignment import (
     PartitionReassignmentReplicas,
     PartitionReassignmentRevert,
 )
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.reassignment_control import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
     ReassignablePartition,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_view import UsableBroker
-from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
+from kraft.controller.cluster_view import UsableBroker
+from kraft.controller.replica_placer import StripedReplicaPlacer
 
 
 def brokers(*ids: int, rack: str | None = None, fenced: bool = False) -> list[UsableBroker]:

@@ -7,23 +7,23 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import WITH_ELR, KraftWorld
-from zkcontroller.kraft.controller.alter_partition import (
+from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from zkcontroller.kraft.controller.partition_registration import (
+from kraft.controller.partition_registration import (
     PartitionId,
     PartitionRegistration,
 )
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
-from zkcontroller.kraft.metadata.records import NO_LEADER
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
+from kraft.metadata.records import NO_LEADER
 from kafka_common.model import ElectionType
 
 BROKERS = (1, 2, 3, 4, 5)

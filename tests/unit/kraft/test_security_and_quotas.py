@@ -20,31 +20,31 @@ from kafka_common.acls import (
     ResourceType,
 )
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
+from kraft.controller.acl_control import AclControlManager, StandardAcl
 from kafka_common.api_error import NO_ERROR, ApiException
-from zkcontroller.kraft.controller.client_quota_control import (
+from kraft.controller.client_quota_control import (
     ClientQuotaAlteration,
     ClientQuotaControlManager,
     QuotaEntity,
 )
-from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenControlManager
-from zkcontroller.kraft.controller.producer_id_control import (
+from kraft.controller.delegation_token_control import DelegationTokenControlManager
+from kraft.controller.producer_id_control import (
     ProducerIdControlManager,
     ProducerIdsBlock,
 )
-from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.controller.scram_control import (
+from kraft.controller.result import VersionedRecord
+from kraft.controller.scram_control import (
     ScramControlManager,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.metadata_version import (
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.metadata_version import (
     LATEST_PRODUCTION,
     MetadataVersion,
     from_name,
 )
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     DelegationTokenRecord,

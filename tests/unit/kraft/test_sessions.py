@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from zkcontroller.kraft.controller.quorum_controller_requests import UnregisterBroker
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.registrations import BrokerRegistration
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.quorum_controller_requests import UnregisterBroker
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.registrations import BrokerRegistration
+from kraft.metadata.records import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )

@@ -20,14 +20,14 @@ from tests.support.state_records import DEFAULTS, USER, everything, stable_recor
 from tests.unit.kraft.controller_scenario import BROKERS, Scenario, Step
 from kafka_common import acls as acl_words
 from kafka_common.errors import IllegalState, UnsupportedVersion
-from zkcontroller.kraft.controller.acl_control import StandardAcl
-from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
-from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.features import FeatureLevelUpdate, UpgradeType
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.acl_control import StandardAcl
+from kraft.controller.client_quota_control import ClientQuotaAlteration
+from kraft.controller.cluster_requests import ControllerRegistrationRequest
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.features import FeatureLevelUpdate, UpgradeType
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import (
     AllocateProducerIdBlock,
     AlterClientQuotas,
     AlterUserScramCredentials,
@@ -37,29 +37,29 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RegisterController,
     UpdateFeatureLevels,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.quorum_controller_values import (
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
     LeaderChanged,
     SnapshotLoaded,
 )
-from zkcontroller.kraft.controller.scram_control import (
+from kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
-from zkcontroller.kraft.controller.state_records import state_records
-from zkcontroller.kraft.controller.timeline import TimelineDict
-from zkcontroller.kraft.metadata.codec import decode_record, encode_record
-from zkcontroller.kraft.metadata.metadata_batches import (
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
+from kraft.controller.state_records import state_records
+from kraft.controller.timeline import TimelineDict
+from kraft.metadata.codec import decode_record, encode_record
+from kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
     iterate_metadata_batches,
 )
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     ConfigRecord,
@@ -74,8 +74,8 @@ from zkcontroller.kraft.metadata.records import (
     VersionedRecord,
     ZkMigrationStateRecord,
 )
-from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
-from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from kraft.metadata.snapshot_batches import SnapshotBatches
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from kafka_common.model import ConfigResourceType, OpType
 from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 

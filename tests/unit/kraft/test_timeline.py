@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafka_common.errors import IllegalState
-from zkcontroller.kraft.controller.snapshot_registry import NO_EPOCH, SnapshotRegistry
-from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet, TimelineValue
+from kraft.controller.snapshot_registry import NO_EPOCH, SnapshotRegistry
+from kraft.controller.timeline import TimelineDict, TimelineSet, TimelineValue
 
 KEYS = st.integers(0, 5)
 VALUES = st.integers(0, 3)

@@ -6,17 +6,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.delegation_token_control import (
+from kraft.controller.delegation_token_control import (
     CreatedDelegationToken,
     DelegationTokenControlManager,
 )
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.quorum_controller_requests import (
     ExpireDelegationToken,
     RenewDelegationToken,
 )
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
-from zkcontroller.kraft.metadata.records import (
+from kraft.controller.snapshot_registry import SnapshotRegistry
+from kraft.metadata.metadata_version import LATEST_PRODUCTION
+from kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )

@@ -10,22 +10,22 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import KraftWorld, no_quota
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kafka_common.api_error import NO_ERROR, ApiException
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
-from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.reassignment_control import (
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
+from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.controller.topic_requests import (
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from zkcontroller.kraft.metadata.records import PartitionChangeRecord
+from kraft.metadata.records import PartitionChangeRecord
 from kafka_common.model import RECOVERING, ConfigResourceType, ElectionType
 
 IMPOSSIBLE = "a name with spaces"

@@ -10,16 +10,16 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import KraftWorld, directory, no_quota
 from kafka_common.errors import IllegalState
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
-from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.controller.topic_requests import (
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from zkcontroller.kraft.metadata.metadata_version import from_name
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.metadata_version import from_name
+from kraft.metadata.records import (
     ZERO_UUID,
     ConfigRecord,
     PartitionChangeRecord,

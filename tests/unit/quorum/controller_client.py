@@ -13,14 +13,14 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, i64, u16
 
-from replica_manager.quorum.controller_config import ControllerServerConfig
-from replica_manager.quorum.controller_service import (
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.controller_service import (
     ControllerRegistrations,
     controller_maker,
     read_bootstrap,
 )
-from replica_manager.quorum.described_config import described_config
-from replica_manager.quorum.quorum_node import QuorumNode
+from kraft.node.described_config import described_config
+from kraft.node.quorum_node import QuorumNode
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey

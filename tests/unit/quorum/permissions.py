@@ -13,13 +13,13 @@ from kio.static.protocol import RequestPayload
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.support.secured_quorum import SecuredNode
 from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
-from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.cluster_requests import BrokerRegistrationRequest
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.quorum_controller_requests import (
     ProcessBrokerHeartbeat,
     RegisterBroker,
 )
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
 

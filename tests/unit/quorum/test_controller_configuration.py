@@ -10,22 +10,22 @@ from uuid import UUID
 
 import pytest
 
-from replica_manager.quorum.controller_configuration import BrokerConfigSchema
+from kraft.node.controller_configuration import BrokerConfigSchema
 from tests.support.quorum import CLUSTER_ID
 from tests.support.quorum_controllers import Controllers
-from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.cluster_requests import BrokerRegistrationRequest
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.quorum_controller_requests import (
     CreateTopics,
     IncrementalAlterConfigs,
     ProcessBrokerHeartbeat,
     RegisterBroker,
 )
-from zkcontroller.kraft.controller.topic_requests import CreatableTopic, CreateTopicsRequest
-from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
-from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.controller.topic_requests import CreatableTopic, CreateTopicsRequest
+from kraft.metadata.metadata_version import FEATURE_NAME
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kafka_common.model import ConfigResourceType, OpType
 
 HOUR_MS = 3_600_000

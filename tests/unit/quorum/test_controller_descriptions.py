@@ -12,16 +12,16 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 from typing_extensions import override
 
-from replica_manager.quorum.client_metrics_configs import validate_client_metrics
-from replica_manager.quorum.controller_apis.call import Controller
-from replica_manager.quorum.node_versions import NodeVersions
+from kraft.node.client_metrics_configs import validate_client_metrics
+from kraft.node.controller_apis.call import Controller
+from kraft.node.node_versions import NodeVersions
 from tests.support.config_messages import altered_resources
 from tests.support.frames import request_header
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.unit.quorum.controller_client import Client, told
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
-from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.controller.features import FinalizedControllerFeatures
+from kraft.controller.quorum_controller_requests import ControllerRequest
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.framing import parse_request_header
 from kafka_common.protocol.messages import write

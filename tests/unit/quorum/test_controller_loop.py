@@ -12,21 +12,21 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
-from replica_manager.quorum.controller_loop import ControllerLoop
+from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
+from kraft.node.controller_loop import ControllerLoop
 from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
-from zkcontroller.kraft.controller.quorum_controller_state import (
+from kraft.controller.heartbeats import BrokerHeartbeat
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
+from kraft.controller.quorum_controller_state import (
     DEFAULT_SESSION_TIMEOUT_MS,
     QuorumControllerConfig,
 )
-from zkcontroller.kraft.controller.quorum_controller_values import FatalFault
-from zkcontroller.kraft.controller.result import VersionedRecord
+from kraft.controller.quorum_controller_values import FatalFault
+from kraft.controller.result import VersionedRecord
 
 SECOND_MS: Final = 1_000
 LONGER_THAN_A_SESSION_MS: Final = 10_000

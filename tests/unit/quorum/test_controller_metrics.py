@@ -13,13 +13,13 @@ from typing import Final
 
 import pytest
 
-from replica_manager.quorum.quorum_controller_metrics import QuorumControllerMetrics
+from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
 from tests.support.quorum import eventually
 from tests.support.quorum_controller_world import QuorumWorld, topic
 from tests.support.quorum_controllers import Controllers, told
-from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     IncrementalAlterConfigs,
 )

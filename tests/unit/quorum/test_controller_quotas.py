@@ -16,9 +16,9 @@ from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
 from replica_manager.network.connection import Peer, ResponseFrame
-from replica_manager.quorum.controller_apis.call import Controller
-from replica_manager.quorum.quorum_requests import QuorumRequests
-from replica_manager.quorum.quota_publisher import MutationQuotaPublisher
+from kraft.node.controller_apis.call import Controller
+from kraft.node.quorum_requests import QuorumRequests
+from kraft.node.quota_publisher import MutationQuotaPublisher
 from replica_manager.quotas.client_quotas import ClientKey
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from tests.support.frames import parse_response_header, request_header
@@ -26,15 +26,15 @@ from tests.support.quorum import in_the_end
 from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
 from tests.unit.quorum.permissions import an_existing_topic
 from kafka_common.api_error import ApiException
-from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
-from zkcontroller.kraft.controller.quorum_controller_requests import (
+from kraft.controller.client_quota_control import ClientQuotaAlteration
+from kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
     ControllerRequest,
     CreateTopics,
 )
-from zkcontroller.kraft.controller.quorum_controller_values import unlimited
-from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult, PartitionChangeQuota
-from zkcontroller.kraft.metadata.records import ClientQuotaRecord, EntityData
+from kraft.controller.quorum_controller_values import unlimited
+from kraft.controller.topic_requests import CreatableTopicResult, PartitionChangeQuota
+from kraft.metadata.records import ClientQuotaRecord, EntityData
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.versioned_messages import request_schema

@@ -13,15 +13,15 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 from typing_extensions import override
 
-from replica_manager.quorum.controller_apis.call import (
+from kraft.node.controller_apis.call import (
     Call,
     Controller,
     ControllerRequestContext,
     ControllerServices,
     LocalNode,
 )
-from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
-from replica_manager.quorum.described_config import UNCONFIGURED
+from kraft.node.controller_apis.tokens import TOKEN_APIS
+from kraft.node.described_config import UNCONFIGURED
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import ANONYMOUS, Principal

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
-from replica_manager.quorum.quorum_state_file import read_quorum_state, write_quorum_state
-from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
+from kraft.node.metadata_log_config import MetadataLogConfig
+from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
+from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from tests.support.descriptors import no_more_files, open_descriptors
 from tests.support.quorum import QUICK, Quorum, eventually
 from kafka_common.errors import LimitReached
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
+from kraft.raft.values import ElectionState, OffsetAndEpoch
 from kafka_common.process.spare_descriptors import (
     MOST_SPARE,
     SPARE_DESCRIPTORS,

@@ -11,19 +11,19 @@ from typing import Any, cast
 import pytest
 from typing_extensions import override
 
-from replica_manager.quorum.metadata_publishing import (
+from kraft.node.metadata_publishing import (
     DECODED_AT_ONCE_BYTES,
     LISTENER_NAME,
     MetadataPublishing,
 )
-from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
-from replica_manager.quorum.raft_driver import CommittedBatches
-from replica_manager.quorum.security_publishers import ScramPublisher
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.raft_driver import CommittedBatches
+from kraft.node.security_publishers import ScramPublisher
 from replica_manager.security.scram_credentials import ScramCredentials
 from tests.support.metadata_batches import encode_data_batch
 from tests.support.quorum import Quorum, eventually
-from zkcontroller.kraft.metadata.codec import encode_record
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.codec import encode_record
+from kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -34,7 +34,7 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.values import OffsetAndEpoch
 from kafka_common.protocol.scram import ScramCredential
 
 

@@ -98,7 +98,7 @@ def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
 
 def test_the_last_one_cannot_hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(quorum: Quorum) -> None:
-        monkeypatch.setattr("replica_manager.quorum.quorum_node.SHUTDOWN_TIMEOUT_MS", 300)
+        monkeypatch.setattr("kraft.node.quorum_node.SHUTDOWN_TIMEOUT_MS", 300)
         await quorum.start(1)
 
         assert not await quorum.stop(1)

@@ -11,15 +11,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.quorum import CLUSTER_ID, Quorum
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     FetchRequest,
     RaftRequest,
     VoteRequest,
 )
-from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
-from zkcontroller.kraft.wire import OFFERED, api_key_of, read_response, write_request
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import OFFERED, api_key_of, read_response, write_request
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response as read_message

@@ -13,8 +13,8 @@ from cryptography.x509.oid import NameOID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
-from replica_manager.quorum.node_security import node_security
-from replica_manager.quorum.scram_arguments import parse_scram
+from kraft.node.node_security import node_security
+from kraft.node.scram_arguments import parse_scram
 from tests.support.certificates import Authority
 from tests.support.quorum import CLUSTER_ID, eventually, in_the_end
 from tests.support.secured_quorum import (
@@ -26,15 +26,15 @@ from tests.support.secured_quorum import (
     told,
 )
 from kafka_common.errors import ConfigInvalid
-from zkcontroller.kraft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
-from zkcontroller.kraft.metadata.bootstrap import (
+from kraft.raft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
+from kraft.metadata.bootstrap import (
     BOOTSTRAP_FILE,
     BootstrapMetadata,
     encode_bootstrap,
 )
-from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
-from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
-from zkcontroller.kraft.wire import api_key_of, write_request
+from kraft.metadata.metadata_version import LATEST_PRODUCTION
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import api_key_of, write_request
 from kafka_common.net.client_security import PLAINTEXT, Credentials
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey

@@ -15,31 +15,31 @@ from uuid import UUID
 
 import pytest
 
-from replica_manager.quorum.snapshot_generator import CommittedProgress, SnapshotGenerator
+from kraft.node.snapshot_generator import CommittedProgress, SnapshotGenerator
 from tests.support.quorum import eventually, in_the_end
 from tests.support.quorum_controller_world import QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
 from tests.support.state_records import stable_records
-from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
-from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_values import (
+from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
     SnapshotLoaded,
 )
-from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
-from zkcontroller.kraft.metadata.metadata_batches import (
+from kraft.controller.snapshot_trigger import SnapshotConfig
+from kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
     iterate_metadata_batches,
 )
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.records import (
     BeginTransactionRecord,
     EndTransactionRecord,
     TopicRecord,
     VersionedRecord,
 )
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.values import OffsetAndEpoch
 
 HALF_ID: Final = UUID(int=7)
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def records_of(snapshot: bytes) -> list[VersionedRecord]:
 def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catches_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcontroller.kraft.raft.CLEANER_PERIOD_MS", 100)
+    monkeypatch.setattr("kraft.raft.raft.CLEANER_PERIOD_MS", 100)
 
     async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3)

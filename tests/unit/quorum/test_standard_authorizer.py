@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.security_publishers import AclPublisher
+from kraft.node.security_publishers import AclPublisher
 from replica_manager.security.acl_cache import AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester
 from replica_manager.security.principals import Principal
 from replica_manager.security.standard_authorizer import AuthorizerNotReady, StandardAuthorizer
 from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
-from zkcontroller.kraft.metadata.records import (
+from kraft.metadata.records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
 )

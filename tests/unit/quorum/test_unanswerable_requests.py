@@ -17,16 +17,16 @@ from kio.static.primitive import i32, i64
 from typing_extensions import override
 
 from replica_manager.network.connection import Peer
-from replica_manager.quorum.controller_apis.call import Controller
-from replica_manager.quorum.quorum_requests import QuorumRequests
+from kraft.node.controller_apis.call import Controller
+from kraft.node.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.unit.quorum.controller_client import Client, told
-from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
-from zkcontroller.kraft.messages import VoteRequest, VoteResponse
-from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
-from zkcontroller.kraft.wire import write_request
+from kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.raft.messages import VoteRequest, VoteResponse
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import write_request
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response, write

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     FetchRequest,
     FetchResponse,
 )
-from zkcontroller.kraft.outputs import RaftOutput, SendRequest
-from zkcontroller.kraft.values import (
+from kraft.raft.outputs import RaftOutput, SendRequest
+from kraft.raft.values import (
     OffsetAndEpoch,
 )
 

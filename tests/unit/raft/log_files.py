@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replica_manager.quorum.metadata_log import KafkaMetadataLog
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from kraft.node.metadata_log import KafkaMetadataLog
+from kraft.node.metadata_log_config import MetadataLogConfig
 from tests.support.log_world import START_MS
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.raft_harness import START_MS, batches_in
 from kafka_common.errors import BufferAllocation, NotLeader, RecordListTooLarge
-from zkcontroller.kraft.accumulator import BatchAccumulator, CompletedBatch
-from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
+from kraft.raft.accumulator import BatchAccumulator, CompletedBatch
+from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
 
 EPOCH = 17
 BASE = 157

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.raft_harness import START_MS, batches_in
 from kafka_common.errors import RecordListTooLarge
-from zkcontroller.kraft.accumulator import BatchAccumulator
-from zkcontroller.kraft.config import MAX_BATCH_BYTES, NEVER_MS
+from kraft.raft.accumulator import BatchAccumulator
+from kraft.raft.config import MAX_BATCH_BYTES, NEVER_MS
 from kafka_common.protocol.record_batch import HEADER_BYTES
 
 EPOCH, BASE, LINGER_MS = 17, 157, 25

@@ -20,11 +20,11 @@ from tests.support.raft_harness import (
     voter_set,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.accumulator import BatchAccumulator
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import Resign
-from zkcontroller.kraft.leader_state import LeaderState
-from zkcontroller.kraft.messages import (
+from kraft.raft.accumulator import BatchAccumulator
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import Resign
+from kraft.raft.leader_state import LeaderState
+from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -34,11 +34,11 @@ from zkcontroller.kraft.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.quorum import Quorum
-from zkcontroller.kraft.request_manager import RequestManager
-from zkcontroller.kraft.states import StateName, UnattachedState
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from kraft.raft.outputs import SendRequest
+from kraft.raft.quorum import Quorum
+from kraft.raft.request_manager import RequestManager
+from kraft.raft.states import StateName, UnattachedState
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 QUORUM_MS = CONFIG.check_quorum_timeout_ms
 TWO = ReplicaKey(2)

@@ -8,14 +8,14 @@ import pytest
 
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.states import (
+from kraft.raft.states import (
     CandidateState,
     FollowerState,
     ResignedState,
     UnattachedState,
     Vote,
 )
-from zkcontroller.kraft.values import ElectionState, ReplicaKey
+from kraft.raft.values import ElectionState, ReplicaKey
 
 HERE, THERE = UUID(int=101), UUID(int=202)
 

@@ -13,13 +13,13 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
-from replica_manager.quorum.raft_channel import Outcome, RaftChannels
+from kraft.node.raft_channel import Outcome, RaftChannels
 from tests.support.quorum import eventually, free_ports
-from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
-from zkcontroller.kraft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
-from zkcontroller.kraft.wire import OFFERED, write_response
+from kraft.raft.inputs import RaftRequestFailed, RaftResponseReceived
+from kraft.raft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
+from kraft.raft.outputs import SendRequest
+from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import OFFERED, write_response
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
 from kafka_common.protocol.api_versions import ApiKey, api_versions_response

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.quorum.controller_config import ControllerServerConfig, load_controller_config
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from kraft.node.controller_config import ControllerServerConfig, load_controller_config
+from kraft.node.metadata_log_config import MetadataLogConfig
 from kafka_common.errors import ConfigInvalid
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
-from zkcontroller.kraft.values import NodeAddress
+from kraft.raft.config import QuorumConfig
+from kraft.controller.snapshot_trigger import SnapshotConfig
+from kraft.raft.values import NodeAddress
 from kafka_common.model import Endpoint
 
 CONTROLLER = {

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from replica_manager.quorum.controller_config import ControllerServerConfig
-from replica_manager.quorum.raft_metrics import RaftMetrics
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.raft_metrics import RaftMetrics
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
-from zkcontroller.kraft.config import (
+from kraft.raft.config import (
     MAX_BATCH_BYTES,
     MAX_COMPLETED_BATCHES,
     MAX_FETCH_BYTES,
@@ -18,8 +18,8 @@ from zkcontroller.kraft.config import (
     RETRY_BACKOFF_BASE_MS,
     QuorumConfig,
 )
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
+from kraft.raft.raft import RaftNode
+from kraft.raft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
 from kafka_common.observability.metrics import Metrics
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 

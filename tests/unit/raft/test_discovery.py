@@ -17,11 +17,11 @@ from tests.support.raft_harness import (
     refused,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.messages import FetchRequest, FetchResponse
-from zkcontroller.kraft.outputs import RaftOutput, SendRequest
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, ReplicaKey
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import FetchRequest, FetchResponse
+from kraft.raft.outputs import RaftOutput, SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, ReplicaKey
 
 SERVERS = (endpoint(2), endpoint(3))
 """Known by address alone: -2 and -3."""

@@ -9,14 +9,14 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from tests.support.raft_harness import FETCH_MS, RaftHarness, begin, vote
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.states import StateName
+from kraft.raft.values import OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 SNAPSHOT = OffsetAndEpoch(7, 2)

@@ -12,13 +12,13 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
-from replica_manager.quorum import raft_driver
-from replica_manager.quorum.raft_driver import Flush, RaftDriver
+from kraft.node import raft_driver
+from kraft.node.raft_driver import Flush, RaftDriver
 from tests.support.quorum import CLUSTER_ID, eventually
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import RaftResponseReceived
-from zkcontroller.kraft.messages import (
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import RaftResponseReceived
+from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -29,9 +29,9 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import (
+from kraft.raft.outputs import SendRequest
+from kraft.raft.raft import RaftNode
+from kraft.raft.values import (
     ElectionState,
     NodeAddress,
     OffsetAndEpoch,

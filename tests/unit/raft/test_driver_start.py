@@ -6,13 +6,13 @@ import asyncio
 from random import Random
 from typing import Final
 
-from replica_manager.quorum.raft_driver import Flush, RaftDriver
+from kraft.node.raft_driver import Flush, RaftDriver
 from tests.support.quorum import CLUSTER_ID
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.messages import VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import (
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import VoteRequest, VoteResponse
+from kraft.raft.outputs import SendRequest
+from kraft.raft.raft import RaftNode
+from kraft.raft.values import (
     ElectionState,
     NodeAddress,
     OffsetAndEpoch,

@@ -23,11 +23,11 @@ from tests.support.raft_harness import (
     rejected,
     vote,
 )
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.messages import FetchRequest, VoteRequest
-from zkcontroller.kraft.outputs import FlushLog, PersistElection, SendRequest
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import FetchRequest, VoteRequest
+from kraft.raft.outputs import FlushLog, PersistElection, SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 from kafka_common.protocol.messages import read
 
 HERE = UUID(int=101)

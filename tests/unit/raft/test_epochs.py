@@ -24,9 +24,9 @@ from tests.support.raft_harness import (
     vote,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import Resign
-from zkcontroller.kraft.messages import (
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import Resign
+from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -37,9 +37,9 @@ from zkcontroller.kraft.messages import (
     RaftRequest,
     VoteRequest,
 )
-from zkcontroller.kraft.outputs import DeliverLeader, SendRequest, SendResponse
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import (
+from kraft.raft.outputs import DeliverLeader, SendRequest, SendResponse
+from kraft.raft.states import StateName
+from kraft.raft.values import (
     ElectionState,
     LeaderAndEpoch,
     NodeAddress,

@@ -17,13 +17,13 @@ from tests.support.raft_harness import (
     vote,
 )
 from kafka_common.errors import NotLeader, RecordListTooLarge
-from zkcontroller.kraft.config import (
+from kraft.raft.config import (
     MAX_BATCH_BYTES,
     MAX_PARKED_FETCHES,
     MAX_PARKED_MS,
 )
-from zkcontroller.kraft.inputs import RaftTick
-from zkcontroller.kraft.messages import (
+from kraft.raft.inputs import RaftTick
+from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -31,8 +31,8 @@ from zkcontroller.kraft.messages import (
     FetchResponse,
     VoteRequest,
 )
-from zkcontroller.kraft.outputs import FlushLog, SendResponse
-from zkcontroller.kraft.values import (
+from kraft.raft.outputs import FlushLog, SendResponse
+from kraft.raft.values import (
     OffsetAndEpoch,
 )
 

@@ -18,15 +18,15 @@ from tests.support.raft_harness import (
 )
 from tests.unit.raft.followers import diverging, fetches
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.config import (
+from kraft.raft.config import (
     QuorumConfig,
 )
-from zkcontroller.kraft.messages import (
+from kraft.raft.messages import (
     FetchRequest,
 )
-from zkcontroller.kraft.outputs import FlushLog, SendRequest
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import (
+from kraft.raft.outputs import FlushLog, SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import (
     ElectionState,
     LeaderAndEpoch,
     OffsetAndEpoch,

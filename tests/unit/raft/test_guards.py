@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
-GUARDED = (*sorted((ROOT / "zkcontroller/kraft").glob("*.py")),
-           ROOT / "replica_manager/quorum/metadata_log.py")  # fmt: skip
+GUARDED = (*sorted((ROOT / "kraft/raft").glob("*.py")),
+           ROOT / "kraft/node/metadata_log.py")  # fmt: skip
 
 PROGRAM = """
 from tests.support.raft_harness import RaftHarness
@@ -37,7 +37,7 @@ MUTATIONS = {
         "follower in epoch 3 after 9",
     ),
     "a voter votes twice": (
-        "from zkcontroller.kraft.values import ReplicaKey;"
+        "from kraft.raft.values import ReplicaKey;"
         "node.node._node.unattach(9, node.now_ms);"
         "node.node._node.quorum.vote_for(ReplicaKey(2), node.now_ms)",
         "node.node._node.quorum.vote_for(ReplicaKey(3), node.now_ms)",
@@ -74,4 +74,4 @@ def test_no_guard_of_the_raft_core_is_an_assert(path: Path) -> None:
         if isinstance(node, ast.Assert)
     ]
 
-    assert found == [], "use zkcontroller.kraft.guards.require"
+    assert found == [], "use kraft.raft.guards.require"

@@ -26,8 +26,8 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.kraft.inputs import RaftShutdown, Resign
-from zkcontroller.kraft.messages import (
+from kraft.raft.inputs import RaftShutdown, Resign
+from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -36,10 +36,10 @@ from zkcontroller.kraft.messages import (
     FetchSnapshotResponse,
     RaftRequest,
 )
-from zkcontroller.kraft.outputs import RaftOutput, SendRequest
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import METADATA_TOPIC_ID, OffsetAndEpoch
-from zkcontroller.kraft.wire import write_response
+from kraft.raft.outputs import RaftOutput, SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import METADATA_TOPIC_ID, OffsetAndEpoch
+from kraft.raft.wire import write_response
 from kafka_common.protocol import messages
 from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog

@@ -17,18 +17,18 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP
-from zkcontroller.kraft.inputs import Resign
-from zkcontroller.kraft.messages import (
+from kraft.raft.config import LAST_EPOCH, MAX_EPOCH_LEAP
+from kraft.raft.inputs import Resign
+from kraft.raft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     VoteRequest,
 )
-from zkcontroller.kraft.outputs import PersistElection
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from kraft.raft.outputs import PersistElection
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 HALF: Final = LAST_EPOCH // 2
 LATE: Final = HALF + 5

@@ -15,10 +15,10 @@ from tests.support.raft_harness import (
     voter_set,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.accumulator import BatchAccumulator
-from zkcontroller.kraft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
-from zkcontroller.kraft.leader_state import LeaderState
-from zkcontroller.kraft.values import ReplicaKey, by_descending_offset
+from kraft.raft.accumulator import BatchAccumulator
+from kraft.raft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
+from kraft.raft.leader_state import LeaderState
+from kraft.raft.values import ReplicaKey, by_descending_offset
 
 EPOCH = 5
 EPOCH_START = 10

@@ -16,9 +16,9 @@ from tests.support.raft_harness import (
     refused,
 )
 from tests.unit.raft.followers import diverging, fetches
-from zkcontroller.kraft.messages import EndQuorumEpochRequest
-from zkcontroller.kraft.outputs import FlushLog
-from zkcontroller.kraft.states import StateName
+from kraft.raft.messages import EndQuorumEpochRequest
+from kraft.raft.outputs import FlushLog
+from kraft.raft.states import StateName
 
 
 def test_a_leader_that_may_not_append_resigns_and_has_lost_nothing_committed() -> None:

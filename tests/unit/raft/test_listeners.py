@@ -14,16 +14,16 @@ from tests.support.raft_harness import (
     records,
     vote,
 )
-from zkcontroller.kraft.config import CLEANER_PERIOD_MS
-from zkcontroller.kraft.inputs import ListenerAdvanced, Resign
-from zkcontroller.kraft.outputs import (
+from kraft.raft.config import CLEANER_PERIOD_MS
+from kraft.raft.inputs import ListenerAdvanced, Resign
+from kraft.raft.outputs import (
     DeliverCommit,
     DeliverLeader,
     DeliverSnapshot,
     FlushLog,
     RaftOutput,
 )
-from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 READER = "reader"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.quorum.metadata_log import FOLDER
-from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from kraft.node.metadata_log import FOLDER
+from kraft.node.metadata_log_config import MetadataLogConfig
 from tests.unit.raft.log_files import batch, filled, opened
 from kafka_common.errors import (
     ConfigInvalid,
@@ -16,8 +16,8 @@ from kafka_common.errors import (
     RaftFatal,
     UnexpectedAppendOffset,
 )
-from zkcontroller.kraft.raft_log import RaftLog
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.raft.raft_log import RaftLog
+from kraft.raft.values import OffsetAndEpoch
 from kafka_common.protocol import record_batch
 from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.record_batch import iterate_batches

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from replica_manager.quorum.raft_metrics import IdleRatio, RaftMetrics
-from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import (
+from kraft.node.raft_metrics import IdleRatio, RaftMetrics
+from kraft.raft.config import QuorumConfig
+from kraft.raft.inputs import (
     ElectionPersisted,
     RaftInput,
     RaftRequestReceived,
@@ -18,10 +18,10 @@ from zkcontroller.kraft.inputs import (
     RaftTick,
     Resign,
 )
-from zkcontroller.kraft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import PersistElection, RaftOutput, SendRequest
-from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.values import NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
+from kraft.raft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
+from kraft.raft.outputs import PersistElection, RaftOutput, SendRequest
+from kraft.raft.raft import RaftNode
+from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from kafka_common.observability.exposition import registry_of
 from kafka_common.observability.meanings import meaning_of
 from kafka_common.observability.metrics import Metrics

@@ -16,8 +16,8 @@ from replica_manager.configuration.meta_properties import (
     write_meta_properties,
 )
 from replica_manager.configuration.properties import parse_properties
-from replica_manager.quorum.metadata_log import FOLDER
-from replica_manager.quorum.node_files import (
+from kraft.node.metadata_log import FOLDER
+from kraft.node.node_files import (
     NodeFilesInvalid,
     initialize_log_dirs,
     is_reserved,

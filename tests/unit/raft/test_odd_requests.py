@@ -24,9 +24,9 @@ from tests.support.raft_harness import (
     rejected,
     vote,
 )
-from zkcontroller.kraft.config import MAX_FETCH_ANSWER_BYTES
-from zkcontroller.kraft.inputs import Resign
-from zkcontroller.kraft.messages import (
+from kraft.raft.config import MAX_FETCH_ANSWER_BYTES
+from kraft.raft.inputs import Resign
+from kraft.raft.messages import (
     BeginQuorumEpochResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -36,9 +36,9 @@ from zkcontroller.kraft.messages import (
     FetchResponse,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import DeliverLeader
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
+from kraft.raft.outputs import DeliverLeader
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_manager.quorum.quorum_state_file import (
+from kraft.node.quorum_state_file import (
     QuorumStateCorrupt,
     decode_quorum_state,
     encode_quorum_state,
     read_quorum_state,
     write_quorum_state,
 )
-from zkcontroller.kraft.values import ElectionState, ReplicaKey
+from kraft.raft.values import ElectionState, ReplicaKey
 
 DIRECTORY = UUID("7a3adf01-39d1-70ad-860b-1a5fb27fbc5e")
 V0 = (

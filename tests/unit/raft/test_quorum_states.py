@@ -18,11 +18,11 @@ from tests.support.raft_harness import (
     voter_set,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.config import NEVER_MS
-from zkcontroller.kraft.leader_state import LeaderState
-from zkcontroller.kraft.messages import Endpoints
-from zkcontroller.kraft.quorum import Quorum
-from zkcontroller.kraft.states import (
+from kraft.raft.config import NEVER_MS
+from kraft.raft.leader_state import LeaderState
+from kraft.raft.messages import Endpoints
+from kraft.raft.quorum import Quorum
+from kraft.raft.states import (
     VALID_PREVIOUS,
     CandidateState,
     FollowerState,
@@ -31,7 +31,7 @@ from zkcontroller.kraft.states import (
     UnattachedState,
     Vote,
 )
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 OTHER = {LISTENER: endpoint(2)}
 EMPTY_LOG = OffsetAndEpoch(0, 0)

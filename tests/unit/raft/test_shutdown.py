@@ -16,17 +16,17 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.kraft.inputs import RaftShutdown, RaftTick
-from zkcontroller.kraft.messages import (
+from kraft.raft.inputs import RaftShutdown, RaftTick
+from kraft.raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import SendRequest, ShutdownDone
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
+from kraft.raft.outputs import SendRequest, ShutdownDone
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch
 
 TIMEOUT_MS = 5000
 GRACEFUL, TOO_LATE = [ShutdownDone(is_graceful=True)], [ShutdownDone(is_graceful=False)]

@@ -21,8 +21,8 @@ from tests.support.raft_harness import (
     vote,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.config import MAX_FETCH_BYTES
-from zkcontroller.kraft.messages import (
+from kraft.raft.config import MAX_FETCH_BYTES
+from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
@@ -30,8 +30,8 @@ from zkcontroller.kraft.messages import (
     FetchSnapshotResponse,
     VoteRequest,
 )
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
+from kraft.raft.states import StateName
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 EARLIER, LATEST = OffsetAndEpoch(4, 1), OffsetAndEpoch(7, 2)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.raft_harness import ELECTION_MS, RaftHarness, log_of, vote
-from zkcontroller.kraft.messages import VoteRequest
-from zkcontroller.kraft.outputs import SendRequest
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from kraft.raft.messages import VoteRequest
+from kraft.raft.outputs import SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 
 def test_records_of_the_epoch_that_a_node_has_voted_in_do_not_say_who_wrote_them() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.raft_harness import RaftHarness, batch, log_of
 from tests.support.raft_harness import records as answer
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.control_records import (
+from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
     KRaftVoters,
@@ -19,9 +19,9 @@ from zkcontroller.kraft.control_records import (
     Voter,
     VoterEndpoint,
 )
-from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
-from zkcontroller.kraft.static_voters import VoterRecordsGuard
-from zkcontroller.kraft.values import OffsetAndEpoch
+from kraft.metadata.metadata_batches import encode_control_batch
+from kraft.raft.static_voters import VoterRecordsGuard
+from kraft.raft.values import OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 FIVE = KRaftVoters(

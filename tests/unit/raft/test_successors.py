@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from tests.support.raft_harness import CLUSTER, CONFIG, RaftHarness
-from zkcontroller.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ReplicaKey
+from kraft.raft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraft.raft.states import StateName
+from kraft.raft.values import ReplicaKey
 
 HERE, ELSEWHERE = UUID(int=101), UUID(int=202)
 

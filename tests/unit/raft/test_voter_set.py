@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.raft_harness import endpoint, voter_set
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.values import ElectionState, ReplicaKey
+from kraft.raft.values import ElectionState, ReplicaKey
 
 
 def test_voters_come_in_the_order_of_their_ids() -> None:

@@ -19,10 +19,10 @@ from tests.support.raft_harness import (
     vote,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.messages import FetchRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import PersistElection, SendRequest, SendResponse
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from kraft.raft.messages import FetchRequest, VoteRequest, VoteResponse
+from kraft.raft.outputs import PersistElection, SendRequest, SendResponse
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 HERE, THERE = UUID(int=101), UUID(int=202)
 

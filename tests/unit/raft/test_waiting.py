@@ -11,9 +11,9 @@ from tests.support.raft_harness import (
     fetch,
     rejected,
 )
-from zkcontroller.kraft.inputs import RaftShutdown
-from zkcontroller.kraft.messages import VoteRequest
-from zkcontroller.kraft.outputs import SendRequest
+from kraft.raft.inputs import RaftShutdown
+from kraft.raft.messages import VoteRequest
+from kraft.raft.outputs import SendRequest
 
 
 @pytest.mark.parametrize("waits_ms", [(70, 300), (300, 70)])

@@ -15,9 +15,9 @@ from tests.support.raft_harness import (
     vote,
 )
 from kafka_common.errors import RaftFatal
-from zkcontroller.kraft.messages import BeginQuorumEpochResponse, FetchRequest, VoteResponse
-from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState
+from kraft.raft.messages import BeginQuorumEpochResponse, FetchRequest, VoteResponse
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState
 
 OTHER = "OTHER"
 BOTH = {LISTENER: endpoint(2), OTHER: endpoint(22)}

@@ -1,0 +1,206 @@
+"""AlterPartition requests: checks a leader's ISR change in Kafka's order and writes it.
+
+Source: Kafka ``ReplicationControlManager.alterPartition`` (KIP-497, KIP-704, KIP-841, KIP-903).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from kraft.controller.cluster_view import RegisteredBrokers
+from kraft.controller.partition_changes import PartitionChanges
+from kraft.controller.partition_registration import (
+    PartitionRegistration,
+    is_valid_isr,
+)
+from kraft.controller.replication_state import ReplicationState, TopicControlInfo
+from kraft.controller.result import ControllerResult, VersionedRecord
+from kraft.metadata.records import (
+    NO_LEADER_CHANGE,
+    ZERO_UUID,
+    PartitionChangeRecord,
+)
+from kafka_common.model import RECOVERED, RECOVERING
+
+ANY_BROKER_EPOCH: Final = -1
+_FIRST_WITH_TOPIC_IDS: Final = 2
+
+
+class IsrMember(NamedTuple):
+    """A member of a proposed ISR; without a broker epoch, any incarnation is accepted."""
+
+    broker_id: int
+    broker_epoch: int = ANY_BROKER_EPOCH
+
+
+class ProposedPartition(NamedTuple):
+    """The ISR that a leader proposes for one partition, and the epochs it is based on."""
+
+    partition_index: int
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[IsrMember, ...]
+    leader_recovery_state: int = RECOVERED
+
+
+class ProposedTopic(NamedTuple):
+    """The proposals for one topic, named by its id from version 2 on."""
+
+    partitions: tuple[ProposedPartition, ...]
+    topic_id: UUID = ZERO_UUID
+    topic_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionRequest:
+    """The ISR changes that one broker proposes."""
+
+    broker_id: int
+    broker_epoch: int
+    topics: tuple[ProposedTopic, ...]
+
+
+class AlteredPartition(NamedTuple):
+    """The state of a partition after an accepted change, or an error."""
+
+    partition_index: int
+    error: ErrorCode = ErrorCode.none
+    leader_id: int = 0
+    leader_epoch: int = 0
+    isr: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    partition_epoch: int = 0
+
+
+class AlteredTopic(NamedTuple):
+    """The results for one topic, named as in the request."""
+
+    topic_id: UUID
+    topic_name: str
+    partitions: tuple[AlteredPartition, ...]
+
+
+class AlterPartition:
+    """Accepts or refuses ISR changes."""
+
+    def __init__(
+        self, state: ReplicationState, cluster: RegisteredBrokers, changes: PartitionChanges
+    ) -> None:
+        self._state = state
+        self._cluster = cluster
+        self._changes = changes
+
+    def alter(
+        self, request: AlterPartitionRequest, request_version: int
+    ) -> ControllerResult[tuple[AlteredTopic, ...]]:
+        """Handles one request; ApiException(STALE_BROKER_EPOCH) for another broker incarnation.
+
+        Below version 2 topics are found by name, and some errors are older ones.
+        """
+        self._cluster.check_broker_epoch(request.broker_id, request.broker_epoch)
+        by_id = request_version >= _FIRST_WITH_TOPIC_IDS
+        records: list[VersionedRecord] = []
+        answers = []
+        for proposed in request.topics:
+            if by_id:
+                topic = self._state.topics.get(proposed.topic_id)
+            else:
+                topic = self._state.topic_named(proposed.topic_name)
+            answered = tuple(
+                self._answer(request.broker_id, topic, partition, records, by_id=by_id)
+                for partition in proposed.partitions
+            )
+            answers.append(AlteredTopic(proposed.topic_id, proposed.topic_name, answered))
+        return ControllerResult.of(records, tuple(answers))
+
+    def _answer(
+        self,
+        broker_id: int,
+        topic: TopicControlInfo | None,
+        proposed: ProposedPartition,
+        records: list[VersionedRecord],
+        *,
+        by_id: bool,
+    ) -> AlteredPartition:
+        """The result for one partition; appends its record, if any, to ``records``."""
+        index = proposed.partition_index
+        if topic is None:
+            unknown = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+            return AlteredPartition(index, unknown)
+        partition = topic.partitions.get(index)
+        if partition is None:
+            return AlteredPartition(index, ErrorCode.unknown_topic_or_partition)
+        error = _epoch_error(broker_id, partition, proposed) or self._isr_error(
+            partition, proposed, by_id=by_id
+        )
+        if error is not None:
+            return AlteredPartition(index, error)
+        builder = self._changes.builder(topic, index, partition)
+        builder.election = self._changes.election_of(topic)
+        builder.target_isr = tuple(member.broker_id for member in proposed.new_isr)
+        builder.target_leader_recovery_state = proposed.leader_recovery_state
+        for built in self._changes.built(builder):
+            records.append(built)
+            assert isinstance(built.record, PartitionChangeRecord)
+            partition = partition.merge(built.record)
+            if built.record.leader not in (broker_id, NO_LEADER_CHANGE):
+                # The new ISR ends a reassignment that moves the leader: written, and yet an error,
+                # which makes the old leader read the metadata again.
+                return AlteredPartition(
+                    index,
+                    ErrorCode.new_leader_elected if by_id else ErrorCode.fenced_leader_epoch,
+                )
+        return AlteredPartition(
+            index,
+            ErrorCode.none,
+            partition.leader,
+            partition.leader_epoch,
+            partition.isr,
+            partition.leader_recovery_state,
+            partition.partition_epoch,
+        )
+
+    def _isr_error(
+        self, partition: PartitionRegistration, proposed: ProposedPartition, *, by_id: bool
+    ) -> ErrorCode | None:
+        isr = tuple(member.broker_id for member in proposed.new_isr)
+        recovery_state = proposed.leader_recovery_state
+        if not is_valid_isr(partition.replicas, isr) or partition.leader not in isr:
+            return ErrorCode.invalid_request
+        if recovery_state not in (RECOVERED, RECOVERING):
+            return ErrorCode.invalid_request
+        if recovery_state == RECOVERING and (
+            len(isr) > 1 or partition.leader_recovery_state == RECOVERED
+        ):
+            return ErrorCode.invalid_request
+        if not all(self._is_eligible(member) for member in proposed.new_isr):
+            return ErrorCode.ineligible_replica if by_id else ErrorCode.operation_not_attempted
+        return None
+
+    def _is_eligible(self, member: IsrMember) -> bool:
+        registration = self._cluster.registration(member.broker_id)
+        if registration is None or registration.in_controlled_shutdown or registration.fenced:
+            return False
+        return member.broker_epoch in (ANY_BROKER_EPOCH, registration.epoch)
+
+
+def _epoch_error(
+    broker_id: int, partition: PartitionRegistration, proposed: ProposedPartition
+) -> ErrorCode | None:
+    """The error if the change is based on other epochs than the current ones."""
+    # Epochs from the future: there is a newer controller, and this one does not know it yet.
+    if proposed.leader_epoch > partition.leader_epoch:
+        return ErrorCode.not_controller
+    if proposed.partition_epoch > partition.partition_epoch:
+        return ErrorCode.not_controller
+    if proposed.leader_epoch < partition.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    if broker_id != partition.leader:
+        return ErrorCode.invalid_request
+    if proposed.partition_epoch < partition.partition_epoch:
+        return ErrorCode.invalid_update_version
+    return None

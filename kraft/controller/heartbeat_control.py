@@ -1,0 +1,122 @@
+"""Handles broker heartbeats, expired sessions and UnregisterBroker.
+
+Heartbeats are soft state and change at once; what they mean for the cluster is records.
+
+Source: Kafka ``ReplicationControlManager.processBrokerHeartbeat`` and what stands beside it.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from kio.schema.errors import ErrorCode
+
+from kafka_common.api_error import ApiException
+from kraft.controller.broker_transitions import BrokerTransitions
+from kraft.controller.cluster_control import ClusterControlManager
+from kraft.controller.features import FeatureControlManager
+from kraft.controller.heartbeats import (
+    BrokerControlState,
+    BrokerHeartbeat,
+    BrokerHeartbeatReply,
+)
+from kraft.controller.result import (
+    BoundedRecords,
+    ControllerResult,
+    VersionedRecord,
+)
+
+
+class HeartbeatControl:
+    """Fences, unfences and unregisters brokers."""
+
+    def __init__(
+        self,
+        cluster: ClusterControlManager,
+        features: FeatureControlManager,
+        transitions: BrokerTransitions,
+    ) -> None:
+        self._cluster = cluster
+        self._features = features
+        self._transitions = transitions
+
+    def process_broker_heartbeat(
+        self, heartbeat: BrokerHeartbeat, now_ms: int
+    ) -> ControllerResult[BrokerHeartbeatReply]:
+        """The broker's new state; STALE_BROKER_EPOCH for another incarnation."""
+        broker_id, epoch = heartbeat.broker_id, heartbeat.broker_epoch
+        registered_at = self._cluster.register_broker_record_offset(broker_id)
+        if registered_at is None:
+            message = f"a heartbeat of broker {broker_id}, which is not registered"
+            raise ApiException(ErrorCode.stale_broker_epoch, message)
+        self._cluster.check_broker_epoch(broker_id, epoch)
+        heartbeats = self._cluster.heartbeats
+        states = heartbeats.calculate_next_state(
+            heartbeat, registered_at, lambda: self._transitions.has_leaderships(broker_id)
+        )
+        records = []
+        if states.current is not states.next:
+            records += self._records_of_change(states.next, broker_id, epoch)
+        offset = heartbeat.current_metadata_offset
+        is_fenced = states.next.is_fenced
+        heartbeats.touch(broker_id, fenced=is_fenced, metadata_offset=offset, now_ms=now_ms)
+        if self._features.metadata_version.is_directory_assignment_supported:
+            offline = heartbeat.offline_log_dirs
+            records += self._transitions.handle_directories_offline(broker_id, epoch, offline)
+        reply = BrokerHeartbeatReply(
+            is_caught_up=offset >= registered_at,
+            is_fenced=is_fenced,
+            in_controlled_shutdown=states.next is BrokerControlState.CONTROLLED_SHUTDOWN,
+            should_shut_down=states.next is BrokerControlState.SHUTDOWN_NOW,
+        )
+        return ControllerResult.of(records, reply)
+
+    def _records_of_change(
+        self, state: BrokerControlState, broker_id: int, epoch: int
+    ) -> list[VersionedRecord]:
+        match state:
+            case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
+                return self._transitions.handle_broker_fenced(broker_id)
+            case BrokerControlState.UNFENCED:
+                return self._transitions.handle_broker_unfenced(broker_id, epoch)
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
+                return self._transitions.handle_broker_in_controlled_shutdown(broker_id, epoch)
+            case _:
+                assert_never(state)
+
+    def process_expired_broker_heartbeat(self, heartbeat: BrokerHeartbeat, now_ms: int) -> None:
+        """A heartbeat that timed out in the queue still counts as contact.
+
+        Were it not counted, a controller with too much to do would fence healthy brokers, and have
+        more to do.  STALE_BROKER_EPOCH for another life of the broker.
+        """
+        self._cluster.check_broker_epoch(heartbeat.broker_id, heartbeat.broker_epoch)
+        self._cluster.heartbeats.touch(
+            heartbeat.broker_id,
+            fenced=not self._cluster.is_unfenced(heartbeat.broker_id),
+            metadata_offset=heartbeat.current_metadata_offset,
+            now_ms=now_ms,
+        )
+
+    def maybe_fence_one_stale_broker(self, now_ms: int) -> ControllerResult[None]:
+        """Fences the broker with the oldest contact, if its session is over.
+
+        One at a time: where the next one's partitions go depends on where this one's went.
+        """
+        heartbeats = self._cluster.heartbeats
+        broker_id = heartbeats.find_one_stale_broker(now_ms)
+        if broker_id is None:
+            return ControllerResult.of((), None)
+        records = self._transitions.handle_broker_fenced(broker_id)
+        heartbeats.fence(broker_id)
+        return ControllerResult.of(records, None)
+
+    def unregister_broker(self, broker_id: int) -> ControllerResult[None]:
+        """Unregisters a broker; BROKER_ID_NOT_REGISTERED if it is unknown."""
+        broker = self._cluster.registration(broker_id)
+        if broker is None:
+            message = f"broker {broker_id} is not registered"
+            raise ApiException(ErrorCode.broker_id_not_registered, message)
+        records = BoundedRecords()
+        records.extend(self._transitions.handle_broker_unregistered(broker_id, broker.epoch))
+        return ControllerResult.of(records.to_tuple(), None)

@@ -1,0 +1,32 @@
+"""The state of a migration from ZooKeeper to KRaft.
+
+Source: Kafka ``ZkMigrationState``, ``MigrationRecordConsumer`` (KIP-866).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kraft.controller.result import VersionedRecord
+from kraft.metadata.records import ZkMigrationStateRecord
+
+
+class ZkMigrationState(IntEnum):
+    """The states with their numbers in the log; Kafka 3.4's PRE_MIGRATION reads as MIGRATION."""
+
+    NONE = 0
+    """The cluster was made without ZooKeeper; also what an empty log means."""
+    MIGRATION = 1
+    """The log holds everything, and ZooKeeper still gets it too."""
+    PRE_MIGRATION = 2
+    """The controller waits until every node is ready; the log does not hold the cluster yet."""
+    POST_MIGRATION = 3
+    """ZooKeeper is left behind."""
+
+    @property
+    def is_in_progress(self) -> bool:
+        return self in (ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION)
+
+    def to_record(self) -> VersionedRecord:
+        """The record that sets this state."""
+        return VersionedRecord(ZkMigrationStateRecord(int(self)), 0)

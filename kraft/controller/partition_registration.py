@@ -1,0 +1,184 @@
+"""A partition in the metadata log, and the effect of one record on it.
+
+Source: Kafka ``PartitionRegistration``, ``LeaderRecoveryState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kafka_common.errors import IllegalState
+from kraft.controller.directory_ids import MIGRATING
+from kraft.metadata.metadata_version import MetadataVersion
+from kraft.metadata.records import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
+from kafka_common.model import RECOVERED, RECOVERING
+
+NO_RECOVERY_STATE_CHANGE: Final = -1
+
+
+class PartitionId(NamedTuple):
+    """A partition by its topic's id."""
+
+    topic_id: UUID
+    partition_id: int
+
+
+class PartitionRegistration(NamedTuple):
+    """Replicas, ISR, leader and epochs of one partition."""
+
+    replicas: tuple[int, ...]
+    directories: tuple[UUID, ...]
+    """Of each replica, in the order of ``replicas``."""
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    """-1 if no replica may lead."""
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    """Brokers outside of the ISR that have every committed record (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    """The last leader, while ISR and ELR are empty."""
+
+    @staticmethod
+    def from_record(record: PartitionRecord) -> PartitionRegistration:
+        """The partition that the record creates; IllegalState if the record contradicts itself."""
+        return PartitionRegistration(
+            record.replicas,
+            _checked_directories(record.directories, len(record.replicas), record),
+            record.isr,
+            record.removing_replicas,
+            record.adding_replicas,
+            record.leader,
+            _checked_recovery_state(record.leader_recovery_state, record),
+            record.leader_epoch,
+            record.partition_epoch,
+            record.eligible_leader_replicas or (),
+            record.last_known_elr or (),
+        )
+
+    @staticmethod
+    def new(
+        replicas: Sequence[int], directories: Sequence[UUID], isr: Sequence[int]
+    ) -> PartitionRegistration:
+        """A new partition, led by the first member of its ISR."""
+        return PartitionRegistration(
+            tuple(replicas), tuple(directories), tuple(isr), (), (), isr[0], RECOVERED, 0, 0
+        )
+
+    def merge(self, record: PartitionChangeRecord) -> PartitionRegistration:
+        """The partition after that change; the partition epoch rises by one.
+
+        The leader epoch rises whenever the record names a leader, be it the same one.
+        """
+        replicas = self.replicas if record.replicas is None else record.replicas
+        changes_leader = record.leader != NO_LEADER_CHANGE
+        recovery_state = record.leader_recovery_state
+        return PartitionRegistration(
+            replicas,
+            _checked_directories(
+                self.directories if record.directories is None else record.directories,
+                len(replicas),
+                record,
+            ),
+            self.isr if record.isr is None else record.isr,
+            _either(record.removing_replicas, self.removing_replicas),
+            _either(record.adding_replicas, self.adding_replicas),
+            record.leader if changes_leader else self.leader,
+            self.leader_recovery_state
+            if recovery_state == NO_RECOVERY_STATE_CHANGE
+            else _checked_recovery_state(recovery_state, record),
+            self.leader_epoch + changes_leader,
+            self.partition_epoch + 1,
+            _either(record.eligible_leader_replicas, self.elr),
+            _either(record.last_known_elr, self.last_known_elr),
+        )
+
+    def to_record(
+        self, topic_id: UUID, partition_id: int, metadata_version: MetadataVersion
+    ) -> PartitionRecord:
+        """The whole partition as a record, with the fields that this metadata.version supports.
+
+        Below 3.7-IV2 that loses the directories, below 4.0-IV0 the ELR.
+        """
+        with_elr = metadata_version.is_elr_supported
+        with_directories = metadata_version.is_directory_assignment_supported
+        return PartitionRecord(
+            partition_id,
+            topic_id,
+            self.replicas,
+            self.isr,
+            self.removing_replicas,
+            self.adding_replicas,
+            self.leader,
+            self.leader_recovery_state,
+            self.leader_epoch,
+            self.partition_epoch,
+            self.directories if with_directories else (),
+            self.elr if with_elr and self.elr else None,
+            self.last_known_elr if with_elr and self.last_known_elr else None,
+        )
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+    @property
+    def preferred_replica(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        return self.leader == self.preferred_replica
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.removing_replicas or self.adding_replicas)
+
+    def directory(self, replica: int) -> UUID:
+        """The directory of that replica; IllegalState if the broker has no replica."""
+        if replica not in self.replicas:
+            raise IllegalState(f"Replica {replica} is not assigned to this partition.")
+        return self.directories[self.replicas.index(replica)]
+
+
+def is_valid_isr(replicas: Sequence[int], isr: Sequence[int]) -> bool:
+    """Whether every member of the ISR is a replica and appears once.
+
+    Source: Kafka ``Replicas.validateIsr``.
+    """
+    return len(set(isr)) == len(isr) and all(broker >= 0 and broker in replicas for broker in isr)
+
+
+def _either(changed: tuple[int, ...] | None, before: tuple[int, ...]) -> tuple[int, ...]:
+    return before if changed is None else changed
+
+
+def _checked_directories(
+    directories: tuple[UUID, ...],
+    replica_count: int,
+    record: PartitionRecord | PartitionChangeRecord,
+) -> tuple[UUID, ...]:
+    # Records of before 3.7-IV2 have no directories, and then the number of replicas may change.
+    if all(directory == MIGRATING for directory in directories):
+        return (MIGRATING,) * replica_count
+    if len(directories) != replica_count:
+        raise IllegalState(
+            f"partition with {replica_count} replicas and {len(directories)} directories: {record}"
+        )
+    return directories
+
+
+def _checked_recovery_state(state: int, record: PartitionRecord | PartitionChangeRecord) -> int:
+    if state not in (RECOVERED, RECOVERING):
+        raise IllegalState(f"Value {state} is not a valid leader recovery state: {record}")
+    return state

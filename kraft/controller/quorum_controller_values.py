@@ -1,0 +1,172 @@
+"""Inputs and outputs of the quorum controller, as values.
+
+Source: Kafka ``QuorumController``, ``RaftClient.Listener``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from kafka_common.errors import ZkControllerError
+from kafka_common.api_error import ApiException
+from kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.controller.result import VersionedRecord
+from kraft.controller.topic_requests import PartitionChangeQuota
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
+
+NOT_ACTIVE: Final = -1
+"""The claim epoch of a standby."""
+
+
+class FatalFault(ZkControllerError):
+    """The controller's state is inconsistent: the process must end.
+
+    Source: Kafka ``ProcessTerminatingFaultHandler``.
+    """
+
+
+def unlimited(partition_count: int) -> None:
+    """The partition change quota of an unlimited client."""
+    assert partition_count >= 0
+
+
+# ---------------------------------------------------------------------- inputs
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRequestReceived:
+    """A request arrived; its RequestCompleted or RequestFailed has this ``request_id``."""
+
+    request_id: int
+    request: ControllerRequest
+    deadline_ms: int | None = None
+    """The time at which the request times out if it is still queued."""
+    apply_partition_change_quota: PartitionChangeQuota = unlimited
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A committed batch of the log; a batch that the quorum wrote for itself has no records."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    append_timestamp_ms: int
+    records: tuple[VersionedRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitHandled:
+    """The quorum has committed these batches."""
+
+    batches: tuple[CommittedBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """The log starts again with a snapshot, which holds these records."""
+
+    snapshot_id: OffsetAndEpoch
+    records: tuple[VersionedRecord, ...]
+    last_contained_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """The quorum has a new leader or a new epoch."""
+
+    leader: LeaderAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMark:
+    """Its owner's mark in the queue: an output as it is, when everything before it has run."""
+
+    what: object
+
+
+ControllerInput: TypeAlias = (
+    ControllerRequestReceived | CommitHandled | SnapshotLoaded | LeaderChanged | QueueMark
+)
+
+
+# ---------------------------------------------------------------------- outputs
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRequestCompleted:
+    """The response to a request, sent after all its records are committed."""
+
+    request_id: int
+    response: object
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRequestFailed:
+    """The request is refused as a whole."""
+
+    request_id: int
+    error: ApiException
+
+
+@dataclass(frozen=True, slots=True)
+class NonFatalFault:
+    """An unexpected error; the controller has given up its leadership."""
+
+    event: str
+    error: Exception
+
+
+ControllerOutput: TypeAlias = (
+    ControllerRequestCompleted | ControllerRequestFailed | NonFatalFault | QueueMark
+)
+
+
+# ---------------------------------------------------------------------- the quorum below
+
+
+class RaftAppender(Protocol):
+    """The quorum's interface for the controller.
+
+    Source: Kafka ``RaftClient``.
+    """
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader that this node knows."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record, behind prepared and waiting ones."""
+
+    @property
+    def kraft_version(self) -> int:
+        """The finalized level of kraft.version."""
+
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Prepares encoded records as one batch, without sending them; returns the last offset.
+
+        :class:`~kafka_common.errors.NotLeader` if the epoch is over.
+        """
+
+    def schedule_prepared_append(self) -> None:
+        """Appends the prepared records."""
+
+    def resign(self, epoch: int) -> None:
+        """Gives up the leadership of that epoch; does nothing if the epoch is over."""
+
+
+@dataclass(slots=True)
+class ControllerCounters:
+    """The controller's counters since its start.
+
+    Source: Kafka ``QuorumControllerMetrics``.
+    """
+
+    operations_started: int = 0
+    operations_timed_out: int = 0
+    timed_out_heartbeats: int = 0
+    new_active_controllers: int = 0
+    metadata_errors: int = 0

@@ -1,0 +1,254 @@
+"""The controller of a node: built from its configuration, registered, and kept running.
+
+Source: Kafka ``ControllerServer``, ``ControllerRegistrationManager`` (KIP-919).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import random
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import u16
+
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.controller_configuration import (
+    BrokerConfigSchema,
+    BrokerConfigValidator,
+)
+from kraft.node.controller_loop import ControllerLoop
+from kraft.node.raft_driver import RaftDriver
+from replica_manager.security.delegation_tokens import token_settings
+from kafka_common.errors import InvalidFrame
+from kafka_common.api_error import ApiException
+from kraft.controller.cluster_requests import ControllerRegistrationRequest
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import RegisterController
+from kraft.controller.quorum_controller_state import (
+    ControllerEnvironment,
+    QuorumControllerConfig,
+)
+from kraft.controller.quorum_controller_values import RaftAppender
+from kraft.controller.quorum_features import QuorumFeatures, default_feature_map
+from kraft.controller.replica_placer import StripedReplicaPlacer
+from kraft.controller.replication_control import ReplicationConfig
+from kraft.metadata.bootstrap import (
+    BOOTSTRAP_FILE,
+    BootstrapMetadata,
+    decode_bootstrap,
+)
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.raft.values import NodeAddress
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.wall_time import wall_time_ms
+
+MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
+REGISTRATION_BACKOFF_MS: Final = 100
+REGISTRATION_BACKOFF_MAX_MS: Final = 120_000
+_REGISTRATION_TIMEOUT_MS: Final = 5_000
+_LOOK_AGAIN_S: Final = 0.5
+
+_log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
+
+
+def read_bootstrap(
+    metadata_log_dir: Path, inter_broker_protocol_version: str | None
+) -> BootstrapMetadata:
+    """The first records of an empty log: from the format's file, else the configuration.
+
+    CorruptRecord or InvalidRecord for a file that cannot be read, or is without a metadata.version.
+    """
+    file = metadata_log_dir / BOOTSTRAP_FILE
+    if not file.exists():
+        return BootstrapMetadata.from_configuration(inter_broker_protocol_version)
+    with file.open("rb") as content:
+        return decode_bootstrap(content.read(MAX_BOOTSTRAP_BYTES))
+
+
+def controller_maker(
+    config: ControllerServerConfig, cluster_id: str, bootstrap: BootstrapMetadata
+) -> Callable[[RaftAppender], QuorumController]:
+    """Builds the controller of that configuration for a given quorum."""
+    chance = random.Random()
+    environment = ControllerEnvironment(
+        quorum_features=QuorumFeatures(config.node_id, default_feature_map(), config.voters.ids),
+        config_schema=BrokerConfigSchema(),
+        config_validator=BrokerConfigValidator(config.values),
+        placer=StripedReplicaPlacer(chance),
+        new_uuid=uuid4,
+        is_resolvable=_is_address,
+        wall_time_ms=wall_time_ms,
+    )
+    interval_s = config.integer("leader.imbalance.check.interval.seconds")
+    is_balancing = config.is_enabled("auto.leader.rebalance.enable")
+    idle_ms = config.integer("metadata.max.idle.interval.ms")
+    settings = QuorumControllerConfig(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        session_timeout_ms=config.integer("broker.session.timeout.ms"),
+        leader_imbalance_check_interval_ms=interval_s * 1000 if is_balancing else None,
+        max_idle_interval_ms=idle_ms or None,
+        unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
+        static_config=config.originals,
+        replication=ReplicationConfig(
+            default_num_partitions=config.integer("num.partitions"),
+            default_replication_factor=config.integer("default.replication.factor"),
+            eligible_leader_replicas_enabled=config.is_enabled("eligible.leader.replicas.enable"),
+        ),
+        delegation_tokens=token_settings(config.values),
+        delegation_token_check_interval_ms=config.integer(
+            "delegation.token.expiry.check.interval.ms"
+        ),
+    )
+    return lambda raft: QuorumController(settings, environment, raft, bootstrap)
+
+
+def _is_address(name: str) -> bool:
+    # Kafka takes names of hosts too and asks the resolver: nothing may wait for that here.
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name)
+        return True
+    return False
+
+
+class ControllerRegistrations:
+    """Registers this controller with the active controller.
+
+    Features can be raised only once every controller of the quorum has said what it can do.
+    """
+
+    def __init__(
+        self,
+        config: ControllerServerConfig,
+        driver: RaftDriver,
+        loop: ControllerLoop,
+        security: ClientSecurity = PLAINTEXT,
+    ) -> None:
+        self._node_id = config.node_id
+        self._voters = config.voters
+        self._driver = driver
+        self._loop = loop
+        self._security = security
+        self._wanted = ControllerRegistrationRequest(
+            controller_id=config.node_id,
+            incarnation_id=uuid4(),
+            listeners=tuple(
+                BrokerEndpoint(
+                    name=listener.listener_name,
+                    host=listener.host or socket.getfqdn(),
+                    port=listener.port,
+                    security_protocol=_PROTOCOL_IDS[listener.security_protocol],
+                )
+                for listener in config.advertised
+            ),
+            features=tuple(
+                BrokerFeature(
+                    name=name, min_supported_version=known.min, max_supported_version=known.max
+                )
+                for name, known in default_feature_map().items()
+            ),
+        )
+
+    async def run(self) -> None:
+        """Registers, and again whenever the registration is missing; ends with the controller."""
+        with contextlib.suppress(ConnectionAbortedError):
+            await self._keep_registered()
+
+    async def _keep_registered(self) -> None:
+        backoff_ms = REGISTRATION_BACKOFF_MS
+        while True:
+            if not await self._loop.look(self._is_due):
+                await asyncio.sleep(_LOOK_AGAIN_S)
+                continue
+            error = await self._register()
+            if error is None:
+                backoff_ms = REGISTRATION_BACKOFF_MS
+                await asyncio.sleep(_LOOK_AGAIN_S)
+                continue
+            _log.info("Unable to register controller %d: %s", self._node_id, error)
+            await asyncio.sleep(backoff_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, REGISTRATION_BACKOFF_MAX_MS)
+
+    def _is_due(self, controller: QuorumController) -> bool:
+        state = controller.state
+        if not state.features.metadata_version.is_controller_registration_supported:
+            return False
+        known = state.cluster.controllers().get(self._node_id)
+        return known is None or known.incarnation_id != self._wanted.incarnation_id
+
+    async def _register(self) -> str | None:
+        """Sends the registration to the active controller; returns the error."""
+        leader_id = self._driver.node.leader_and_epoch.leader_id
+        if leader_id is None:
+            return "no controller is active"
+        try:
+            if leader_id == self._node_id:
+                await self._loop.ask(RegisterController(self._wanted), _REGISTRATION_TIMEOUT_MS)
+                return None
+            return await self._register_at(self._voters.endpoints[leader_id])
+        except (ApiException, OSError, InvalidFrame) as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - the next try must come whatever happens
+            _log.exception("Registering controller %d failed", self._node_id)
+            return str(error)
+
+    async def _register_at(self, endpoint: NodeAddress) -> str | None:
+        schema = request_schema(ApiKey.CONTROLLER_REGISTRATION, 0)
+        wanted = self._wanted
+        connection = await Connection.open(
+            endpoint.host,
+            endpoint.port,
+            client_id=str(self._node_id),
+            connect_timeout_ms=_REGISTRATION_TIMEOUT_MS,
+            request_timeout_ms=_REGISTRATION_TIMEOUT_MS,
+            security=self._security,
+        )
+        try:
+            response: Any = await connection.request(
+                schema.request(
+                    controller_id=wanted.controller_id,
+                    incarnation_id=wanted.incarnation_id,
+                    zk_migration_ready=wanted.zk_migration_ready,
+                    listeners=_listeners(schema, wanted.listeners),
+                    features=tuple(
+                        schema.part(
+                            "Feature",
+                            name=feature.name,
+                            min_supported_version=feature.min_supported_version,
+                            max_supported_version=feature.max_supported_version,
+                        )
+                        for feature in wanted.features
+                    ),
+                )
+            )
+        finally:
+            await connection.close()
+        error = ErrorCode(response.error_code)
+        return None if error is ErrorCode.none else response.error_message or error.name
+
+
+def _listeners(schema: Any, endpoints: Sequence[BrokerEndpoint]) -> tuple[Any, ...]:
+    return tuple(
+        schema.part(
+            "Listener",
+            name=endpoint.name,
+            host=endpoint.host,
+            port=u16(endpoint.port),
+            security_protocol=endpoint.security_protocol,
+        )
+        for endpoint in endpoints
+    )
+
+
+_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}

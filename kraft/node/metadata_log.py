@@ -1,0 +1,401 @@
+"""The metadata log of one node on disk: a partition log and snapshots.
+
+The batches are kept by :class:`~replica_manager.log.unified_log.UnifiedLog`, with the offsets
+and epochs that they come with: nothing is assigned, and no rule for clients' records applies.  What
+is old goes only when a snapshot covers it, never by the retention of topics.
+
+What its owner must do:
+
+1. open it before serving (it blocks: the whole log is read and checked), close it at the end;
+2. call it from one thread, in which it waits for nothing but the page cache; the one exception is
+   :meth:`KafkaMetadataLog.finish_download`: a snapshot must be on disk before the log behind it
+   goes;
+3. to flush, take :meth:`KafkaMetadataLog.plan_flush`, run the plan in any thread, and hand it to
+   :meth:`KafkaMetadataLog.finish_flush`; during a download it does so before each part, so that the
+   last one alone is left to be waited for;
+4. now and then take what is due of :attr:`KafkaMetadataLog.deferred_tasks` and perform it in any
+   thread;
+5. write snapshots (:meth:`KafkaMetadataLog.create_snapshot`) in any thread, and tell the log when
+   one is frozen.
+
+Source: Kafka ``KafkaMetadataLog``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from replica_manager.log.environment import DeferredTasks, LogEnvironment
+from replica_manager.log.local_log import FlushPlan
+from replica_manager.log.log_values import FetchIsolation
+from replica_manager.log.unified_log import UnifiedLog
+from kraft.node.metadata_log_config import MetadataLogConfig
+from kraft.node.recovery import claim, find_start_offset, recover_snapshots
+from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter, by_age
+from kraft.node.snapshot_retention import AgeBreach, SizeBreach, SnapshotBreach
+from kafka_common.errors import CorruptRecord, RaftFatal
+from kraft.raft.guards import require
+from kraft.raft.raft_log import LogPosition, validate_position
+from kraft.raft.values import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
+from kafka_common.protocol.record_batch import iterate_batches
+
+_log = logging.getLogger("kafka.raft.KafkaMetadataLog")
+
+FOLDER: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
+"""Of the log, within ``metadata.log.dir``."""
+_PRIVATE_FOLDER_MODE: Final = 0o700
+_NEVER_MS: Final = 2**31 - 1
+
+
+class MetadataFlushPlan(NamedTuple):
+    """A flush of records and of the downloaded part of a snapshot."""
+
+    log: FlushPlan | None
+    download: SnapshotWriter | None
+
+    def run(self) -> None:
+        """Flushes to disk.  Blocks; for an executor.  OSError if the disk fails.
+
+        The download must neither be finished nor dropped meanwhile.
+        """
+        if self.log is not None:
+            self.log.run()
+        if self.download is not None:
+            self.download.sync()
+
+
+class KafkaMetadataLog:
+    """A :class:`~kraft.raft.raft_log.RaftLog` in a folder.  KafkaStorage if disks fail."""
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        snapshots: MetadataSnapshotFiles,
+        config: MetadataLogConfig,
+        environment: LogEnvironment,
+    ) -> None:
+        """Used by :meth:`open`."""
+        self._log = log
+        self._snapshots = snapshots
+        self._config = config
+        self._environment = environment
+        self._download: SnapshotWriter | None = None
+
+    @staticmethod
+    def open(
+        metadata_log_dir: Path,
+        config: MetadataLogConfig,
+        now_ms: Callable[[], int],
+        *,
+        on_failure: Callable[[Path, str, OSError], None] | None = None,
+    ) -> KafkaMetadataLog:
+        """The log in that directory, created if needed.  Blocks during recovery.
+
+        Every batch is read and checked, however the log was left, as Kafka does it for this log.
+        RaftFatal if what the snapshots hold is missing in the log and the log in the snapshots;
+        InconsistentTopicId if it is another topic's; OSError if the disk fails.
+        """
+        directory = metadata_log_dir / FOLDER
+        directory.mkdir(parents=True, exist_ok=True)
+        # The log holds the credentials of SCRAM and the secrets of tokens.
+        with contextlib.suppress(PermissionError):  # another user's: that user decides
+            directory.chmod(_PRIVATE_FOLDER_MODE)
+        claim(directory)
+        start_offset = find_start_offset(directory)
+        environment = LogEnvironment(
+            now_ms,
+            now_ms,
+            verifies_transactions=lambda: False,
+            producer_id_expiration_ms=lambda: _NEVER_MS,
+        )
+        if on_failure is not None:
+            environment = replace(environment, on_failure=on_failure)
+        log = UnifiedLog.open(
+            directory,
+            config.log_config,
+            environment,
+            log_start_offset=start_offset,
+            had_clean_shutdown=False,
+        )
+        snapshots = recover_snapshots(directory, log.log_start_offset)
+        opened = KafkaMetadataLog(log, snapshots, config, environment)
+        # Killed after a snapshot had come from the leader, and before the log made way for it.
+        opened._truncate_to_latest_snapshot()
+        # The next Fetch acknowledges whatever is here, and a killed process leaves records behind
+        # that are in the page cache alone.
+        opened.flush()
+        return opened
+
+    @property
+    def directory(self) -> Path:
+        """The log's directory, which also holds ``quorum-state``."""
+        return self._log.directory
+
+    @property
+    def deferred_tasks(self) -> DeferredTasks:
+        """Deferred work for other threads: flushes of old segments, deletions."""
+        return self._environment.deferred_tasks
+
+    # Where the log is.
+
+    @property
+    def start_offset(self) -> int:
+        """See :class:`~kraft.raft.raft_log.RaftLog`, here and below."""
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
+    def last_epoch(self) -> int:
+        epoch = self._log.latest_epoch
+        if epoch is not None:
+            return epoch
+        latest = self._snapshots.latest
+        if latest is None:
+            return 0
+        if latest.offset == self.start_offset == self.end_offset:
+            return latest.epoch
+        raise RaftFatal(
+            f"Log doesn't have a last fetch epoch and there is a snapshot ({latest}). Expected the "
+            f"snapshot's end offset to match the log's end offset ({self.end_offset}) and the log "
+            f"start offset ({self.start_offset})"
+        )
+
+    def initialize_leader_epoch(self, epoch: int) -> None:
+        self._log.assign_epoch_start_offset(epoch, self.end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        found = self._log.end_offset_for_epoch(epoch)
+        if found is None:
+            return OffsetAndEpoch(self.end_offset, self.last_epoch)
+        earliest = self._snapshots.earliest
+        if earliest is not None and found.epoch == epoch and found.end_offset == earliest.offset:
+            # Smaller than every epoch of the log: what is before its start is in the snapshot.
+            return earliest
+        return OffsetAndEpoch(found.end_offset, found.epoch)
+
+    def update_high_watermark(self, offset: int) -> None:
+        require(
+            self.high_watermark <= offset <= self.end_offset,
+            f"a high watermark of {offset} between {self.high_watermark} and {self.end_offset}",
+        )
+        self._log.update_high_watermark(offset)
+
+    # Records.
+
+    def append_as_leader(self, batches: bytes, epoch: int) -> None:
+        headers = [header for _, header in iterate_batches(batches)]
+        require(bool(headers), "an empty append")
+        expected = self.end_offset
+        for header in headers:
+            require(
+                header.partition_leader_epoch == epoch,
+                f"a batch of epoch {header.partition_leader_epoch} from the leader of {epoch}",
+            )
+            require(header.base_offset == expected, f"{header.base_offset} instead of {expected}")
+            expected = header.next_offset
+        taken = self._log.append_as_follower(batches).valid_bytes
+        require(taken == len(batches), f"{len(batches) - taken} bytes follow the last batch")
+
+    def append_as_follower(self, batches: bytes, epoch: int) -> int:
+        if next(iterate_batches(batches), None) is None:
+            raise CorruptRecord(f"{len(batches)} bytes without a whole batch for {FOLDER}")
+        return self._log.append_as_follower(batches, last_epoch=epoch).valid_bytes
+
+    def truncate_to(self, offset: int) -> None:
+        if offset < self.high_watermark:
+            raise RaftFatal(
+                f"Attempt to truncate to offset {offset}, which is below the current high "
+                f"watermark {self.high_watermark}"
+            )
+        self._log.truncate_to(offset)
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        found = self._log.read(offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True)
+        return b"" if found.slice is None else found.slice.read()
+
+    # To disk.
+
+    def plan_flush(self) -> MetadataFlushPlan | None:
+        """The flush that makes everything so far durable, for any thread; None if it is."""
+        log, download = self._log.plan_flush(), self._download
+        if download is not None and download.synced_size == download.size:
+            download = None
+        if log is None and download is None:
+            return None
+        return MetadataFlushPlan(log, download)
+
+    def finish_flush(self, plan: MetadataFlushPlan) -> None:
+        """The flush has run."""
+        if plan.log is not None:
+            self._log.finish_flush(plan.log)
+
+    def flush(self) -> None:
+        """Plan, run and finish in one.  Blocks."""
+        self._log.flush()
+
+    def close(self) -> None:
+        """Writes what is only in memory, and drops an unfinished download.  Blocks."""
+        self.drop_download()
+        self._log.close()
+
+    # Snapshots.
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        return self._snapshots.latest
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        return self._snapshots.earliest
+
+    def snapshot_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        return self._snapshots.size_of(snapshot_id)
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        return self._snapshots.read(snapshot_id, position, max_bytes)
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotWriter | None:
+        """A writer for the state before that offset; None if no such snapshot is needed.
+
+        ValueError for an offset that is not committed, or an epoch that it has not in this log.
+        """
+        if snapshot_id.offset < self.start_offset:
+            _log.info(
+                "Cannot create a snapshot with an id (%s) less than the log start offset (%d)",
+                snapshot_id,
+                self.start_offset,
+            )
+            return None
+        if snapshot_id.offset > self.high_watermark:
+            raise ValueError(
+                f"Cannot create a snapshot with an id ({snapshot_id}) greater than the "
+                f"high-watermark ({self.high_watermark})"
+            )
+        position = validate_position(self, *snapshot_id)
+        if position.verdict is not LogPosition.VALID:
+            raise ValueError(
+                f"Snapshot id ({snapshot_id}) is not valid according to the log: {position}"
+            )
+        if snapshot_id in self._snapshots:
+            return None
+        return SnapshotWriter(self.directory, snapshot_id)
+
+    def add_snapshot(self, written: SnapshotWriter) -> None:
+        """Adds a frozen snapshot of :meth:`create_snapshot`."""
+        require(written.is_frozen, f"{written.snapshot_id} is not whole")
+        if written.snapshot_id.offset < self.start_offset:
+            # A later one has come from the leader meanwhile.
+            self._remove_later(self._snapshots.discard(written.snapshot_id))
+        else:
+            self._snapshots.add(written.snapshot_id)
+
+    def begin_download(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.drop_download()
+        self._download = SnapshotWriter(self.directory, snapshot_id)
+
+    def append_download(self, data: bytes) -> int:
+        if self._download is None:
+            raise RaftFatal("no download was begun")
+        return self._download.append(data)
+
+    def finish_download(self) -> None:
+        """See the Protocol.  Blocks until the unflushed rest is on disk."""
+        download, self._download = self._download, None
+        if download is None:
+            raise RaftFatal("no download was begun")
+        download.freeze()
+        self._snapshots.add(download.snapshot_id)
+        self.restart_at(download.snapshot_id)
+
+    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """See the Protocol; also where the log ends in a later epoch than the snapshot.
+
+        There Kafka's node ends (``truncateToLatestSnapshot`` compares the epochs), although its
+        leader does not have those records.
+        """
+        latest = self._snapshots.latest
+        if snapshot_id.offset < self.high_watermark or latest != snapshot_id:
+            raise RaftFatal(
+                f"Attempt to restart the log at snapshot {snapshot_id}: the high watermark is "
+                f"{self.high_watermark} and the latest snapshot {latest}"
+            )
+        self._restart_behind(snapshot_id)
+
+    def drop_download(self) -> None:
+        download, self._download = self._download, None
+        if download is not None:
+            download.close()
+
+    def _truncate_to_latest_snapshot(self) -> bool:
+        """Restarts the log behind the newest snapshot if that is beyond the log's end."""
+        latest = self._snapshots.latest
+        epoch = self._log.latest_epoch or 0
+        if latest is None or by_age(latest) <= (epoch, self.end_offset):
+            return False
+        self._restart_behind(latest)
+        return True
+
+    def _restart_behind(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        for path in self._forget_before(snapshot_id, "the partition was fully truncated"):
+            _log.debug("%s will be removed", path)
+
+    # Cleaning.
+
+    def clean(self, now_ms: int) -> bool:
+        by_size = self._clean_while(
+            SizeBreach(self._config.retention_max_bytes, self._snapshots, lambda: self._log.size)
+        )
+        return self._clean_while(AgeBreach(self._config.retention_ms, self._snapshots, now_ms)) or (
+            by_size
+        )
+
+    def _clean_while(self, breach: SnapshotBreach) -> bool:
+        """Deletes the oldest snapshots while there is a reason and a newer one."""
+        has_cleaned = False
+        for oldest, following in pairwise(self._snapshots.ids):
+            reason = breach.reason(oldest)
+            if reason is None or not self._delete_before(following, reason):
+                break
+            has_cleaned = True
+        return has_cleaned
+
+    def _delete_before(self, snapshot_id: OffsetAndEpoch, reason: str) -> bool:
+        """Moves the log's start to that snapshot's end; returns whether anything was deleted."""
+        if not self.start_offset < snapshot_id.offset <= self.high_watermark:
+            # After a restart the high watermark is not known at once.
+            return False
+        self._log.maybe_increment_log_start_offset(snapshot_id.offset, "snapshot generated")
+        deleted = self._log.delete_old_segments()
+        return bool(self._forget_before(snapshot_id, reason)) or deleted > 0
+
+    def _forget_before(self, snapshot_id: OffsetAndEpoch, reason: str) -> Sequence[Path]:
+        forgotten = self._snapshots.forget_before(snapshot_id)
+        for path in forgotten:
+            _log.info("Marking snapshot %s for deletion because %s", path.name, reason)
+        self._remove_later(forgotten)
+        return forgotten
+
+    def _remove_later(self, paths: Sequence[Path]) -> None:
+        def delete() -> None:
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+        if paths:
+            due_ms = self._environment.monotonic_ms() + self._config.file_delete_delay_ms
+            self.deferred_tasks.add(
+                "delete-snapshot-files", FOLDER, self._log.log_dir, due_ms, delete
+            )

@@ -1,0 +1,86 @@
+"""Security of a quorum node: listeners, connections to other nodes, authorizer.
+
+The rules, and the credentials of SCRAM, are those of the metadata log.  So nodes of the quorum
+cannot log in at one another by SCRAM unless the log is there already: PLAIN, or certificates, can.
+
+Source: Kafka ``ControllerServer``, ``KafkaRaftManager.buildNetworkClient``, ``CredentialProvider``
+(KIP-801, KIP-900).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.metadata_publishing import MetadataPublisher
+from kraft.node.quorum_requests import refusal
+from kraft.node.security_publishers import AclPublisher, ScramPublisher
+from replica_manager.security.principals import Principal
+from replica_manager.security.scram_credentials import ScramCredentials
+from replica_manager.security.settings import (
+    STANDARD_AUTHORIZER,
+    authorizer_settings,
+    controller_client_security,
+    security_of,
+)
+from replica_manager.security.standard_authorizer import StandardAuthorizer
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.protocol.scram import MECHANISMS
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSecurity:
+    """The security of listeners and connections, and the publishers that update it."""
+
+    authenticators: Mapping[str, ListenerAuthenticator]
+    """What the listeners require of a client, by name."""
+    client: ClientSecurity
+    """What the other nodes' listeners ask of us."""
+    authorizer: StandardAuthorizer | None
+    """None: every client may do everything."""
+    publishers: Sequence[MetadataPublisher]
+    """What the log tells them makes the difference."""
+
+
+def node_security(config: ControllerServerConfig) -> NodeSecurity:
+    """The security in the configuration; ConfigInvalid if invalid.  Reads key stores."""
+    credentials = ScramCredentials()
+    secured = {
+        name: each
+        for name, each in security_of(config, config.listeners).items()
+        if each.tls is not None or each.sasl is not None
+    }
+    publishers: list[MetadataPublisher] = []
+    if any(
+        mechanism in MECHANISMS
+        for each in secured.values()
+        if each.sasl is not None
+        for mechanism in each.sasl.mechanisms
+    ):
+        publishers.append(ScramPublisher(credentials))
+    authorizer = _authorizer(config)
+    if authorizer is not None:
+        publishers.append(AclPublisher(authorizer))
+    return NodeSecurity(
+        authenticators={
+            name: ListenerAuthenticator(each, credentials, refusal)
+            for name, each in secured.items()
+        },
+        client=controller_client_security(config, config.quorum_listener),
+        authorizer=authorizer,
+        publishers=publishers,
+    )
+
+
+def _authorizer(config: ControllerServerConfig) -> StandardAuthorizer | None:
+    settings = authorizer_settings(config, STANDARD_AUTHORIZER)
+    if settings is None:
+        return None
+    return StandardAuthorizer(
+        super_users=frozenset(Principal(*user) for user in settings.super_users),
+        allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        now_s=time.monotonic,
+    )

@@ -1,0 +1,122 @@
+"""ApiVersions (18) of a quorum node: offered APIs and finalized features.
+
+The finalized features are the controller's to tell.  A controller that has much to do is not waited
+for, because the other nodes ask this before anything else, and elections would wait with them: then
+the answer is what it said last.
+
+Source: Kafka ``SimpleApiVersionManager``, ``ApiVersionsResponse``, ``FeaturesPublisher`` (KIP-511,
+KIP-584).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from kraft.node.controller_apis.call import Controller
+from kafka_common.api_error import ApiException
+from kraft.controller.features import NEVER_CHANGED, FinalizedControllerFeatures
+from kraft.controller.quorum_controller_requests import GetFinalizedFeatures
+from kraft.controller.quorum_features import default_feature_map
+from kraft.metadata.metadata_version import FEATURE_NAME, MINIMUM_KRAFT_VERSION
+from kafka_common.protocol.api_versions import (
+    ApiKey,
+    api_versions_error,
+    is_valid_software,
+    unsupported_api_versions_response,
+)
+from kafka_common.protocol.framing import RequestHeader
+from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
+
+API_VERSIONS: Final = (0, 4)
+LONGEST_WAIT_S: Final = 0.05
+"""So long the controller is waited for."""
+_NAMES_SOFTWARE_SINCE: Final = 3
+_SUPPORTS_LEVEL_0_SINCE: Final = 4
+_UNKNOWN: Final = FinalizedControllerFeatures(
+    {FEATURE_NAME: MINIMUM_KRAFT_VERSION.level}, NEVER_CHANGED
+)
+"""What a controller of Kafka says that has read nothing yet."""
+
+
+class NodeVersions:
+    """Answers ApiVersions for one node.  For the event loop."""
+
+    def __init__(
+        self, offered: Mapping[int, tuple[int, int]], controller: Controller | None
+    ) -> None:
+        """``offered``: API key to first and last version; without a controller no features."""
+        self._offered = offered
+        self._controller = controller
+        self._known = _UNKNOWN
+        self._asking: asyncio.Task[None] | None = None
+
+    async def answer(self, header: RequestHeader, data: bytes, start: int) -> ResponsePayload:
+        """The answer to the request at ``start``; InvalidFrame if it is none."""
+        first, last = API_VERSIONS
+        version = header.api_version
+        if not first <= version <= last:
+            return unsupported_api_versions_response()
+        request: Any = read_request(ApiKey.API_VERSIONS, version, data, start)
+        if version >= _NAMES_SOFTWARE_SINCE and not (
+            is_valid_software(request.client_software_name)
+            and is_valid_software(request.client_software_version)
+        ):
+            return api_versions_error(version, ErrorCode.invalid_request)
+        schema = response_schema(ApiKey.API_VERSIONS, version)
+        features = {}
+        if self._controller is not None and schema.has("FinalizedFeatureKey"):
+            features = _feature_fields(schema, await self._finalized(self._controller))
+        return schema.response(
+            error_code=ErrorCode.none, api_keys=_api_keys(schema, self._offered), **features
+        )
+
+    async def _finalized(self, controller: Controller) -> FinalizedControllerFeatures:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(controller))
+        await asyncio.wait((self._asking,), timeout=LONGEST_WAIT_S)
+        return self._known
+
+    async def _ask(self, controller: Controller) -> None:
+        try:
+            self._known = await controller.ask(GetFinalizedFeatures())
+        except (ApiException, ConnectionAbortedError):
+            # It has ended: what was true then has to do.
+            return
+
+
+def _api_keys(schema: ResponseSchema, offered: Mapping[int, tuple[int, int]]) -> tuple[Any, ...]:
+    return tuple(
+        schema.part("ApiVersion", api_key=key, min_version=first, max_version=last)
+        for key, (first, last) in sorted(offered.items())
+    )
+
+
+def _feature_fields(
+    schema: ResponseSchema, finalized: FinalizedControllerFeatures
+) -> dict[str, object]:
+    return {
+        "supported_features": tuple(
+            schema.part(
+                "SupportedFeatureKey", name=name, min_version=levels.min, max_version=levels.max
+            )
+            for name, levels in sorted(default_feature_map().items())
+            # Clients that are older take a level of 0 for a mistake.
+            if levels.min > 0 or schema.version >= _SUPPORTS_LEVEL_0_SINCE
+        ),
+        "finalized_features_epoch": finalized.epoch,
+        "finalized_features": tuple(
+            schema.part(
+                "FinalizedFeatureKey", name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in sorted(finalized.levels.items())
+            if level > 0
+        ),
+        # A migration from ZooKeeper is not offered.
+        "zk_migration_ready": False,
+    }

@@ -1,0 +1,239 @@
+"""The process of a quorum node: from its properties file to its exit code.
+
+SIGTERM and SIGINT have it leave the quorum, a second one ends it at once.  Exit code 0 after a
+stop; 1 if it could not start, or had to end because its bookkeeping was contradicted or its disk
+failed: then a supervisor starts it again, and it reads from its files where it stands.
+
+Source: Kafka ``kafka.Kafka``, ``KafkaRaftServer``, ``SharedServer`` (its fatal fault handler).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from logging.handlers import QueueHandler, QueueListener
+from pathlib import Path
+from typing import Final, cast
+from uuid import uuid4
+
+from typing_extensions import override
+
+from replica_manager.configuration.config import parse_connection_overrides
+from replica_manager.network.listener import ServerLimits
+from kraft.node.controller_config import ControllerServerConfig, load_controller_config
+from kraft.node.controller_service import (
+    ControllerRegistrations,
+    controller_maker,
+    read_bootstrap,
+)
+from kraft.node.described_config import described_config
+from kraft.node.metadata_publishing import LISTENER_NAME as PUBLISHING
+from kraft.node.metadata_publishing import MetadataPublisher, MetadataPublishing
+from kraft.node.node_files import initialize_log_dirs, lock_metadata_log_dir
+from kraft.node.node_security import NodeSecurity, node_security
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.quota_publisher import MutationQuotaPublisher, mutation_quotas
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from kafka_common.errors import ConfigInvalid
+from kraft.raft.messages import Endpoints
+from kraft.metadata.bootstrap import BootstrapMetadata
+from kraft.raft.values import NodeAddress, ReplicaKey
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.loop_watch import watching
+from kafka_common.observability.metrics import Metrics
+from kafka_common.process.interpreter import set_up_interpreter
+from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS
+
+FAILED: Final = 1
+MAX_QUEUED_LINES: Final = 10_000
+"""So many lines wait to be written; more are lost, for no election may wait for a terminal."""
+_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+_REFUSED: Final[Mapping[str, str]] = {
+    "zookeeper.metadata.migration.enable": "false: migration from ZooKeeper is not supported",
+    "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
+    "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
+}
+"""Keys that may only have their default: to ignore them would leave out what the user relies on."""
+_log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
+
+
+def run_node(path: Path, metrics_port: int | None = None) -> int:
+    """Runs the node of that controller.properties until it is stopped; returns the exit code.
+
+    ConfigInvalid or NodeFilesInvalid, before anything has begun, for a node that must not start.
+    """
+    config = load_controller_config(path)
+    config.check_voters_are_routable()
+    _refuse_unsupported(config)
+    security = node_security(config)
+    set_up_interpreter()
+    with ExitStack() as stack:
+        dirs = initialize_log_dirs(config.log_dirs, config.metadata_log_dir, config.node_id, uuid4)
+        locks = lock_metadata_log_dir(
+            config.metadata_log_dir, config.log_dirs, is_only_controller=config.is_only_controller
+        )
+        stack.callback(locks.release)
+        lines = _log_to_stderr()
+        stack.callback(lines.stop)
+        metrics = Metrics()
+        if metrics_port is not None:
+            from replica_manager.metrics_server import MetricsServer
+
+            stack.enter_context(MetricsServer(metrics, metrics_port))
+        stack.enter_context(watching(metrics, has_readers=metrics_port is not None))
+        stack.enter_context(SPARE_DESCRIPTORS.kept(MOST_SPARE))
+        meta = dirs.found[config.metadata_log_dir]
+        assert meta.cluster_id is not None, "a node's directories name its cluster"
+        local = ReplicaKey(config.node_id, meta.directory_id)
+        bootstrap = read_bootstrap(
+            config.metadata_log_dir, config.originals.get("inter.broker.protocol.version")
+        )
+        mutations = mutation_quotas(config)
+        settings = _settings(config, local, meta.cluster_id, security, mutations)
+        publishers = (*security.publishers, MutationQuotaPublisher(mutations))
+        return asyncio.run(_run(config, settings, bootstrap, metrics, publishers))
+
+
+async def _run(
+    config: ControllerServerConfig,
+    settings: QuorumNodeSettings,
+    bootstrap: BootstrapMetadata,
+    metrics: Metrics,
+    publishers: Sequence[MetadataPublisher],
+) -> int:
+    node = QuorumNode(settings, metrics)
+    node.add_listener(PUBLISHING, MetadataPublishing(lambda: node.driver, publishers))
+    node.set_controller(controller_maker(config, settings.cluster_id, bootstrap))
+    is_stopping = False
+
+    def on_signal(number: int) -> None:
+        nonlocal is_stopping
+        if is_stopping:
+            os._exit(128 + number)
+        is_stopping = True
+        _log.info("Terminating process due to signal %s", signal.Signals(number).name)
+        node.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    registering = loop.create_task(_register(config, node, settings.security))
+    try:
+        await node.run()
+    except Exception:  # noqa: BLE001 - whatever it is, a node that goes on would endanger others
+        _log.error("Encountered fatal fault: the node cannot go on", exc_info=True)
+        return FAILED
+    finally:
+        registering.cancel()
+    return 0
+
+
+async def _register(
+    config: ControllerServerConfig, node: QuorumNode, security: ClientSecurity
+) -> None:
+    await node.started()
+    await ControllerRegistrations(config, node.driver, node.controller, security).run()
+
+
+def _settings(
+    config: ControllerServerConfig,
+    local: ReplicaKey,
+    cluster_id: str,
+    security: NodeSecurity,
+    mutations: MutationQuotas,
+) -> QuorumNodeSettings:
+    first = config.listener_name
+    # The quorum's own listener comes first, whatever the order in the file.
+    listeners = sorted(config.listeners, key=lambda listener: listener.listener_name != first)
+    return QuorumNodeSettings(
+        local=local,
+        cluster_id=cluster_id,
+        metadata_log_dir=config.metadata_log_dir,
+        voters=config.voters,
+        listeners=tuple(listeners),
+        advertised=_advertised(config),
+        bootstrap_servers=config.bootstrap_servers,
+        quorum=config.quorum,
+        log=config.metadata_log,
+        snapshots=config.snapshots,
+        limits=_limits(config),
+        authenticators=security.authenticators,
+        security=security.client,
+        authorizer=security.authorizer,
+        config=described_config(config),
+        mutations=mutations,
+    )
+
+
+def _advertised(config: ControllerServerConfig) -> Endpoints:
+    return {
+        listener.listener_name: NodeAddress(listener.host or socket.getfqdn(), listener.port)
+        for listener in config.advertised
+    }
+
+
+def _limits(config: ControllerServerConfig) -> ServerLimits:
+    return ServerLimits(
+        max_request_bytes=config.integer("socket.request.max.bytes"),
+        max_queued_request_bytes=config.integer("queued.max.request.bytes"),
+        max_idle_ms=config.integer("connections.max.idle.ms"),
+        max_connections=config.integer("max.connections"),
+        max_connections_per_ip=config.integer("max.connections.per.ip"),
+        max_connections_per_ip_overrides=parse_connection_overrides(
+            str(config.values["max.connections.per.ip.overrides"])
+        ),
+        backlog=config.integer("socket.listen.backlog.size"),
+        send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
+        receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
+    )
+
+
+def _refuse_unsupported(config: ControllerServerConfig) -> None:
+    """ConfigInvalid for settings that this node would ignore."""
+    if not config.is_only_controller:
+        raise ConfigInvalid("process.roles", ",".join(config.roles), "controller, and nothing else")
+    if not config.voters.endpoints:
+        raise ConfigInvalid("controller.quorum.voters", "", "the voters: they are static here")
+    for key, allowed in _REFUSED.items():
+        if config.values[key] not in (None, "", False):
+            raise ConfigInvalid(key, str(config.values[key]), allowed)
+
+
+class _Lines(QueueHandler):
+    """Passes lines to a thread that writes them."""
+
+    @override
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            return
+
+
+class LineWriter(QueueListener):
+    """The thread that writes lines; ``stop`` returns when all are written."""
+
+    @override
+    def enqueue_sentinel(self) -> None:
+        # There may be no room behind unread lines: wait for their reader.
+        cast("queue.Queue[object]", self.queue).put(None)
+
+
+def _log_to_stderr() -> QueueListener:
+    """Sends log lines to stderr, written by their own thread."""
+    writer = logging.StreamHandler(sys.stderr)
+    writer.setFormatter(logging.Formatter(_FORMAT))
+    lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_QUEUED_LINES)
+    root = logging.getLogger()
+    root.addHandler(_Lines(lines))
+    root.setLevel(logging.INFO)
+    listener = LineWriter(lines, writer)
+    listener.start()
+    return listener

@@ -1,0 +1,414 @@
+"""Runs a quorum node: gives the pure raft step real time, sockets and disk.
+
+One task takes what has happened, in order, has :class:`~kraft.raft.raft.RaftNode` step, and
+performs what comes out, strictly in order.  While it waits for a disk (one thread does all fsyncs),
+what happens meanwhile queues up, and everything else on the event loop goes on.  Nothing here may
+take long: a leader that is late by two seconds is deposed.
+
+Everything is for the event loop, but for what a writer of records calls from a thread of its own:
+:meth:`RaftDriver.prepare_append` and its neighbours.  A lock keeps those and the step apart.
+
+Source: Kafka ``KafkaRaftClientDriver``, ``KafkaRaftClient``, ``BlockingMessageQueue``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
+
+from kraft.node.raft_channel import Outcome
+from kraft.node.raft_metrics import RaftMetrics
+from kafka_common.errors import RaftFatal
+from kraft.raft.inputs import (
+    ElectionPersisted,
+    ListenerAdvanced,
+    RaftInput,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftShutdown,
+    RaftTick,
+    Resign,
+)
+from kraft.raft.messages import AnyRaftResponse, FetchSnapshotResponse, RaftRequest
+from kraft.raft.outputs import (
+    DeliverCommit,
+    DeliverLeader,
+    DeliverSnapshot,
+    FlushLog,
+    PersistElection,
+    RaftOutput,
+    SendRequest,
+    SendResponse,
+    ShutdownDone,
+)
+from kraft.raft.raft import RaftNode
+from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.process.wall_clock import WallClock
+from kafka_common.protocol.record_batch import iterate_batches
+
+MAX_QUEUED_REQUESTS: Final = 1_000
+"""This many requests of other nodes may wait for the step; further ones wait to be read."""
+MAX_COMMIT_BYTES: Final = 1024 * 1024
+"""A listener gets so much at a time, or one batch if that is larger."""
+MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
+"""A larger snapshot is not loaded: it is in memory all at once."""
+_READ_BYTES: Final = 8 * 1024 * 1024
+STEPS_AT_ONCE: Final = 8
+"""After so many the rest of the event loop has its turn."""
+STEP_PAUSE_S: Final = 0.1
+"""Between two looks whether a step may begin."""
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClientDriver")
+T = TypeVar("T")
+
+
+class Flush(NamedTuple):
+    """Flushes the log to disk."""
+
+    run: Callable[[], None]
+    """Blocks; in a thread."""
+    finish: Callable[[], None]
+    """Afterwards, on the event loop."""
+
+
+class ElectionStore(Protocol):
+    """Stores the election; both methods may block."""
+
+    def read(self) -> ElectionState | None:
+        """The stored election; None if there is none."""
+
+    def write(self, election: ElectionState) -> None:
+        """Stores the election; returns when it is on disk."""
+
+
+class Channels(Protocol):
+    """Sends requests to other nodes."""
+
+    def send(self, send: SendRequest) -> None:
+        """Sends a request; :meth:`RaftDriver.put` gets the response or the failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatches:
+    """Whole batches that are committed, as they stand in the log."""
+
+    first_offset: int
+    """The first record that is new to the listener."""
+    next_offset: int
+    """What to say to :meth:`RaftDriver.advanced` when they are taken in."""
+    data: bytes
+
+
+class RaftListener(Protocol):
+    """Reads the committed log.  Called on the event loop, so slow work runs elsewhere.
+
+    Source: Kafka ``RaftClient.Listener``.
+    """
+
+    def handle_commit(self, batches: CommittedBatches) -> None:
+        """Takes batches; the next ones come after :meth:`RaftDriver.advanced` was called."""
+
+    def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Takes a snapshot that replaces all earlier records."""
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Takes the current leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    listener_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ListenerFailed:
+    error: Exception
+
+
+_Input: TypeAlias = RaftInput | _Registration | _ListenerFailed
+
+
+def _is_part_of_a_snapshot(happened: _Input) -> bool:
+    return isinstance(happened, RaftResponseReceived) and isinstance(
+        happened.response, FetchSnapshotResponse
+    )
+
+
+class RaftDriver:
+    """One running quorum node."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        *,
+        plan_flush: Callable[[], Flush | None],
+        elections: ElectionStore,
+        metrics: RaftMetrics | None = None,
+        now_ms: Callable[[], int] | None = None,
+        may_step: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``plan_flush`` returns how to flush the log as it is now, if needed.
+
+        ``may_step``: no step begins unless it says so; for what a step needs and must not lack.
+        """
+        self.node = node
+        """To look at, on the event loop; only the driver has it step."""
+        self._stepping = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._plan_flush = plan_flush
+        self._elections = elections
+        self._metrics = metrics
+        self._now_ms = now_ms or WallClock()
+        self._may_step = may_step
+        self._is_leaving = False
+        self._channels: Channels | None = None
+        self._inputs: deque[_Input] = deque()
+        self._has_input = asyncio.Event()
+        self._room = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
+        self._answers: AwaitedAnswers[AnyRaftResponse] = AwaitedAnswers()
+        self._listeners: dict[str, RaftListener] = {}
+        self._left: bool | None = None
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="raft-disk")
+
+    # What happens.
+
+    async def ask(self, request: RaftRequest, listener_name: str) -> AnyRaftResponse:
+        """The response to a request of another node or tool; a Fetch may wait for records.
+
+        ConnectionAbortedError if the node leaves before it has answered.
+        """
+        if self._left is not None:
+            raise ConnectionAbortedError("the node has left the quorum")
+        await self._room.acquire()
+        request_id = self._answers.new_id()
+        with self._answers.expected(request_id) as answer:
+            self.put(RaftRequestReceived(request_id, request, listener_name))
+            return await answer
+
+    def put(self, happened: Outcome | RaftRequestReceived) -> None:
+        """Takes the outcome of a sent request."""
+        self._put(happened)
+
+    def register(self, name: str, listener: RaftListener) -> None:
+        """Adds a listener, which gets everything that is committed, from the beginning.
+
+        Once for a name: what an earlier one has yet to report would be taken for the later one's.
+        """
+        assert name not in self._listeners, f"{name} listens already"
+        self._listeners[name] = listener
+        self._put(_Registration(name))
+
+    def advanced(self, name: str, next_offset: int) -> None:
+        """That listener has processed everything below ``next_offset``."""
+        self._put(ListenerAdvanced(name, next_offset))
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        """The whole snapshot for a listener: some 0.3 ms for each MB.
+
+        To be read at once, before it can be deleted.  RaftFatal if it is gone, or
+        larger than MAX_SNAPSHOT_BYTES.
+        """
+        log = self.node.log
+        size = log.snapshot_bytes(snapshot_id)
+        if size is None or size > MAX_SNAPSHOT_BYTES:
+            raise RaftFatal(f"snapshot {snapshot_id} of {size} bytes cannot be loaded")
+        parts = range(0, size, _READ_BYTES)
+        return b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
+
+    def listener_failed(self, error: Exception) -> None:
+        """A listener failed: :meth:`run` raises its error, and the node ends."""
+        self._put(_ListenerFailed(error))
+
+    def shut_down(self, timeout_ms: int) -> None:
+        """Leaves the quorum; :meth:`run` returns afterwards."""
+        self._is_leaving = True
+        self._put(RaftShutdown(timeout_ms))
+
+    # What may be called from any one thread: the writer's.
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The leader that the node knows, and the epoch."""
+        with self._stepping:
+            return self.node.leader_and_epoch
+
+    @property
+    def next_append_offset(self) -> int:
+        """The offset of the next record, behind those that wait to be written."""
+        with self._stepping:
+            return self.node.next_append_offset
+
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Adds records as one batch to be written; returns the offset of the last one.
+
+        As :meth:`~kraft.raft.raft.RaftNode.prepare_append`.
+        """
+        with self._stepping:
+            return self.node.prepare_append(epoch, values, self._now_ms())
+
+    def schedule_prepared_append(self) -> None:
+        """Lets prepared records be written after the linger time."""
+        with self._stepping:
+            self.node.schedule_prepared_append()
+        # There is a new time to wait for.
+        self._loop.call_soon_threadsafe(self._has_input.set)
+
+    def resign(self, epoch: int) -> None:
+        """Gives up the leadership of that epoch, if it still lasts."""
+        self._loop.call_soon_threadsafe(self._put, Resign(epoch))
+
+    def _put(self, happened: _Input) -> None:
+        self._inputs.append(happened)
+        self._has_input.set()
+
+    # The loop.
+
+    async def run(self, channels: Channels) -> bool:
+        """Runs the node until it has left the quorum; returns whether it left gracefully.
+
+        RaftFatal if its bookkeeping is contradicted, OSError if its disk fails, whatever a listener
+        failed of: the process must end, for nothing that it says can be trusted any more.
+        """
+        self._channels = channels
+        try:
+            stored = await self._on_disk(self._elections.read)
+            now_ms = self._now_ms()
+            with self._stepping:
+                outputs = self.node.start(stored, now_ms)
+            await self._stepped(outputs, now_ms)
+            steps = 0
+            while self._left is None:
+                happened = await self._next_input()
+                await self._wait_until_step_is_allowed()
+                await self._step(happened)
+                steps += 1
+                if steps % STEPS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            return self._left
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        self._left = bool(self._left)
+        self._answers.refuse_all(lambda: ConnectionAbortedError("the node has left the quorum"))
+        # The log must not be closed during a write.
+        await asyncio.to_thread(self._disk.shutdown)
+
+    async def _wait_until_step_is_allowed(self) -> None:
+        """Waits as long as a step might fail half way; other nodes elect another leader then."""
+        if self._may_step() or self._is_leaving:
+            return
+        _log.error("The node waits: it takes no part in the quorum before it can open files")
+        while not self._may_step() and not self._is_leaving:
+            await asyncio.sleep(STEP_PAUSE_S)
+        _log.info("The node goes on")
+
+    async def _step(self, happened: _Input) -> None:
+        if isinstance(happened, _ListenerFailed):
+            raise happened.error
+        if _is_part_of_a_snapshot(happened):
+            # What came before is on disk first: with its last part it must be there as a whole,
+            # and the step waits for that.
+            await self._flush()
+        now_ms = self._now_ms()
+        with self._stepping:
+            if isinstance(happened, _Registration):
+                outputs = self.node.register(happened.listener_name, now_ms)
+            else:
+                outputs = self.node.step(happened, now_ms)
+        await self._stepped(outputs, now_ms)
+
+    async def _stepped(self, outputs: Sequence[RaftOutput], now_ms: int) -> None:
+        if self._metrics is not None:
+            self._metrics.observe(self.node, now_ms)
+        await self._perform(outputs)
+
+    async def _next_input(self) -> _Input:
+        while not self._inputs:
+            wait_s = self._wait_s()
+            if wait_s == 0:
+                return RaftTick()
+            self._has_input.clear()
+            idle_since_ns = time.monotonic_ns()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._has_input.wait()
+            if self._metrics is not None:
+                self._metrics.was_idle(time.monotonic_ns() - idle_since_ns)
+            if not self._inputs:
+                # Its time has come, or there is another one.
+                continue
+        happened = self._inputs.popleft()
+        if isinstance(happened, RaftRequestReceived):
+            self._room.release()
+        return happened
+
+    def _wait_s(self) -> float | None:
+        deadline_ms = self.node.deadline_ms
+        return None if deadline_ms is None else max(0, deadline_ms - self._now_ms()) / 1000
+
+    # What is to be done.
+
+    async def _perform(self, outputs: Sequence[RaftOutput]) -> None:
+        for output in outputs:
+            match output:
+                case PersistElection(election):
+                    await self._on_disk(self._elections.write, election)
+                    self._put(ElectionPersisted(election))
+                case FlushLog():
+                    await self._flush()
+                case SendRequest():
+                    assert self._channels is not None, "run() has them"
+                    self._channels.send(output)
+                case SendResponse(request_id, response):
+                    self._answers.answer(request_id, response)
+                case DeliverCommit():
+                    self._deliver_commit(output)
+                case DeliverSnapshot(name, snapshot_id):
+                    self._listeners[name].handle_load_snapshot(snapshot_id)
+                case DeliverLeader(name, leader):
+                    self._listeners[name].handle_leader_change(leader)
+                case ShutdownDone(is_graceful):
+                    _log.info(
+                        "Graceful shutdown completed"
+                        if is_graceful
+                        else "Shutdown timed out: nobody has taken over"
+                    )
+                    self._left = is_graceful
+                case _:
+                    assert_never(output)
+
+    async def _flush(self) -> None:
+        flush = self._plan_flush()
+        if flush is not None:
+            await self._on_disk(flush.run)
+            flush.finish()
+
+    async def _on_disk(self, work: Callable[..., T], *arguments: object) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._disk, work, *arguments)
+
+    def _deliver_commit(self, delivery: DeliverCommit) -> None:
+        data = self.node.log.read(delivery.first_offset, MAX_COMMIT_BYTES)
+        end, next_offset = 0, delivery.first_offset
+        for position, header in iterate_batches(data):
+            if header.next_offset > delivery.high_watermark:
+                break
+            end, next_offset = position + header.size, header.next_offset
+        if not end:
+            raise RaftFatal(
+                f"No whole batch from offset {delivery.first_offset} on lies below the high "
+                f"watermark {delivery.high_watermark}"
+            )
+        self._listeners[delivery.listener].handle_commit(
+            CommittedBatches(delivery.first_offset, next_offset, data[:end])
+        )

@@ -1,0 +1,71 @@
+"""Checks and cleans the metadata log's directory before the log is opened.
+
+Source: Kafka ``KafkaMetadataLog.recoverSnapshots``.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from replica_manager.log import partition_metadata
+from replica_manager.log.files import LOG_SUFFIX, offset_in_name
+from kraft.node.snapshot_files import MetadataSnapshotFiles, by_age, list_snapshots
+from kafka_common.errors import InconsistentTopicId, RaftFatal
+from kraft.raft.values import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
+from kafka_common.protocol.uuid_text import uuid_text
+
+_log = logging.getLogger("kafka.raft.KafkaMetadataLog")
+
+
+def claim(directory: Path) -> None:
+    """Writes the topic id of the log; InconsistentTopicId if it has another one."""
+    found = partition_metadata.read_topic_id(directory)
+    if found is None:
+        partition_metadata.write_topic_id(directory, METADATA_TOPIC_ID)
+    elif found != METADATA_TOPIC_ID:
+        raise InconsistentTopicId(
+            f"{directory / partition_metadata.FILE_NAME} has topic id "
+            f"{uuid_text(found)}, which is not that of {METADATA_TOPIC}"
+        )
+
+
+def find_start_offset(directory: Path) -> int:
+    """The log's start: its first segment, or the end of the oldest snapshot after that.
+
+    A segment is deleted only as a whole, so the first one that is left may begin before the
+    snapshot from which the log counts.  RaftFatal if the records before it are in no snapshot.
+    """
+    bases = [
+        offset
+        for entry in directory.iterdir()
+        if entry.name.endswith(LOG_SUFFIX) and (offset := offset_in_name(entry.name)) is not None
+    ]
+    first = min(bases, default=0)
+    if first == 0:
+        return 0
+    usable = [
+        name.snapshot_id
+        for _, name in list_snapshots(directory)
+        if not (name.is_partial or name.is_deleted) and name.snapshot_id.offset >= first
+    ]
+    if not usable:
+        raise RaftFatal(
+            "Inconsistent snapshot state: there must be a snapshot at an offset larger than the "
+            f"current log start offset {first}, but there is none in {directory}"
+        )
+    return min(usable, key=by_age).offset
+
+
+def recover_snapshots(directory: Path, log_start_offset: int) -> MetadataSnapshotFiles:
+    """The valid snapshots; removes other files."""
+    kept: list[OffsetAndEpoch] = []
+    for path, name in list_snapshots(directory):
+        if name.is_partial or name.is_deleted or name.snapshot_id.offset < log_start_offset:
+            path.unlink()
+            _log.info("Deleted unneeded snapshot file with path %s", path)
+        else:
+            kept.append(name.snapshot_id)
+    snapshots = MetadataSnapshotFiles(directory, kept)
+    _log.info("Initialized snapshots with IDs %s from %s", snapshots.ids, directory)
+    return snapshots

@@ -1,0 +1,63 @@
+"""Retention of metadata snapshots: whether the oldest one may be deleted.
+
+Source: Kafka ``KafkaMetadataLog.maybeClean`` (KIP-630).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kraft.node.snapshot_files import MetadataSnapshotFiles
+from kraft.raft.values import OffsetAndEpoch
+
+
+class SnapshotBreach(Protocol):
+    """A limit, checked for one snapshot after the other, the oldest first."""
+
+    def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
+        """Why that snapshot may go; None if it may not."""
+
+
+class SizeBreach:
+    """Log and snapshots together are larger than ``limit`` bytes; below zero there is no limit."""
+
+    def __init__(
+        self, limit: int, snapshots: MetadataSnapshotFiles, log_bytes: Callable[[], int]
+    ) -> None:
+        self._limit = limit
+        self._log_bytes = log_bytes
+        self._sizes = {known: snapshots.size_of(known) or 0 for known in snapshots.ids}
+        self._total = sum(self._sizes.values())
+
+    def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
+        """See :class:`SnapshotBreach`; a snapshot that may go is taken for gone."""
+        if self._limit < 0 or self._log_bytes() + self._total <= self._limit:
+            return None
+        snapshots_bytes = self._total
+        self._total -= self._sizes[snapshot_id]
+        return (
+            f"the log size ({self._log_bytes()}) and snapshots size ({snapshots_bytes}) is greater "
+            f"than {self._limit}"
+        )
+
+
+class AgeBreach:
+    """A snapshot's last record is older than ``limit`` ms; below zero there is no limit."""
+
+    def __init__(self, limit: int, snapshots: MetadataSnapshotFiles, now_ms: int) -> None:
+        self._limit = limit
+        self._snapshots = snapshots
+        self._now_ms = now_ms
+
+    def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
+        """See :class:`SnapshotBreach`."""
+        if self._limit < 0:
+            return None
+        timestamp = self._snapshots.last_contained_log_timestamp(snapshot_id)
+        if timestamp is None or self._now_ms - timestamp <= self._limit:
+            return None
+        return (
+            f"its timestamp ({timestamp}) is now ({self._now_ms}) older than the retention "
+            f"({self._limit})"
+        )

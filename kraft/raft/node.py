@@ -1,0 +1,309 @@
+"""What all parts of a raft node share: log, quorum state, requests and outputs.
+
+:mod:`.inbound` handles requests, :mod:`.responses` handles responses, :mod:`.polling` does timed
+work.  Each changes the node by the methods here, and :class:`~.raft.RaftNode` calls them in turn.
+
+Source: Kafka ``KafkaRaftClient``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from kafka_common.errors import RaftFatal
+from kraft.raft.config import QuorumConfig
+from kraft.raft.control_records import LeaderChange, encode_control_record
+from kraft.raft.leader_state import LeaderState
+from kraft.raft.listeners import RaftListeners
+from kraft.raft.messages import (
+    AnyRaftResponse,
+    Endpoints,
+    FetchRequest,
+    FetchResponse,
+    RaftRequest,
+)
+from kraft.raft.outputs import PersistElection, RaftOutput, SendRequest, SendResponse
+from kraft.raft.quorum import Quorum
+from kraft.raft.raft_log import RaftLog
+from kraft.raft.request_manager import RandomSource, RequestManager
+from kraft.raft.states import CandidateState, FollowerState
+from kraft.raft.values import (
+    ElectionState,
+    NodeAddress,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoterSet,
+)
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+
+FIRST_BOOTSTRAP_ID: Final = -2
+"""Bootstrap servers that are known by address alone are numbered downwards from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFetch:
+    """A Fetch that waits at the leader for records."""
+
+    request_id: int
+    request: FetchRequest
+    listener_name: str
+    deadline_ms: int
+
+
+class Node:
+    """One node's quorum state, its log, and the collected ``outputs``."""
+
+    def __init__(
+        self,
+        *,
+        local: ReplicaKey | None,
+        cluster_id: str,
+        voters: VoterSet,
+        log: RaftLog,
+        config: QuorumConfig,
+        random: RandomSource,
+        listener_name: str,
+        local_endpoints: Endpoints,
+        bootstrap_servers: Sequence[NodeAddress] = (),
+    ) -> None:
+        self.local = local
+        self.cluster_id = cluster_id
+        self.voters = voters
+        self.log = log
+        self.config = config
+        self.random = random
+        self.listener_name = listener_name
+        self.outputs: list[RaftOutput] = []
+        self.parked: list[ParkedFetch] = []
+        self.shutdown_deadline_ms: int | None = None
+        self.quorum = Quorum(
+            local=local,
+            voters=voters,
+            config=config,
+            random=random,
+            local_endpoints=local_endpoints,
+            voter_endpoints=self.voter_endpoints,
+            persist=lambda election: self.emit(PersistElection(election)),
+        )
+        self.listeners = RaftListeners(self.quorum, log, self.emit)
+        self.requests = RequestManager(
+            self._bootstrap(bootstrap_servers),
+            config.request_timeout_ms,
+            config.retry_backoff_ms,
+            random,
+        )
+        self._correlation_id = 0
+
+    def _bootstrap(self, servers: Sequence[NodeAddress]) -> Mapping[int, NodeAddress]:
+        """The nodes to ask for the leader: the bootstrap servers, else the other voters."""
+        if servers:
+            return {FIRST_BOOTSTRAP_ID - at: server for at, server in enumerate(servers)}
+        local_id = None if self.local is None else self.local.id
+        return {voter: self.voters.endpoints[voter] for voter in self.voters.others(local_id)}
+
+    def voter_endpoints(self, voter_id: int) -> Endpoints:
+        """The endpoints of a voter; empty for a node that is no voter."""
+        endpoint = self.voters.endpoints.get(voter_id)
+        return {} if endpoint is None else {self.listener_name: endpoint}
+
+    @property
+    def log_end(self) -> OffsetAndEpoch:
+        """End offset and last epoch of the log."""
+        return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether a graceful shutdown has begun."""
+        return self.shutdown_deadline_ms is not None
+
+    # What is to be done.
+
+    def emit(self, output: RaftOutput) -> None:
+        """Appends an output; it is performed after all earlier ones."""
+        last = self.outputs[-1] if self.outputs else None
+        if isinstance(output, PersistElection) and isinstance(last, PersistElection):
+            # Nothing between the two depends on the first one.
+            self.outputs.pop()
+        self.outputs.append(output)
+
+    def answer(self, request_id: int, response: AnyRaftResponse) -> None:
+        """Sends the response to a request."""
+        self.emit(SendResponse(request_id, response))
+
+    def send(self, node_id: int, endpoint: NodeAddress, request: RaftRequest, now_ms: int) -> None:
+        """Sends a request to a node; the caller has checked that the node may be sent one."""
+        self._correlation_id += 1
+        self.requests.sent(node_id, self._correlation_id, now_ms)
+        self.emit(SendRequest(node_id, endpoint, self._correlation_id, request))
+
+    # Changes of state.
+
+    def start_epoch(self, now_ms: int) -> None:
+        """Completes the start after :meth:`~.quorum.Quorum.initialize`."""
+        match self.quorum.state:
+            case CandidateState():
+                self._became_candidate()
+            case _ if self.quorum.is_only_voter:
+                self.stand(now_ms)
+            case _:
+                pass
+
+    def stand(self, now_ms: int) -> None:
+        """Becomes a candidate; a lone voter leads as soon as its vote is on disk.
+
+        In the last epoch it only logs an error, repeatedly: the operator has to act.
+        """
+        if not self.quorum.has_next_epoch:
+            _log.error(
+                "Cannot become candidate: epoch %d is the last one. The quorum needs new "
+                "quorum-state files and logs whose epochs are lower",
+                self.quorum.epoch,
+            )
+            self.quorum.put_off_election(now_ms)
+            return
+        self._drop_download()
+        self.quorum.become_candidate(now_ms)
+        self._became_candidate()
+
+    def _became_candidate(self) -> None:
+        state = self.quorum.state
+        if not isinstance(state, CandidateState):
+            raise RaftFatal(f"in state {state}")
+        self._left_leader_and_follower()
+
+    def election_persisted(self, election: ElectionState, now_ms: int) -> None:
+        """That election is on disk: a candidate whose own vote is enough leads.
+
+        Others grant their votes only after this node's own is on disk, because the requests for
+        them leave after it.  A lone voter has no other node to wait for, so it waits for its disk.
+        Else a crash could lose its vote when its epoch has begun, and with another list of voters
+        another node else could lead the same epoch.
+        """
+        state = self.quorum.state
+        if (
+            isinstance(state, CandidateState)
+            and state.is_vote_granted
+            and election == state.election
+        ):
+            self.lead(now_ms)
+
+    def lead(self, now_ms: int) -> None:
+        """Becomes the leader; the first record of its epoch is a LeaderChange."""
+        state = self.quorum.become_leader(self.log.end_offset, now_ms)
+        self.log.initialize_leader_epoch(state.epoch)
+        first = LeaderChange(
+            leader_id=state.local.id,
+            voters=self.voters.ids,
+            granting_voters=tuple(sorted(state.granting_voters)),
+        )
+        state.accumulator.append_control([encode_control_record(first)], now_ms)
+        self.requests.reset_all()
+
+    def resign(self, now_ms: int) -> None:
+        """Resigns; EndQuorumEpoch then names the preferred successors."""
+        state = self.quorum.state
+        if not isinstance(state, LeaderState):
+            raise RaftFatal(f"in state {state}")
+        successors = state.non_leader_voters_by_descending_offset
+        self.quorum.become_resigned(successors, now_ms)
+        self._left_leader_and_follower()
+
+    def unattach(self, epoch: int, now_ms: int) -> None:
+        """Moves to a higher epoch whose leader is unknown."""
+        self._drop_download()
+        self.quorum.become_unattached(epoch, now_ms)
+        self._left_leader_and_follower()
+
+    def follow(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+        """Becomes a follower of that leader."""
+        self._drop_download()
+        self.quorum.become_follower(epoch, leader_id, endpoints, now_ms)
+        self._left_leader_and_follower()
+
+    def transition(
+        self, leader_id: int | None, epoch: int, endpoints: Endpoints, now_ms: int
+    ) -> bool:
+        """Takes over the leader and epoch that another node reported; False if inconsistent.
+
+        Source: Kafka ``KafkaRaftClient.maybeTransition``.
+        """
+        if not self._is_consistent(leader_id, epoch):
+            return False
+        known = self.quorum
+        if epoch > known.epoch:
+            if leader_id is None or not endpoints:
+                self.unattach(epoch, now_ms)
+            else:
+                self.follow(epoch, leader_id, endpoints, now_ms)
+        elif leader_id is not None and not known.is_local(leader_id) and endpoints:
+            knows_leader = isinstance(known.state, FollowerState)
+            if not knows_leader or len(endpoints) > len(known.leader_endpoints):
+                self.follow(epoch, leader_id, endpoints, now_ms)
+        return True
+
+    def _is_consistent(self, leader_id: int | None, epoch: int) -> bool:
+        quorum = self.quorum
+        if leader_id is not None and quorum.is_local(leader_id):
+            return isinstance(quorum.state, LeaderState) and epoch == quorum.epoch
+        if epoch < quorum.epoch:
+            return False
+        known = quorum.leader_id
+        return epoch != quorum.epoch or leader_id is None or known is None or known == leader_id
+
+    def _left_leader_and_follower(self) -> None:
+        """Forgets requests in flight and refuses Fetches that wait for records."""
+        self.requests.reset_all()
+        parked, self.parked = self.parked, []
+        for fetch in parked:
+            self.answer(
+                fetch.request_id,
+                self.fetch_error(ErrorCode.not_leader_or_follower, fetch.listener_name),
+            )
+
+    def _drop_download(self) -> None:
+        state = self.quorum.state
+        if isinstance(state, FollowerState) and state.fetching_snapshot is not None:
+            self.log.drop_download()
+            state.fetching_snapshot = None
+
+    # The leader in responses.
+
+    def leader_endpoint(self, listener_name: str) -> NodeAddress | None:
+        """The leader's endpoint on that listener; None if it is unknown."""
+        return self.quorum.leader_endpoints.get(listener_name or self.listener_name)
+
+    def fetch_error(self, error: ErrorCode, listener_name: str) -> FetchResponse:
+        """A Fetch response without records."""
+        return FetchResponse(
+            error=error,
+            leader_id=self.quorum.leader_id,
+            leader_epoch=self.quorum.epoch,
+            leader_endpoint=self.leader_endpoint(listener_name),
+            log_start_offset=self.log.start_offset,
+        )
+
+    # The high watermark.
+
+    def leader_high_watermark_moved(self, state: LeaderState) -> None:
+        """Passes the leader's new high watermark to the log."""
+        if state.high_watermark is None:
+            raise RaftFatal("a high watermark moved that is not known")
+        self.log.update_high_watermark(state.high_watermark)
+
+    def follower_high_watermark(self, state: FollowerState, offset: int) -> None:
+        """Takes over the leader's high watermark, limited to the end of the own log."""
+        offset = min(offset, self.log.end_offset)
+        known = state.high_watermark
+        if known is not None and offset < known:
+            raise RaftFatal(
+                f"Leader {state.leader_id} of epoch {state.epoch} takes the high watermark back "
+                f"from {known} to {offset}"
+            )
+        if state.update_high_watermark(offset):
+            self.log.update_high_watermark(offset)

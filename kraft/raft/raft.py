@@ -1,0 +1,282 @@
+"""A node of the raft quorum: inputs go in, outputs come out.
+
+What the caller must do:
+
+1. call :meth:`RaftNode.start` once, then :meth:`RaftNode.step` with whatever happens and the time,
+   with :class:`~.inputs.RaftTick` when :attr:`RaftNode.deadline_ms` has come, and with
+   :class:`~.inputs.ElectionPersisted` after each :class:`~.outputs.PersistElection`;
+2. perform what they return strictly in order, each to its end before the next (:mod:`.outputs`);
+3. let time never go back.
+
+Nothing else is asked.  A node whose caller stops performing is a node that has crashed, and that is
+what the quorum is made for.
+
+Source: Kafka ``KafkaRaftClient.poll``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from kafka_common.errors import NotLeader, RaftFatal, ZkControllerError
+from kraft.raft.config import CLEANER_PERIOD_MS, NEVER_MS, QuorumConfig
+from kraft.raft.guards import require
+from kraft.raft.inbound import InboundRequests
+from kraft.raft.inputs import (
+    ElectionPersisted,
+    ListenerAdvanced,
+    RaftInput,
+    RaftRequestFailed,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftShutdown,
+    RaftTick,
+    Resign,
+)
+from kraft.raft.leader_state import LeaderState
+from kraft.raft.messages import Endpoints
+from kraft.raft.node import Node
+from kraft.raft.outputs import FlushLog, RaftOutput, ShutdownDone
+from kraft.raft.polling import Polling
+from kraft.raft.raft_log import RaftLog
+from kraft.raft.request_manager import RandomSource
+from kraft.raft.responses import RaftResponses
+from kraft.raft.states import StateName
+from kraft.raft.static_voters import refuse_voter_records
+from kraft.raft.values import (
+    ElectionState,
+    LeaderAndEpoch,
+    NodeAddress,
+    ReplicaKey,
+    VoterSet,
+)
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+
+_MOST_POLLS_A_STEP: Final = 100
+"""A state that is left is polled again at once; so many changes at one moment are a fault."""
+
+
+class RaftNode:
+    """One node of the quorum: a voter, or an observer."""
+
+    def __init__(
+        self,
+        *,
+        local: ReplicaKey | None,
+        cluster_id: str,
+        voters: VoterSet,
+        log: RaftLog,
+        config: QuorumConfig,
+        random: RandomSource,
+        listener_name: str,
+        local_endpoints: Endpoints,
+        bootstrap_servers: Sequence[NodeAddress] = (),
+    ) -> None:
+        self._node = Node(
+            local=local,
+            cluster_id=cluster_id,
+            voters=voters,
+            log=log,
+            config=config,
+            random=random,
+            listener_name=listener_name,
+            local_endpoints=local_endpoints,
+            bootstrap_servers=bootstrap_servers,
+        )
+        self._inbound = InboundRequests(self._node)
+        self._responses = RaftResponses(self._node)
+        self._polling = Polling(self._node, self._inbound)
+        self._deadline_ms = NEVER_MS
+        self._clean_at_ms = NEVER_MS
+        self._has_left = False
+
+    # Looks.
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The time of the next Tick; None if none is needed."""
+        return None if self._has_left or self._deadline_ms == NEVER_MS else self._deadline_ms
+
+    @property
+    def state_name(self) -> StateName:
+        """The node's state."""
+        return self._node.quorum.state.name
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch that the node knows."""
+        return self._node.quorum.epoch
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The leader that the node knows, and the epoch."""
+        return self._node.quorum.leader_and_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the node is the leader."""
+        return isinstance(self._node.quorum.state, LeaderState)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The offset below which everything is committed; None while unknown."""
+        return self._node.quorum.high_watermark
+
+    @property
+    def election(self) -> ElectionState:
+        """The leader that the node follows, or the candidate it voted for."""
+        return self._node.quorum.state.election
+
+    @property
+    def log(self) -> RaftLog:
+        """The node's log."""
+        return self._node.log
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters of the quorum."""
+        return self._node.voters
+
+    @property
+    def next_append_offset(self) -> int:
+        """The offset of the next record, behind those that wait to be written."""
+        state = self._node.quorum.state
+        if isinstance(state, LeaderState):
+            return state.accumulator.next_offset
+        return self._node.log.end_offset
+
+    # What happens.
+
+    def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
+        """Starts with the stored election, None if the node never ran.
+
+        RaftFatal if the log names the voters: this node must not take part.
+        """
+        refuse_voter_records(self._node.log)
+        self._node.quorum.initialize(stored, self._node.log_end, now_ms)
+        if self._node.quorum.is_voter:
+            # What is found may be in the page cache alone, and the first Fetch acknowledges it.
+            self._node.emit(FlushLog(self._node.log.end_offset))
+        self._node.start_epoch(now_ms)
+        self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
+        return self._poll(now_ms)
+
+    def register(self, listener: str, now_ms: int) -> list[RaftOutput]:
+        """Registers a listener from the beginning of the log; a known name starts again."""
+        self._node.listeners.register(listener)
+        return self._poll(now_ms)
+
+    def step(self, happened: RaftInput, now_ms: int) -> list[RaftOutput]:
+        """Processes one input; returns the outputs in the order in which to perform them.
+
+        RaftFatal if this node can no longer trust what it knows: the process must end.
+        """
+        if self._has_left:
+            return []
+        match happened:
+            case RaftTick():
+                pass
+            case ElectionPersisted(election):
+                self._node.election_persisted(election, now_ms)
+            case RaftRequestReceived():
+                self._inbound.handle(happened, now_ms)
+            case RaftResponseReceived():
+                self._responses.handle(happened, now_ms)
+            case RaftRequestFailed():
+                self._responses.handle_failure(happened, now_ms)
+            case ListenerAdvanced(listener, next_offset):
+                self._node.listeners.advanced(listener, next_offset)
+            case Resign(epoch):
+                self._resign(epoch)
+            case RaftShutdown(timeout_ms):
+                _log.info("Beginning graceful shutdown")
+                self._node.shutdown_deadline_ms = now_ms + timeout_ms
+            case _:
+                assert_never(happened)
+        return self._poll(now_ms)
+
+    def prepare_append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
+        """Adds encoded records as one batch; returns the offset of the last one.
+
+        Nothing is written before :meth:`schedule_prepared_append`.  NotLeader if ``epoch`` is not
+        this node's to lead any more, RecordListTooLarge for more than a batch holds,
+        BufferAllocation while too many batches wait.
+        """
+        state = self._node.quorum.state
+        if not isinstance(state, LeaderState):
+            raise NotLeader("Append failed because the replica is not the current leader")
+        return state.accumulator.prepare(epoch, values, now_ms)
+
+    def schedule_prepared_append(self) -> None:
+        """Lets prepared records be written; a Tick writes them after the linger time."""
+        state = self._node.quorum.state
+        if isinstance(state, LeaderState):
+            state.accumulator.allow_drain()
+            self._deadline_ms = min(self._deadline_ms, state.accumulator.deadline_ms())
+
+    def _resign(self, epoch: int) -> None:
+        state = self._node.quorum.state
+        require(epoch <= state.epoch, f"a resignation from epoch {epoch}, which has not begun")
+        if isinstance(state, LeaderState) and state.epoch == epoch:
+            _log.info("Received user request to resign from the current epoch %d", epoch)
+            state.is_resign_requested = True
+
+    # What is due.
+
+    def _poll(self, now_ms: int) -> list[RaftOutput]:
+        node = self._node
+        if not self._leave(now_ms):
+            self._expire_parked(now_ms)
+            self._deadline_ms = self._poll_state(now_ms)
+            self._leave(now_ms)
+        if not self._has_left:
+            self._clean(now_ms)
+            if node.shutdown_deadline_ms is not None:
+                self._deadline_ms = min(self._deadline_ms, node.shutdown_deadline_ms)
+        node.listeners.inform()
+        outputs, node.outputs = node.outputs, []
+        return outputs
+
+    def _poll_state(self, now_ms: int) -> int:
+        for _ in range(_MOST_POLLS_A_STEP):
+            deadline_ms = self._polling.poll(now_ms)
+            if deadline_ms > now_ms:
+                return deadline_ms
+        raise RaftFatal(f"Polling does not end in state {self.state_name} of epoch {self.epoch}")
+
+    def _leave(self, now_ms: int) -> bool:
+        """Ends a graceful shutdown once another node leads, or the time is over."""
+        node, quorum = self._node, self._node.quorum
+        if node.shutdown_deadline_ms is None or self._has_left:
+            return self._has_left
+        can_go = not quorum.is_voter or quorum.is_only_voter or quorum.has_remote_leader
+        if can_go or now_ms >= node.shutdown_deadline_ms:
+            self._has_left = True
+            node.emit(ShutdownDone(is_graceful=can_go))
+        return self._has_left
+
+    def _expire_parked(self, now_ms: int) -> None:
+        """Answers parked Fetches that have waited long enough with the high watermark."""
+        node, state = self._node, self._node.quorum.state
+        waiting = []
+        for fetch in node.parked:
+            if now_ms < fetch.deadline_ms:
+                waiting.append(fetch)
+                continue
+            if not isinstance(state, LeaderState):
+                raise RaftFatal("a Fetch waits at a node that does not lead")
+            node.answer(fetch.request_id, self._inbound.nothing_new(state, fetch.listener_name))
+        node.parked = waiting
+
+    def _clean(self, now_ms: int) -> None:
+        if now_ms >= self._clean_at_ms:
+            self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
+            try:
+                self._node.log.clean(now_ms)
+            except (OSError, ZkControllerError):
+                # What is kept too long does no harm.
+                _log.exception("Cannot clean the log")
+        self._deadline_ms = min(self._deadline_ms, self._clean_at_ms)

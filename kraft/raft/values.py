@@ -1,0 +1,113 @@
+"""Values of the raft quorum: replicas, voters, offsets with epochs, elections.
+
+Values only.  A directory id of zero is None here: the voters of a static quorum have none.
+
+Source: Kafka ``ReplicaKey``, ``VoterSet``, ``OffsetAndEpoch``, ``LeaderAndEpoch``,
+``ElectionState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kraft.raft.guards import require
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = UUID(int=1)
+METADATA_PARTITION: Final = 0
+
+NO_LEADER: Final = -1
+"""On the wire, and in the file of the quorum's state: no node."""
+
+
+class OffsetAndEpoch(NamedTuple):
+    """The end of a log or snapshot: the next offset, and the epoch of the last record."""
+
+    offset: int
+    epoch: int
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log: a node id and the id of its log directory."""
+
+    id: int
+    directory_id: UUID | None = None
+
+
+class NodeAddress(NamedTuple):
+    """Host and port of a node's listener."""
+
+    host: str
+    port: int
+
+
+class LeaderAndEpoch(NamedTuple):
+    """The leader, None if unknown, and the epoch."""
+
+    leader_id: int | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters of a quorum with the endpoint of each, in the order of their ids.
+
+    These are static voters (``controller.quorum.voters``, kraft.version 0): an id is all that
+    makes a voter, whatever directory it comes with.
+    """
+
+    endpoints: Mapping[int, NodeAddress]
+    ids: tuple[int, ...] = field(init=False)
+    """Ascending."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", tuple(sorted(self.endpoints)))
+
+    @property
+    def majority(self) -> int:
+        """The number of voters that form a majority."""
+        return len(self.endpoints) // 2 + 1
+
+    def __contains__(self, replica_id: object) -> bool:
+        return replica_id in self.endpoints
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.endpoints)
+
+    def others(self, local_id: int | None) -> tuple[int, ...]:
+        """Every voter except that one."""
+        return tuple(voter for voter in self.ids if voter != local_id)
+
+    def is_only_voter(self, local_id: int | None) -> bool:
+        """Whether that node is the only voter."""
+        return self.ids == (local_id,)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """The persisted state of an epoch: the leader, or the candidate voted for."""
+
+    epoch: int
+    leader_id: int | None = None
+    voted_key: ReplicaKey | None = None
+
+    def __post_init__(self) -> None:
+        require(self.epoch >= 0, f"epoch {self.epoch}")
+        require(
+            self.leader_id is None or self.voted_key is None, "a leader and a vote in one epoch"
+        )
+
+
+def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
+    """Ids by offset, highest first; unknown offsets last, ties by id."""
+    return sorted(offsets, key=lambda voter: (-_or_least(offsets[voter]), voter))
+
+
+def _or_least(offset: int | None) -> int:
+    return -1 if offset is None else offset
