@@ -53,9 +53,9 @@ heads.sink_parquet(sys.argv[2], compression="zstd", compression_level=1)
 
 _SPARK: Final = """
 import sys
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.session import start_spark
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.session import start_spark
 ingest(start_spark(is_brief=True), [sys.argv[1]], IngestOptions(sys.argv[2]))
 """
 

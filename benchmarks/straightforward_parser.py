@@ -17,12 +17,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zkcontroller.history.event_schema import EVENT_COLUMNS
-from zkcontroller.history.readers.arrow_columns import TYPES
-from zkcontroller.history.readers.exceptions import exceptional
-from zkcontroller.history.readers.selection import candidates_of
-from zkcontroller.history.shapes.catalogue import Shape, shapes
-from zkcontroller.history.shapes.template import SPEAKER
+from kafka_history.event_schema import EVENT_COLUMNS
+from kafka_history.readers.arrow_columns import TYPES
+from kafka_history.readers.exceptions import exceptional
+from kafka_history.readers.selection import candidates_of
+from kafka_history.shapes.catalogue import Shape, shapes
+from kafka_history.shapes.template import SPEAKER
 
 ROWS_AT_ONCE: Final = 50_000
 

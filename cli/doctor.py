@@ -305,7 +305,7 @@ def _compare(since: Look, now: Look, unknown: Set[str]) -> None:
 
 
 def _exit_code(found: list[Finding], unchecked: list[dict[str, Any]]) -> int:
-    from zkcontroller.history.analyses.rules import Severity
+    from kafka_history.analyses.rules import Severity
 
     if any(each.severity is not Severity.INFO for each in found):
         return ExitCode.FINDING

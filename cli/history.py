@@ -58,7 +58,7 @@ class _LazyVerbs(VerbGroup):
             # py4j and pyspark have no common base; neither may be imported to ask.
             if type(error).__module__.split(".")[0] not in {"py4j", "pyspark"}:
                 raise
-            from zkcontroller.history.readers.session import SparkFailed, first_line
+            from kafka_history.readers.session import SparkFailed, first_line
 
             raise SparkFailed(first_line(error)) from error
 

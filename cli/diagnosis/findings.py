@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from zkcontroller.history.analyses.rules import Severity
+from kafka_history.analyses.rules import Severity
 
 UNCHECKED: Final = "unchecked"
 """The ``severity`` of a rule that could not be checked, because a question was refused."""

@@ -1,7 +1,7 @@
 """What ``zkctl doctor`` looks for: rules over one reading of the cluster, each a pure function.
 
 An id means the same here and in ``zkctl history rules``: what both know, they know by one text
-(:data:`~zkcontroller.history.analyses.rules.RULE_BY_ID`), in the present tense here.
+(:data:`~kafka_history.analyses.rules.RULE_BY_ID`), in the present tense here.
 
 A finding names what is wrong, where that stands (a znode with its version, or a request and the
 broker that answered it), how many partitions and topics it concerns, and the next safe step.
@@ -17,7 +17,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from zkcontroller.history.analyses.rules import RULE_BY_ID, SEVERITIES, Severity
+from kafka_history.analyses.rules import RULE_BY_ID, SEVERITIES, Severity
 from kafka_common.model import NO_LEADER
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

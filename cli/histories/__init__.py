@@ -1,4 +1,4 @@
-"""``zkctl history``: the verbs over ``zkcontroller.history``.
+"""``zkctl history``: the verbs over ``kafka_history``.
 
 :mod:`.opening` finds a history, :mod:`.ingest` makes one, :mod:`.follow` keeps it growing,
 :mod:`.answers` asks it; :mod:`.job` is the file that ``spark-submit`` runs.

@@ -25,7 +25,7 @@ from zkcontroller_cli.histories.opening import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from zkcontroller.history.analyses.history import History
+    from kafka_history.analyses.history import History
 
 ROWS_MAX: Final = 10_000
 """Rows that a listing shows at most; the Parquet tables have all of them."""
@@ -38,7 +38,7 @@ _MOMENTS: Final = frozenset({"at_ms", "from_ms", "to_ms", "noticed_ms", "since_m
 
 def _findings(history: History) -> dict[str, Any]:
     """What the report and the rules are made from."""
-    from zkcontroller.history.report.assemble import assemble
+    from kafka_history.report.assemble import assemble
 
     return assemble(history, say)
 
@@ -52,7 +52,7 @@ def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
     renderer = settings().renderer
     shown = rows[:ROWS_MAX]
     if renderer.format == "table":
-        from zkcontroller.history.report.moments import moment
+        from kafka_history.report.moments import moment
 
         titles = {key: key.removesuffix("_ms") for key in _MOMENTS}
         shown = [
@@ -118,8 +118,8 @@ def report(target: Path | None, title: str, check: bool, **shared: Any) -> int:
 
 
 def _pages(found: dict[str, Any], title: str) -> dict[str, str]:
-    from zkcontroller.history.report.html import html
-    from zkcontroller.history.report.markdown import markdown
+    from kafka_history.report.html import html
+    from kafka_history.report.markdown import markdown
 
     return {"markdown": markdown(found, title), "html": html(found, title)}
 
@@ -133,7 +133,7 @@ def tenures(with_phases: bool, **shared: Any) -> None:
     Examples:
       zkctl history tenures --out incident --phases
     """
-    from zkcontroller.history.analyses import kept
+    from kafka_history.analyses import kept
 
     opened = Opened(asked_of(shared))
     folder = opened.tables
@@ -167,7 +167,7 @@ def partition(name: str, **shared: Any) -> None:
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None:
         raise BadUsage(f"{name!r} is no partition such as orders-0")
-    from zkcontroller.history.analyses import kept
+    from kafka_history.analyses import kept
 
     topic, number = match[1], int(match[2])
 
@@ -224,7 +224,7 @@ def _end_ms(history: History) -> int:
 
 
 def _outage_sums(history: History) -> Row:
-    from zkcontroller.history.analyses.leaderless import outage_sums
+    from kafka_history.analyses.leaderless import outage_sums
 
     sums = outage_sums(history.leaderless, _end_ms(history)).first()
     assert sums is not None, "an aggregation has one row"
@@ -267,7 +267,7 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
 
 
 def _isr(history: History, wanted: str) -> list[Row]:
-    from zkcontroller.history.analyses.isr_changes import isr_storms, isr_sums
+    from kafka_history.analyses.isr_changes import isr_storms, isr_sums
 
     if wanted == "storms":
         return _taken(isr_storms(history.isr_changes), "at_ms")
@@ -287,7 +287,7 @@ def rules(explain: str | None, check: bool, **shared: Any) -> int:
       zkctl history rules --out incident --check
       zkctl history rules --explain R01
     """
-    from zkcontroller.history.analyses.rules import RULE_BY_ID
+    from kafka_history.analyses.rules import RULE_BY_ID
 
     if explain is not None:
         if explain not in RULE_BY_ID:
@@ -340,7 +340,7 @@ _StateAt: TypeAlias = tuple[str, list[int], list[Row]]
 
 
 def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
-    from zkcontroller.history.analyses import kept
+    from kafka_history.analyses import kept
 
     rows = kept.partitions_at(folder, at_ms)
     if rows is None:
@@ -354,7 +354,7 @@ def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
 
 
 def _state(history: History, at_ms: int | None) -> _StateAt:
-    from zkcontroller.history.analyses.moment import (
+    from kafka_history.analyses.moment import (
         brokers_at,
         controller_at,
         partitions_at,
@@ -389,7 +389,7 @@ def diff(first: str, second: str, **shared: Any) -> None:
     def differences(history: History) -> list[Row]:
         from pyspark.sql import functions as F  # noqa: N812
 
-        from zkcontroller.history.analyses.windows import difference, happenings
+        from kafka_history.analyses.windows import difference, happenings
 
         counted = happenings(
             history.events, history.states, history.leaderless, history.tenures, history.departures
@@ -422,14 +422,14 @@ def audit(snapshot: Path | None, **shared: Any) -> int:
         stored, cluster_id = from_zookeeper(settings())
 
     def ids(history: History) -> list[str]:
-        from zkcontroller.history.analyses.audit import cluster_ids
+        from kafka_history.analyses.audit import cluster_ids
 
         return sorted(cluster_ids(history.events))
 
     def differences(history: History) -> list[Row]:
-        from zkcontroller.history.analyses.audit import SNAPSHOT_SCHEMA
-        from zkcontroller.history.analyses.audit import audit as differences
-        from zkcontroller.history.analyses.moment import partitions_at
+        from kafka_history.analyses.audit import SNAPSHOT_SCHEMA
+        from kafka_history.analyses.audit import audit as differences
+        from kafka_history.analyses.moment import partitions_at
 
         rows = history.events.sparkSession.createDataFrame(stored, SNAPSHOT_SCHEMA)
         found = differences(partitions_at(history.states, None), rows)

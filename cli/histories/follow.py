@@ -13,7 +13,7 @@ from zkcontroller_cli.console.render import named
 from zkcontroller_cli.histories.opening import briefly, log_options, must_exist, reading_options
 
 if TYPE_CHECKING:
-    from zkcontroller.history.following.tailer import Problem
+    from kafka_history.following.tailer import Problem
 
 
 @click.command("follow")
@@ -63,11 +63,11 @@ def follow(
       zkctl history follow /var/log/kafka --out incident
       zkctl history follow /var/log/kafka --out incident --once -o jsonl
     """
-    from zkcontroller.history.following.announcements import KEYS
-    from zkcontroller.history.following.stream import SETTINGS, FollowOptions
-    from zkcontroller.history.following.stream import follow as follow_logs
-    from zkcontroller.history.readers.ingest_plan import IngestOptions
-    from zkcontroller.history.readers.session import start_spark
+    from kafka_history.following.announcements import KEYS
+    from kafka_history.following.stream import SETTINGS, FollowOptions
+    from kafka_history.following.stream import follow as follow_logs
+    from kafka_history.readers.ingest_plan import IngestOptions
+    from kafka_history.readers.session import start_spark
 
     given = settings()
     must_exist(logs)

@@ -20,7 +20,7 @@ from zkcontroller_cli.histories.opening import (
 )
 
 if TYPE_CHECKING:
-    from zkcontroller.history.readers.ingest_plan import IngestOptions
+    from kafka_history.readers.ingest_plan import IngestOptions
 
 MOST_LINES_OF_A_RECORD: Final = 20
 """On average; the longest of Kafka's own, its configuration at a start, has some 300."""
@@ -53,9 +53,9 @@ def ingest(
     Examples:
       zkctl history ingest /var/log/kafka-1 /var/log/kafka-2 --out incident
     """
-    from zkcontroller.history.readers.found_tables import read_sources_here
-    from zkcontroller.history.readers.ingest_plan import IngestOptions, checked
-    from zkcontroller.history.readers.local_ingest import ingest_here, workers_of
+    from kafka_history.readers.found_tables import read_sources_here
+    from kafka_history.readers.ingest_plan import IngestOptions, checked
+    from kafka_history.readers.local_ingest import ingest_here, workers_of
 
     must_exist(logs)
     options = IngestOptions(
@@ -90,8 +90,8 @@ def ingest(
 
 
 def _ingest_by_spark(logs: Sequence[str], options: IngestOptions, master: str, memory: str) -> None:
-    from zkcontroller.history.readers.ingest import ingest as read
-    from zkcontroller.history.readers.session import start_spark
+    from kafka_history.readers.ingest import ingest as read
+    from kafka_history.readers.session import start_spark
 
     say("starting Spark")
     # Workers read the logs.

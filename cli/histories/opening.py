@@ -13,8 +13,8 @@ from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import say
 
 if TYPE_CHECKING:
-    from zkcontroller.history.analyses.history import History
-    from zkcontroller.history.analyses.results import Results
+    from kafka_history.analyses.history import History
+    from kafka_history.analyses.results import Results
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -141,8 +141,8 @@ class Opened:
             BadUsage: there are no logs and no history, or the logs are of several clusters.
             Refused: the history has no record of that cluster.
         """
-        from zkcontroller.history.readers.ingest_plan import IngestOptions, checked
-        from zkcontroller.history.readers.local_ingest import ingest_here, workers_of
+        from kafka_history.readers.ingest_plan import IngestOptions, checked
+        from kafka_history.readers.local_ingest import ingest_here, workers_of
 
         self._asked = asked
         self._out = directory_of(asked)
@@ -169,9 +169,9 @@ class Opened:
             self._find()
 
     def _find(self) -> None:
-        from zkcontroller.history.analyses.kept import answers_folder
-        from zkcontroller.history.analyses.results import Results
-        from zkcontroller.history.readers.manifest import clusters_in, complete_ingests
+        from kafka_history.analyses.kept import answers_folder
+        from kafka_history.analyses.results import Results
+        from kafka_history.readers.manifest import clusters_in, complete_ingests
 
         ingests = complete_ingests(self._out)
         self._cluster = _chosen(clusters_in(self._out), self._asked.cluster)
@@ -217,10 +217,10 @@ class Opened:
         return self._history
 
     def _open(self) -> History:
-        from zkcontroller.history.analyses.history import History
-        from zkcontroller.history.readers.ingest import ingest
-        from zkcontroller.history.readers.session import is_little, start_spark
-        from zkcontroller.history.readers.store import read_events, read_sources
+        from kafka_history.analyses.history import History
+        from kafka_history.readers.ingest import ingest
+        from kafka_history.readers.session import is_little, start_spark
+        from kafka_history.readers.store import read_events, read_sources
 
         is_small = not self._unread and is_little(self._out)
         say("starting Spark")
@@ -242,7 +242,7 @@ class Opened:
 
 def _say_problems(out: Path) -> None:
     """Names the files whose lines are missing in every answer."""
-    from zkcontroller.history.readers.found_tables import is_wanting, read_sources_here
+    from kafka_history.readers.found_tables import is_wanting, read_sources_here
 
     found = [row for row in read_sources_here(out) if is_wanting(row)]
     for row in found[:PROBLEMS_MAX]:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.local_ingest import ingest_here
-from zkcontroller.history.readers.session import start_spark
-from zkcontroller.history.readers.store import read_events
-from zkcontroller.history.report.assemble import assemble
+from kafka_history.analyses.history import History
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_ingest import ingest_here
+from kafka_history.readers.session import start_spark
+from kafka_history.readers.store import read_events
+from kafka_history.report.assemble import assemble
 
 DATA = Path(__file__).parent / "data"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from zkcontroller.history.event_schema import EVENT_COLUMNS, ddl
+from kafka_history.event_schema import EVENT_COLUMNS, ddl
 
 Row = dict[str, Any]
 START_MS: Final = 1_700_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from zkcontroller.history.analyses.clocks import DOUBTFUL_MS, clock_skew, clocks
+from kafka_history.analyses.clocks import DOUBTFUL_MS, clock_skew, clocks
 
 pytestmark = pytest.mark.history
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from zkcontroller.history.readers.content import (
+from kafka_history.readers.content import (
     STEP_BYTES,
     Content,
     beginning_of,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses.deposed_controllers import refusals, zombies
-from zkcontroller.history.analyses.tenures import tenures
+from kafka_history.analyses.deposed_controllers import refusals, zombies
+from kafka_history.analyses.tenures import tenures
 
 from .rows import START_MS, answers, elected, frame, row
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.report.rules_hit import rules_hit
+from kafka_history.analyses.history import History
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.report.rules_hit import rules_hit
 
 from .conftest import DATA
 from .rows import answers, frame, row

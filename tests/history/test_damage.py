@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.history.readers.sources import Source, look_at
-from zkcontroller.history.report.rules_hit import rules_hit
+from kafka_history.readers.sources import Source, look_at
+from kafka_history.report.rules_hit import rules_hit
 
 from .stored import stored_report
 from .test_pieces import rows

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 import pytest
 
-from zkcontroller.history.readers.patterns import Pattern
-from zkcontroller.history.readers.piece_reader import read_pieces
-from zkcontroller.history.readers.pieces import tasks_of
-from zkcontroller.history.readers.sources import Source, look_at
+from kafka_history.readers.patterns import Pattern
+from kafka_history.readers.piece_reader import read_pieces
+from kafka_history.readers.pieces import tasks_of
+from kafka_history.readers.sources import Source, look_at
 
 WHEN: Final = "2026-11-20 18:08:31,404"
 TIME_MS: Final = 1795198111404

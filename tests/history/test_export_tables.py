@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zkcontroller.history.readers.content import Content
-from zkcontroller.history.readers.envelopes import ENVELOPES
-from zkcontroller.history.readers.export_tables import ExportTyper
-from zkcontroller.history.readers.log_times import zone_of
-from zkcontroller.history.readers.piece_reader import Found, read_pieces
-from zkcontroller.history.readers.pieces import PIECE_BYTES, Piece, tasks_of
-from zkcontroller.history.readers.record_blocks import (
+from kafka_history.readers.content import Content
+from kafka_history.readers.envelopes import ENVELOPES
+from kafka_history.readers.export_tables import ExportTyper
+from kafka_history.readers.log_times import zone_of
+from kafka_history.readers.piece_reader import Found, read_pieces
+from kafka_history.readers.pieces import PIECE_BYTES, Piece, tasks_of
+from kafka_history.readers.record_blocks import (
     RECORD_CAPACITY,
     Block,
     enveloped_blocks,
@@ -25,9 +25,9 @@ from zkcontroller.history.readers.record_blocks import (
     merged,
     record_blocks,
 )
-from zkcontroller.history.readers.redaction import redacted
-from zkcontroller.history.readers.sources import Source
-from zkcontroller.history.readers.typed_tables import Typer
+from kafka_history.readers.redaction import redacted
+from kafka_history.readers.sources import Source
+from kafka_history.readers.typed_tables import Typer
 from zkcontroller.state_changes.export import json_line
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 

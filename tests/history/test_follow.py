@@ -17,15 +17,15 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.following import batches
-from zkcontroller.history.following.spool import NOTE_SCHEMA, Spool
-from zkcontroller.history.following.tailer import Tailer
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.manifest import read_manifest
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.sources import look_at
-from zkcontroller.history.readers.store import read_events, read_sources
+from kafka_history.following import batches
+from kafka_history.following.spool import NOTE_SCHEMA, Spool
+from kafka_history.following.tailer import Tailer
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.manifest import read_manifest
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.sources import look_at
+from kafka_history.readers.store import read_events, read_sources
 
 from .conftest import DATA
 from .rows import assert_same_rows

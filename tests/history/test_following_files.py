@@ -13,14 +13,14 @@ from typing import Any
 import cramjam
 import pytest
 
-from zkcontroller.history.following import tailer
-from zkcontroller.history.following.announcements import KEYS, announce
-from zkcontroller.history.following.cutting import whole_bytes
-from zkcontroller.history.following.spool import NOTES_MAX, Spool
-from zkcontroller.history.following.tailer import Tailer
-from zkcontroller.history.readers.content import Content
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.sources import Source, look_at
+from kafka_history.following import tailer
+from kafka_history.following.announcements import KEYS, announce
+from kafka_history.following.cutting import whole_bytes
+from kafka_history.following.spool import NOTES_MAX, Spool
+from kafka_history.following.tailer import Tailer
+from kafka_history.readers.content import Content
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.sources import Source, look_at
 
 
 def record(number: int, broker: int = 1) -> str:

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.readers import local_ingest, session
-from zkcontroller.history.readers.found_tables import read_sources_here, write_found_here
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.local_ingest import ingest_here, workers_of
-from zkcontroller.history.readers.manifest import MANIFEST, read_manifest
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.store import read_events, read_sources
+from kafka_history.readers import local_ingest, session
+from kafka_history.readers.found_tables import read_sources_here, write_found_here
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_ingest import ingest_here, workers_of
+from kafka_history.readers.manifest import MANIFEST, read_manifest
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.store import read_events, read_sources
 
 from .conftest import DATA
 from .rows import assert_same_rows
@@ -108,7 +108,7 @@ def test_damage_is_the_same(spark: SparkSession, damaged: Path, tmp_path: Path) 
 def test_pieces_of_one_file_become_the_same_lines(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zkcontroller.history.readers import pieces
+    from kafka_history.readers import pieces
 
     monkeypatch.setattr(pieces, "PIECE_BYTES_MIN", 50_000)
     log = tmp_path / "broker-1" / "state-change.log"
@@ -251,7 +251,7 @@ def test_only_lines_that_begin_no_record_ask_for_another_pattern(
 _PARENT = """
 import os, time
 from multiprocessing import get_context
-from zkcontroller.history.readers.local_ingest import pool_of
+from kafka_history.readers.local_ingest import pool_of
 if __name__ == "__main__":
     with pool_of(2, get_context("spawn").Value("q", 0)) as pool:
         print(pool.submit(os.getpid).result(), flush=True)

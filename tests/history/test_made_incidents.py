@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses.history import History
+from kafka_history.analyses.history import History
 
 from .made_incidents import MadeIncident, since_start
 from .rows import answers, frame

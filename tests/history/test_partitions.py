@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses.audit import SNAPSHOT_SCHEMA, audit
-from zkcontroller.history.analyses.history import History
-from zkcontroller.history.analyses.isr_changes import isr_storms
-from zkcontroller.history.analyses.leaderless import leaderless
-from zkcontroller.history.analyses.moment import partitions_at
-from zkcontroller.history.analyses.windows import difference, happenings
+from kafka_history.analyses.audit import SNAPSHOT_SCHEMA, audit
+from kafka_history.analyses.history import History
+from kafka_history.analyses.isr_changes import isr_storms
+from kafka_history.analyses.leaderless import leaderless
+from kafka_history.analyses.moment import partitions_at
+from kafka_history.analyses.windows import difference, happenings
 
 from .rows import START_MS, Row, answers, created, elected, frame, online, row, shrunk
 

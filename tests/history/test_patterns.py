@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.readers.content import Content
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.log_times import zone_of
-from zkcontroller.history.readers.patterns import Pattern
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.record_blocks import patterned_blocks, record_blocks
-from zkcontroller.history.readers.sources import look_at
-from zkcontroller.history.readers.store import read_sources
-from zkcontroller.history.readers.typed_tables import Typer
+from kafka_history.readers.content import Content
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.log_times import zone_of
+from kafka_history.readers.patterns import Pattern
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.record_blocks import patterned_blocks, record_blocks
+from kafka_history.readers.sources import look_at
+from kafka_history.readers.store import read_sources
+from kafka_history.readers.typed_tables import Typer
 
 from .conftest import DATA
 

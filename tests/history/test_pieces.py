@@ -14,22 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zkcontroller.history.event_schema import EVENT_COLUMNS
-from zkcontroller.history.readers import progress
-from zkcontroller.history.readers.content import Content
-from zkcontroller.history.readers.log_times import times_ms, zone_of
-from zkcontroller.history.readers.manifest import Manifest, clusters_in, write_manifest
-from zkcontroller.history.readers.piece_reader import Found, read_pieces
-from zkcontroller.history.readers.pieces import PIECE_BYTES, Piece, tasks_of
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.record_blocks import (
+from kafka_history.event_schema import EVENT_COLUMNS
+from kafka_history.readers import progress
+from kafka_history.readers.content import Content
+from kafka_history.readers.log_times import times_ms, zone_of
+from kafka_history.readers.manifest import Manifest, clusters_in, write_manifest
+from kafka_history.readers.piece_reader import Found, read_pieces
+from kafka_history.readers.pieces import PIECE_BYTES, Piece, tasks_of
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.record_blocks import (
     RECORD_CAPACITY,
     Block,
     merged,
     record_blocks,
 )
-from zkcontroller.history.readers.sources import Source
-from zkcontroller.history.readers.typed_tables import Typer
+from kafka_history.readers.sources import Source
+from kafka_history.readers.typed_tables import Typer
 
 DATA = Path(__file__).parent / "data"
 HEAD = "[2026-11-20 18:08:31,404]"

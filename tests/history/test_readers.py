@@ -10,11 +10,11 @@ import cramjam
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.sources import look_at
-from zkcontroller.history.readers.store import read_sources
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.sources import look_at
+from kafka_history.readers.store import read_sources
 from zkcontroller.state_changes.export import json_line
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER, kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange

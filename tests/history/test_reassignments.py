@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
+from kafka_history.analyses.history import History
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
 
 from .rows import answers
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.history.analyses.rules import RULES, worst_first
-from zkcontroller.history.report import plots
-from zkcontroller.history.report.html import html
-from zkcontroller.history.report.markdown import markdown
-from zkcontroller.history.report.moments import counted, duration, moment
-from zkcontroller.history.report.rules_hit import rules_hit
-from zkcontroller.history.report.verdict import verdict
+from kafka_history.analyses.rules import RULES, worst_first
+from kafka_history.report import plots
+from kafka_history.report.html import html
+from kafka_history.report.markdown import markdown
+from kafka_history.report.moments import counted, duration, moment
+from kafka_history.report.rules_hit import rules_hit
+from kafka_history.report.verdict import verdict
 
 from .stored import REPORT_KEYS, stored_report
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.history.analyses import results as module
-from zkcontroller.history.analyses.kept import ANSWERS, answers_folder
-from zkcontroller.history.analyses.results import Results
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.local_ingest import ingest_here
-from zkcontroller.history.readers.manifest import read_manifest
+from kafka_history.analyses import results as module
+from kafka_history.analyses.kept import ANSWERS, answers_folder
+from kafka_history.analyses.results import Results
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_ingest import ingest_here
+from kafka_history.readers.manifest import read_manifest
 
 DATA = Path(__file__).parent / "data"
 ANSWER = {"rows": [{"topic": "orders", "partition": 3, "isr": [1, 2], "to_ms": None}]}

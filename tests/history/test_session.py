@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.history.readers import session
-from zkcontroller.history.readers.found_tables import read_sources_here
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.local_ingest import ingest_here
+from kafka_history.readers import session
+from kafka_history.readers.found_tables import read_sources_here
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_ingest import ingest_here
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 
 _SHOW = """
 import json, sys
-from zkcontroller.history.readers.session import start_spark
+from kafka_history.readers.session import start_spark
 conf = start_spark("local[1]", memory="512m", is_small=True).conf
 print(json.dumps({key: conf.get(key) for key in sys.argv[1:]}))
 """

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.paths import DATA
-from zkcontroller.history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
-from zkcontroller.history.readers.selection import candidates_of
-from zkcontroller.history.shapes.catalogue import Shape, shapes
-from zkcontroller.history.shapes.template import SPEAKER, compile_template
+from kafka_history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
+from kafka_history.readers.selection import candidates_of
+from kafka_history.shapes.catalogue import Shape, shapes
+from kafka_history.shapes.template import SPEAKER, compile_template
 
 HERE = Path(__file__).parent
 REFERENCE = DATA / "kafka-log-lines.tsv"

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses.tenures import tenures
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.store import read_events
+from kafka_history.analyses.tenures import tenures
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.store import read_events
 
 from .conftest import DATA
 from .rows import assert_same_rows

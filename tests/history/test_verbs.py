@@ -16,16 +16,16 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from zkcontroller.history.analyses import kept
-from zkcontroller.history.analyses.history import History
-from zkcontroller.history.analyses.moment import brokers_at, controller_at, partitions_at
-from zkcontroller.history.readers import ingest as ingest_module
-from zkcontroller.history.readers import session
-from zkcontroller.history.readers.ingest import ingest, write_sources
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.manifest import clusters_in, read_manifest
-from zkcontroller.history.readers.problems import HistoryInvalid
-from zkcontroller.history.readers.store import read_events
+from kafka_history.analyses import kept
+from kafka_history.analyses.history import History
+from kafka_history.analyses.moment import brokers_at, controller_at, partitions_at
+from kafka_history.readers import ingest as ingest_module
+from kafka_history.readers import session
+from kafka_history.readers.ingest import ingest, write_sources
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.manifest import clusters_in, read_manifest
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.store import read_events
 
 from .conftest import DATA
 

@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.broker_process import BrokerProcess
 from tests.peers.clients import run_tool
 from tests.peers.cluster import Cluster
-from zkcontroller.history.analyses.history import History
-from zkcontroller.history.readers.ingest import ingest
-from zkcontroller.history.readers.ingest_plan import IngestOptions
-from zkcontroller.history.readers.session import start_spark
+from kafka_history.analyses.history import History
+from kafka_history.readers.ingest import ingest
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.session import start_spark
 from zkcontroller.zookeeper.requests import Create, Written, Znode
 
 pytestmark = pytest.mark.peers

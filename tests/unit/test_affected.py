@@ -45,7 +45,7 @@ IMPORTS = {
     "replica_manager.log": (),
     "replica_manager.log.segment": (),
     "replica_manager.log.unified_log": ("replica_manager.log.segment",),
-    "zkcontroller.history.html": (),
+    "kafka_history.html": (),
     "zkcontroller_cli.main": (),
     "zkcontroller_cli.topic": (),
     "tests.support.world": ("replica_manager.log.unified_log",),
@@ -55,7 +55,7 @@ IMPORTS = {
     "tests.unit.log.test_log": ("replica_manager.log.unified_log",),
     "tests.unit.test_far": ("tests.support.world",),
     "tests.unit.cli.test_verbs": ("zkcontroller_cli.main",),
-    "tests.history.test_spark": ("zkcontroller.history.html",),
+    "tests.history.test_spark": ("kafka_history.html",),
 }
 
 
@@ -139,14 +139,14 @@ def test_the_verbs_that_a_test_calls_are_near_it() -> None:
 
 
 def test_tests_with_a_marker_are_left_out_with_the_command_that_runs_them() -> None:
-    choice = choose(project(test_spark=60.0), changed("zkcontroller/history/html.py"))
+    choice = choose(project(test_spark=60.0), changed("kafka_history/html.py"))
 
     assert SPARK not in files(choice)
     assert any("make history runs them" in each and SPARK in each for each in lines_of(choice))
 
 
 def test_tests_with_a_marker_run_where_they_are_quick_and_no_others_are_near() -> None:
-    choice = choose(project(), changed("zkcontroller/history/html.py"))
+    choice = choose(project(), changed("kafka_history/html.py"))
 
     assert choice.chosen[0].file == SPARK
     command = pytest_command(choice, 4, frozenset({"history", "peers"}))
@@ -208,7 +208,7 @@ NEAR = {
     "zkcontroller/core/elections.py": "tests/unit/core/test_elections.py",
     SEGMENT: "tests/unit/log/test_reads.py",
     "cli/topic.py": "tests/unit/cli/test_topic_verbs.py",
-    "zkcontroller/history/report/html.py": "tests/history/test_report.py",
+    "kafka_history/report/html.py": "tests/history/test_report.py",
 }
 
 

@@ -5,7 +5,7 @@
   record as the line that Kafka writes into ``state-change.log``.
 * :mod:`.export`: the record as a line of ``state-changes.jsonl``.
 
-What is made of them, by Spark, is in :mod:`zkcontroller.history`.
+What is made of them, by Spark, is in :mod:`kafka_history`.
 
 May import ``model`` and ``errors``.
 

@@ -92,7 +92,7 @@ def test_every_verb_in_the_words_of_a_rule_exists(rule: Any) -> None:
 
 
 def test_a_shared_rule_has_the_severity_of_the_history_and_its_title_or_tense() -> None:
-    history = import_module("zkcontroller.history.analyses.rules").RULE_BY_ID
+    history = import_module("kafka_history.analyses.rules").RULE_BY_ID
     shared = [rule for rule in rules.RULES if rule.id in history]
 
     assert {rule.id for rule in shared} == {

@@ -1,0 +1,127 @@
+"""How far each file was read, and whether the file is still the same one.
+
+Log4j renames a file when its hour is over, and begins a new one under the old name: a file is
+known by its inode, not by its name.  Inodes are used again, and some tools copy a log and empty it
+instead of renaming it: so what a file begins with is compared as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, NamedTuple
+
+from kafka_history.readers.content import PACKED
+
+HEAD_BYTES: Final = 512
+"""What a file begins with: three or four lines with their milliseconds."""
+
+
+class Entry(NamedTuple):
+    """A file as the directory shows it."""
+
+    path: str
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ms: int
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it has to be unpacked; such files come whole and do not grow."""
+        return self.path.endswith(tuple(PACKED))
+
+
+class Position(NamedTuple):
+    """One file, and how much of it has been taken."""
+
+    id: str
+    """Its name in the tables for ever, whatever it will be called: ``follow:3-1``."""
+    path: str
+    device: int
+    inode: int
+    size_bytes: int
+    """Size when it was last looked at."""
+    modified_ms: int
+    offset: int = 0
+    """Bytes taken, unpacked."""
+    lines: int = 0
+    """Lines before ``offset``."""
+    head: str = ""
+    """Digest of the first :data:`HEAD_BYTES`; empty while the file is shorter."""
+    kind: str | None = None
+    """``log4j``, ``prefixed`` or ``jsonl``; None: it is not read, see ``problem``."""
+    broker_id: int | None = None
+    cluster: str = ""
+    problem: str | None = None
+    copy_of: str | None = None
+    """The id of a file that begins with the same lines, and has been read instead."""
+    is_gone: bool = False
+    """It is not there; a folder that cannot be reached for a moment comes back with it."""
+
+    def at(self, entry: Entry) -> Position:
+        """The same file as it lies there now."""
+        return self._replace(**entry._asdict(), is_gone=False)
+
+    def is_unchanged(self, entry: Entry) -> bool:
+        """Whether neither size nor time differ from the last look."""
+        return (self.size_bytes, self.modified_ms) == (entry.size_bytes, entry.modified_ms)
+
+
+def position_of(values: dict[str, Any]) -> Position:
+    """A position out of a note; keys that are not known are passed over."""
+    return Position(**{name: values[name] for name in Position._fields if name in values})
+
+
+def head_of(beginning: bytes) -> str:
+    """What a file begins with, as a short text; empty if there is too little of it."""
+    if len(beginning) < HEAD_BYTES:
+        return ""
+    return hashlib.sha256(beginning[:HEAD_BYTES]).hexdigest()[:32]
+
+
+class Recognised(NamedTuple):
+    """The files that are there, held against those that were there before."""
+
+    same: list[tuple[Position, Entry]]
+    strangers: list[Entry]
+    gone: list[Position]
+    """Deleted, or emptied and begun anew."""
+
+
+def recognise(positions: list[Position], entries: list[Entry], heads: dict[str, str]) -> Recognised:
+    """Which of the files are known.  ``heads``: of the paths that changed; the others are same."""
+    # An inode that was used again belongs to the file that is there.
+    in_order = sorted(positions, key=lambda position: not position.is_gone)
+    known = {(p.device, p.inode): p for p in in_order}
+    gone_before = [p for p in positions if p.is_gone and known[p.device, p.inode] is not p]
+    same: list[tuple[Position, Entry]] = []
+    strangers: list[Entry] = []
+    gone = gone_before
+    for entry in entries:
+        position = known.pop((entry.device, entry.inode), None)
+        if position is None:
+            strangers.append(entry)
+        elif _is_same(position, entry, heads.get(entry.path)):
+            same.append((position, entry))
+        else:
+            gone.append(position)
+            strangers.append(entry)
+    gone.extend(known.values())
+    lost = {position.id for position in gone}
+    # A copy of a file that is gone may hold what was not yet read of it: look at it again.
+    copies = [(p, e) for p, e in same if p.copy_of in lost]
+    return Recognised(
+        [pair for pair in same if pair not in copies],
+        strangers + [entry for _, entry in copies],
+        gone,
+    )
+
+
+def _is_same(position: Position, entry: Entry, head: str | None) -> bool:
+    if position.is_unchanged(entry):
+        return True
+    if position.kind is None:  # what could not be read has changed: perhaps now it can
+        return position.copy_of is not None
+    if entry.is_packed or entry.size_bytes < position.offset:
+        return False
+    return not position.head or head is None or head == position.head

@@ -1,0 +1,77 @@
+"""Ingest by Spark: reads log files and writes the Parquet tables of a history.
+
+Spark hands out the work and holds the tables together; the text itself goes through Python
+(:mod:`.piece_reader`), file to Parquet, and not through the JVM.  For a cluster of machines, and
+for what is followed; on one machine :mod:`.local_ingest` writes the same without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+
+from pyspark import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_history.readers.ingest_plan import IngestOptions, Tell, complete, plan
+from kafka_history.readers.piece_reader import FOUND, Found, read_pieces
+from kafka_history.readers.pieces import Piece, tasks_of
+from kafka_history.readers.progress import telling
+from kafka_history.readers.sources import Source
+from kafka_history.readers.store import read_events, write_found
+
+
+def ingest(
+    spark: SparkSession, paths: Sequence[str], options: IngestOptions, tell: Tell | None = None
+) -> DataFrame:
+    """Reads the logs below the paths into ``options.out``; the rows of all that is there now.
+
+    Files that were read before, with the same size and time, are left out.
+
+    Raises:
+        HistoryInvalid: a path, option or the directory is not usable.
+    """
+    planned = plan(paths, options)
+    out = Path(options.out)
+    if planned.number is not None:
+        write_sources(spark, planned.sources, options, planned.number, tell)
+        complete(planned, out)
+    return read_events(spark, out)
+
+
+def write_sources(
+    spark: SparkSession, sources: Sequence[Source], options: IngestOptions, number: str,
+    tell: Tell | None = None,
+) -> None:  # fmt: skip
+    """Writes the files as the ingest ``number``, which counts once the manifest names it.
+
+    What an ingest of that number that died has left is replaced.
+    """
+    out = Path(options.out)
+    events = out / "events" / f"ingest={number}"
+    rmtree(events, ignore_errors=True)
+    total = sum(source.size_bytes for source in sources if source.format)
+    read = spark.sparkContext.accumulator(0)
+    found = found_in(spark, sources, events, options, read)
+    with telling(tell, lambda: int(read.value), total):
+        write_found(found, sources, out, number)
+
+
+def found_in(
+    spark: SparkSession, sources: Sequence[Source], events: Path, options: IngestOptions,
+    read: Accumulator[int],
+) -> DataFrame:  # fmt: skip
+    """What is found in the files; its callers get the rows written into ``events``."""
+    context = spark.sparkContext
+    tasks = list(enumerate(tasks_of(sources, context.defaultParallelism)))
+    work = partial(_run, events=str(events), options=options, read=read)
+    found = context.parallelize(tasks, len(tasks)).flatMap(work)
+    return spark.createDataFrame(found, FOUND, verifySchema=False)
+
+
+def _run(
+    task: tuple[int, list[Piece]], events: str, options: IngestOptions, read: Accumulator[int]
+) -> Iterator[Found]:
+    return read_pieces(*task, events, options.time_zone, read.add, options.pattern, options.redact)

@@ -1,0 +1,151 @@
+"""Ingest on one machine: worker processes read logs straight into Parquet, without a JVM.
+
+A worker does what a task of Spark's does (:mod:`.piece_reader`).  What Spark does besides, handing
+out the tasks and adding up what was found, is done here.  The rows are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from shutil import rmtree
+from threading import Thread
+from typing import Final
+
+from kafka_history.readers.found_tables import write_found_here
+from kafka_history.readers.ingest_plan import IngestOptions, Tell, complete, plan
+from kafka_history.readers.piece_reader import Found, read_pieces
+from kafka_history.readers.pieces import Piece, tasks_of
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.progress import telling
+from kafka_history.readers.sources import Source
+
+WORKERS_MAX: Final = 64
+"""Worker processes at once."""
+_CONTEXT: Final = get_context("spawn")
+"""Not forked: threads of the caller's libraries may hold locks."""
+_HERE: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit for the program it runs: that one has a Spark already."""
+
+Task = tuple[int, list[Piece]]
+"""A number, and the pieces of files to read."""
+
+_read: Synchronized[int] | None = None
+"""In a worker: the bytes that all workers have read."""
+
+
+def workers_of(master: str) -> int | None:
+    """How many processes may work where Spark's ``master`` is this machine; None: it is not."""
+    here = _HERE.fullmatch(master)
+    if here is None or _SUBMITTED in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0))
+    wanted = cores if here[1] == "*" else int(here[1] or 1)
+    return min(max(wanted, 1), WORKERS_MAX)
+
+
+def ingest_here(
+    paths: Sequence[str], options: IngestOptions, workers: int, tell: Tell | None = None
+) -> None:
+    """Reads the logs below the paths into ``options.out``, by so many processes.
+
+    Files that were read before, with the same size and time, are left out.
+
+    Raises:
+        HistoryInvalid: a path, option or the directory is not usable, or a process ended early.
+    """
+    planned = plan(paths, options)
+    if planned.number is None:
+        return
+    out = Path(options.out)
+    events = out / "events" / f"ingest={planned.number}"
+    # What an ingest of that number that died has left is replaced.
+    rmtree(events, ignore_errors=True)
+    found = _found_in(planned.sources, events, options, workers, tell)
+    write_found_here(found, planned.sources, out, planned.number)
+    complete(planned, out)
+
+
+def _found_in(
+    sources: Sequence[Source], events: Path, options: IngestOptions, workers: int,
+    tell: Tell | None,
+) -> list[Found]:  # fmt: skip
+    tasks = list(enumerate(tasks_of(sources, workers)))
+    total = sum(source.size_bytes for source in sources if source.format)
+    # Starting a process takes longer than reading one task's worth of little logs.
+    workers = min(workers, len(tasks))
+    read = _CONTEXT.Value("q", 0)
+    found: list[Found] = []
+    with _failures(events), telling(tell, lambda: read.value, total):
+        if workers == 1:
+            _begin(read)
+            for task in tasks:
+                found += _run(task, str(events), options)
+            return found
+        with pool_of(workers, read) as pool:
+            waiting = [pool.submit(_run, task, str(events), options) for task in tasks]
+            try:
+                for each in waiting:
+                    found += each.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return found
+
+
+@contextmanager
+def _failures(events: Path) -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool:
+        raise HistoryInvalid(
+            "a process that read logs was killed, perhaps for want of memory: nothing of this "
+            "ingest counts; read with fewer, --master local[1]"
+        ) from None
+    except OSError as error:
+        raise HistoryInvalid(f"logs cannot be read into {events}: {error}") from None
+    except MemoryError:
+        raise HistoryInvalid(
+            "a process that reads logs has no more memory: nothing of this ingest counts; read "
+            "with fewer, --master local[1]"
+        ) from None
+
+
+def pool_of(workers: int, read: Synchronized[int]) -> ProcessPoolExecutor:
+    """Processes that read, and add to ``read`` what they have read; they end with this one."""
+    return ProcessPoolExecutor(workers, _CONTEXT, _begin, (read,))
+
+
+def _begin(read: Synchronized[int]) -> None:
+    global _read
+    _read = read
+    parent = parent_process()
+    if parent is not None:
+        # A parent that is killed ends no worker, and they would wait for their next task for ever.
+        Thread(target=_end_with, args=(parent.sentinel,), name="ingest-parent", daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _run(task: Task, events: str, options: IngestOptions) -> list[Found]:
+    return list(
+        read_pieces(*task, events, options.time_zone, _count, options.pattern, options.redact)
+    )
+
+
+def _count(size: int) -> None:
+    assert _read is not None, "_begin was called"
+    with _read.get_lock():
+        _read.value += size

@@ -1,0 +1,132 @@
+"""Whether the Parquet tables hold what was written: damage is an error, and no smaller answer.
+
+How many records were read stands in the table of pieces, how many are stored in the footers of the
+files of rows, which are read without the rows. They differ where a file is gone or was cut off, and
+where workers of a cluster wrote to a folder of their own that the driver does not see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafka_history.readers.problems import HistoryInvalid
+
+CONTENTS: Final = "_contents.json"
+"""Which files an answer that is kept has, their sizes and digests; Spark reads no such name."""
+
+
+def check_ingests(directory: Path, ingests: Iterable[str]) -> None:
+    """Compares what was read with what is stored, of each ingest.
+
+    Raises:
+        HistoryInvalid: rows are missing, or a file of the tables is damaged.
+    """
+    for ingest in ingests:
+        read = sum(
+            pc.sum(_open(path).read(["records"])["records"]).as_py() or 0
+            for path in _files(directory / "pieces" / f"ingest={ingest}")
+        )
+        folder = directory / "events" / f"ingest={ingest}"
+        stored = sum(_open(path).metadata.num_rows for path in _files(folder))
+        if read != stored:
+            raise HistoryInvalid(
+                f"{folder} holds {stored} rows, but {read} records were read: a file is missing, "
+                "or workers on other machines do not share this directory. Ingest again into an "
+                "empty directory that all machines share"
+            )
+
+
+def read_tables(folder: Path) -> Iterator[pa.Table]:
+    """The Parquet files below a folder, one after the other.
+
+    Raises:
+        HistoryInvalid: a file is damaged.
+    """
+    for path in _files(folder):
+        with _damage(path):
+            table = pq.read_table(path, partitioning=None)
+        yield table
+
+
+def stored_rows(directory: Path, ingests: Iterable[str]) -> int:
+    """How many rows these ingests have stored, as the footers of their files say.
+
+    Raises:
+        HistoryInvalid: a file is damaged.
+    """
+    return sum(
+        _open(path).metadata.num_rows
+        for ingest in ingests
+        for path in _files(directory / "events" / f"ingest={ingest}")
+    )
+
+
+def seal(answer: Path) -> None:
+    """Notes which files an answer has that is to be kept.
+
+    Raises:
+        HistoryInvalid: it has none, because they were written on another machine.
+    """
+    contents = {path.name: [path.stat().st_size, _digest(path)] for path in _files(answer)}
+    if not contents:
+        raise HistoryInvalid(
+            f"{answer.parent} got no answer: workers on other machines do not share this directory"
+        )
+    (answer / CONTENTS).write_text(json.dumps(contents))
+
+
+def is_sound(answer: Path) -> bool:
+    """Whether an answer that was kept has all its files, of the sizes that they had."""
+    try:
+        contents = _contents(answer)
+        return all((answer / name).stat().st_size == size for name, (size, _) in contents.items())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def is_as_written(answer: Path) -> bool:
+    """Whether an answer that was kept is there byte for byte; reads all of it."""
+    try:
+        contents = _contents(answer)
+        return all(_digest(answer / name) == digest for name, (_, digest) in contents.items())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _contents(answer: Path) -> dict[str, tuple[int, str]]:
+    contents: dict[str, tuple[int, str]] = json.loads((answer / CONTENTS).read_text())
+    return contents
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    with _damage(path):
+        return pq.ParquetFile(path)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise HistoryInvalid(
+            f"{path} is damaged ({reason}): ingest again into an empty directory"
+        ) from None
