@@ -92,7 +92,7 @@ kit: $(TEST_INSTALLED)  ## The kit at work, and the documents typed as they stan
 	@$(WITH_JAVA) $(BIN)/pytest -q -m kit $(or $(ONLY),tests/kit) --durations=5
 
 # The folder, and the files elsewhere that hold tests with its marker.
-ATTACKS := tests/attack tests/unit/configuration/test_hostile_properties.py tests/unit/server/test_large_requests.py
+ATTACKS := tests/attack tests/unit/replica_manager/configuration/test_hostile_properties.py tests/unit/replica_manager/server/test_large_requests.py
 
 attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
 	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack $(or $(ONLY),$(ATTACKS)) --durations=5

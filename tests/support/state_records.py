@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tests.unit.kraft.controller_scenario import BROKERS, TOPICS
+from tests.unit.kraft.controller.controller_scenario import BROKERS, TOPICS
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.state_records import state_records

@@ -27,8 +27,8 @@ from scripts.affected import (
 
 ROOT = Path(__file__).parents[2]
 SEGMENT = "replica_manager/log/segment.py"
-DIRECT = "tests/unit/log/test_segment.py"
-INDIRECT = "tests/unit/log/test_log.py"
+DIRECT = "tests/unit/replica_manager/log/test_segment.py"
+INDIRECT = "tests/unit/replica_manager/log/test_log.py"
 SPARK = "tests/history/test_spark.py"
 TEXTS = {
     "tests/conftest.py": "",
@@ -51,8 +51,8 @@ IMPORTS = {
     "tests.support.world": ("replica_manager.log.unified_log",),
     "tests.conftest": (),
     "tests.unit.conftest": (),
-    "tests.unit.log.test_segment": ("replica_manager.log.segment",),
-    "tests.unit.log.test_log": ("replica_manager.log.unified_log",),
+    "tests.unit.replica_manager.log.test_segment": ("replica_manager.log.segment",),
+    "tests.unit.replica_manager.log.test_log": ("replica_manager.log.unified_log",),
     "tests.unit.test_far": ("tests.support.world",),
     "tests.unit.cli.test_verbs": ("zkcontroller_cli.main",),
     "tests.history.test_spark": ("kafka_history.html",),
@@ -119,7 +119,7 @@ def test_a_changed_document_selects_the_house_and_the_tests_that_name_it() -> No
 
 
 def test_a_changed_data_file_selects_the_tests_that_name_it() -> None:
-    assert INDIRECT in files(choose(project(), changed("tests/unit/log/data/wire.bin")))
+    assert INDIRECT in files(choose(project(), changed("tests/unit/replica_manager/log/data/wire.bin")))
 
 
 def test_changed_data_of_a_package_count_as_its_modules() -> None:
@@ -205,8 +205,8 @@ def test_an_unknown_base_is_refused_in_one_sentence(capsys: pytest.CaptureFixtur
 
 
 NEAR = {
-    "zkcontroller/core/elections.py": "tests/unit/core/test_elections.py",
-    SEGMENT: "tests/unit/log/test_reads.py",
+    "zkcontroller/core/elections.py": "tests/unit/zkcontroller/core/test_elections.py",
+    SEGMENT: "tests/unit/replica_manager/log/test_reads.py",
     "cli/topic.py": "tests/unit/cli/test_topic_verbs.py",
     "kafka_history/report/html.py": "tests/history/test_report.py",
 }

@@ -43,10 +43,10 @@ from replica_manager.server.token_sweep import TokenSweep
 from tests.support.broker_world import BrokerWorld
 from tests.support.fetch_world import ORDERS_ID, fetch
 from tests.support.log_world import batch
-from tests.unit.network.echo_server import answer, connect, echo, framed, server_with
-from tests.unit.replication.follower import ONE, ZERO, Follower, failed, records
-from tests.unit.replication.led_isr import led, shrink
-from tests.unit.server.produced import produce
+from tests.unit.replica_manager.network.echo_server import answer, connect, echo, framed, server_with
+from tests.unit.replica_manager.replication.follower import ONE, ZERO, Follower, failed, records
+from tests.unit.replica_manager.replication.led_isr import led, shrink
+from tests.unit.replica_manager.server.produced import produce
 from kafka_common.errors import IllegalState, ZkControllerError
 from kafka_common.model import TopicPartition
 from kafka_common.observability.metrics import Metrics
@@ -600,13 +600,13 @@ def test_an_inconsistent_log_harms_no_neighbour(
 
 ROOTS: Final = ("replica_manager", "zkcontroller")
 
-_DEPARTURES: Final = "tests/unit/log/test_departures.py::"
-_CHANNEL: Final = "tests/unit/runtime/test_broker_channel.py::"
+_DEPARTURES: Final = "tests/unit/replica_manager/log/test_departures.py::"
+_CHANNEL: Final = "tests/unit/zkcontroller/runtime/test_broker_channel.py::"
 
 LOOPS: Final = {
     "CleanerManager.run": _DEPARTURES
     + "test_an_unforeseen_exception_in_one_log_leaves_the_others_to_be_cleaned",
-    "FetcherTask._run": "tests/unit/replication/test_fetchers.py::"
+    "FetcherTask._run": "tests/unit/replica_manager/replication/test_fetchers.py::"
     "test_an_unexpected_failure_does_not_end_replication",
     "AlterPartitionManager._run": "the verdict on one ISR",
     "IsrZnodes._tell_now_and_then": "a note about changed ISRs",
