@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import encode_batch
-from kafka_common.protocol.records import Record
 
 BATCH_BYTES: Final = 64 * 1024
 KEEP_BYTES: Final = 200 * 1024 * 1024

@@ -29,8 +29,8 @@ from typing import Final
 
 from benchmarks.quorum_changes import LOWEST, change
 from benchmarks.silent_brokers import SilentBroker, create_topics
-from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
 from kafka_common.net.connection import Connection
+from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
 
 CONNECTIONS: Final = 16
 LOAD_S: Final = 10.0

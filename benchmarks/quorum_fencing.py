@@ -28,11 +28,11 @@ from typing import Final
 
 from benchmarks.quorum import KAFKAS_OWN_OPTIONS
 from benchmarks.silent_brokers import SilentBroker, create_topics
-from tests.peers.quorum_cluster import MixedQuorum, RealVoter
-from kraft.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from kraft.raft.wire import read_response, write_request
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
+from kraft.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.raft.wire import read_response, write_request
+from tests.peers.quorum_cluster import MixedQuorum, RealVoter
 
 BROKERS: Final = (11, 12, 13)
 SILENT: Final = 11

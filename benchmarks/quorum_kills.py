@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.quorum_changes import KEY, ChangesInARow
-from tests.peers.quorum_cluster import MixedQuorum, OurVoter, Voter, committed
 from kraft.metadata.metadata_batches import DataBatch, iterate_metadata_batches
 from kraft.metadata.records import ConfigRecord
+from tests.peers.quorum_cluster import MixedQuorum, OurVoter, Voter, committed
 
 KINDS: Final = ("ours", "real")
 ROUNDS_BETWEEN_LOOKS: Final = 5

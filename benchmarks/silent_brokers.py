@@ -14,10 +14,10 @@ from uuid import UUID, uuid4
 
 from kio.static.primitive import i16, i32, i64, u16
 
-from tests.peers.quorum_cluster import CLUSTER_ID
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from tests.peers.quorum_cluster import CLUSTER_ID
 
 HEARTBEAT_S: Final = 1.0
 _STILL_FENCED_S: Final = 0.02

@@ -21,8 +21,8 @@ Each room says in its ``__init__`` in which order to read it.  Rooms import down
 command does, ``wire``, ``znodes``, ``values``, ``machine``, ``console``.  The contract of setup.cfg
 holds that.
 
-The folder installs as ``zkcontroller_cli``.  It may import ``replica_manager`` and
-``zkcontroller``; neither imports it.  Only :mod:`.histories.answers` knows pyspark, and only
+The folder installs as ``zkcontroller_cli``.  It may import every package below it;
+none of them imports it.  Only :mod:`.histories.answers` knows pyspark, and only
 :mod:`.screen.screen` knows textual.
 
 What must not be done here: import anything heavy before a verb runs (``zkctl --help`` answers at
@@ -30,4 +30,4 @@ once); change the meaning of an exit code or a key of an output; print a result 
 :mod:`.console.render`; decide what belongs to the controller.
 """
 
-import zkcontroller  # noqa: F401  before any module here imports kio
+import kafka_common  # noqa: F401  before any module here imports kio

@@ -117,12 +117,12 @@ def _format(
     import time
     from uuid import uuid4
 
-    from replica_manager.configuration.config import read_properties_file
+    from kafka_common.protocol.uuid_text import uuid_text
     from kraft.node.controller_config import ControllerServerConfig
     from kraft.node.node_files import load_log_dirs
     from kraft.node.scram_arguments import FormatRefused, parse_scram
     from kraft.node.storage_format import FormatRequest, format_log_dirs
-    from kafka_common.protocol.uuid_text import uuid_text
+    from replica_manager.configuration.config import read_properties_file
 
     properties = read_properties_file(config_file)
     if not properties.get("process.roles", "").strip():
@@ -187,9 +187,9 @@ def info(config_file: Path) -> int:
 
 
 def _info(config_file: Path) -> int:
-    from replica_manager.configuration.config import BrokerConfig, read_properties_file
     from kraft.node.controller_config import ControllerServerConfig
     from kraft.node.storage_format import describe_log_dirs
+    from replica_manager.configuration.config import BrokerConfig, read_properties_file
 
     properties = read_properties_file(config_file)
     is_kraft = bool(properties.get("process.roles", "").strip())
@@ -252,10 +252,10 @@ def _snake_case(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _metadata_version(name: str) -> MetadataVersion:
-    from kraft.node.scram_arguments import FormatRefused
     from kafka_common.errors import ConfigInvalid
-    from kraft.metadata.metadata_version import from_name
     from kafka_common.protocol.inter_broker_versions import version_of
+    from kraft.metadata.metadata_version import from_name
+    from kraft.node.scram_arguments import FormatRefused
 
     try:
         return from_name(name)

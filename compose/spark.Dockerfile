@@ -14,8 +14,11 @@ ARG PIP_TRUSTED_HOST
 COPY requirements-spark.lock ./
 RUN python3 -m venv .venv && .venv/bin/pip install -qq --no-cache-dir --require-hashes -r requirements-spark.lock
 COPY setup.cfg pyproject.toml README.md LICENSE ./
+COPY kafka_common kafka_common
 COPY zkcontroller zkcontroller
 COPY replica_manager replica_manager
+COPY kraft kraft
+COPY kafka_history kafka_history
 COPY cli cli
 COPY zkcontroller_lab zkcontroller_lab
 COPY zkcontroller_simulation zkcontroller_simulation

@@ -8,7 +8,7 @@ In the order of the data:
 * :mod:`.analyses`: questions to the rows;
 * :mod:`.report`: the answers on one page.
 
-May import ``state_changes``, ``zookeeper``, ``model`` and ``errors``.  Only ``analyses``,
+May import :mod:`kafka_common` and ``zkcontroller.state_changes``.  Only ``analyses``,
 ``following``, ``readers`` and ``report`` may import pyspark.
 
 What must not be done here: nothing that a controller or a broker imports, because Spark takes

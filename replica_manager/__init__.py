@@ -1,4 +1,4 @@
-"""The broker, and the node of a KRaft quorum.
+"""The broker of a cluster in ZooKeeper mode.
 
 Read :mod:`.broker` first, then docs/walkthrough-broker.md, which follows a Produce, a Fetch and a
 LeaderAndIsr through the packages.
@@ -7,8 +7,7 @@ From the top down; a module imports only what is below it (*The broker is built 
 in ``setup.cfg``):
 
 * :mod:`.container`: the process in a container, configured by its environment;
-* ``__main__``: the process; :mod:`.broker`: a broker in ZooKeeper mode; :mod:`.quorum`: a node of a
-  KRaft quorum (``broker`` and ``quorum`` do not import each other); :mod:`.metrics_server`;
+* ``__main__``: the process; :mod:`.broker`: a broker put together; :mod:`.metrics_server`;
 * :mod:`.server`: requests and their handlers;
 * :mod:`.coordinators`: groups and transactions; :mod:`.network`: sockets; :mod:`.quotas`;
 * :mod:`.replication`: partitions, leaders, followers; :mod:`.security`: who may do what;
@@ -17,7 +16,9 @@ in ``setup.cfg``):
 
 ``replication`` and ``security`` do not import each other.
 
-What must not be done here: import the command line; block the event loop.
+A node of a KRaft quorum is in :mod:`kraft.node`, which uses these packages.
+
+What must not be done here: import :mod:`kraft` or the command line; block the event loop.
 """
 
-import zkcontroller  # noqa: F401  before any module here imports kio
+import kafka_common  # noqa: F401  before any module here imports kio

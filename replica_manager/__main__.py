@@ -29,18 +29,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.observability.loop_watch import watching
+from kafka_common.observability.metrics import Metrics
+from kafka_common.process.interpreter import set_up_interpreter
 from replica_manager.broker.broker_identity import stored_broker_id
 from replica_manager.broker.broker_settings import ZOOKEEPER_AUTH_VARIABLE
 from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from replica_manager.regular_files import root_warning
-from kafka_common.errors import ZkControllerError
-from zkcontroller.state_changes.log_files import LogFiles, install_log_files
-from kafka_common.observability.loop_watch import watching
-from kafka_common.observability.metrics import Metrics
-from kafka_common.process.interpreter import set_up_interpreter
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
+from zkcontroller.state_changes.log_files import LogFiles, install_log_files
 from zkcontroller.zookeeper.connect_string import parse_credentials
 
 FAILED: Final = 1

@@ -31,12 +31,12 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 
-from replica_manager.configuration.config import BrokerConfig, read_properties_file
-from replica_manager.configuration.environment import EnvironmentConfig, read_environment
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import ClientSecurity
 from kafka_common.net.connection import Connection
+from replica_manager.configuration.config import BrokerConfig, read_properties_file
+from replica_manager.configuration.environment import EnvironmentConfig, read_environment
 
 MOUNTED_FILE: Final = Path("/mnt/shared/config/server.properties")
 SECRETS: Final = Path("/etc/kafka/secrets")

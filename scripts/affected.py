@@ -34,8 +34,11 @@ import grimp
 
 ROOT: Final = Path(__file__).parent.parent
 FOLDERS: Final = {
+    "kafka_common": "kafka_common",
     "zkcontroller": "zkcontroller",
     "replica_manager": "replica_manager",
+    "kraft": "kraft",
+    "kafka_history": "kafka_history",
     "cli": "zkcontroller_cli",
     "zkcontroller_lab": "zkcontroller_lab",
     "zkcontroller_simulation": "zkcontroller_simulation",

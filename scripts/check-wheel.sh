@@ -42,6 +42,9 @@ import sys
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
+import kafka_common
+import kafka_history
+import kraft
 import replica_manager.__main__
 import zkcontroller
 import zkcontroller_cli.main
@@ -50,6 +53,9 @@ import zkcontroller_simulation.world
 import zkcontroller_testing.cluster
 
 packages = (
+    kafka_common,
+    kafka_history,
+    kraft,
     replica_manager,
     zkcontroller,
     zkcontroller_cli,

@@ -16,8 +16,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "modules.md"
 PACKAGES = (
+    "kafka_common",
     "zkcontroller",
     "replica_manager",
+    "kraft",
+    "kafka_history",
     "cli",
     "zkcontroller_lab",
     "zkcontroller_simulation",

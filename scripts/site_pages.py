@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from kafka_common.observability.meanings import MEANING_OF
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, text_of
 from replica_manager.configuration.key_documentation import (
@@ -34,7 +35,6 @@ from scripts.write_man_pages import (
     members,
     option_rows,
 )
-from kafka_common.observability.meanings import MEANING_OF
 
 _EFFECT: Final[Mapping[KeyEffectKind, str]] = {
     KeyEffectKind.EFFECTIVE: "yes",

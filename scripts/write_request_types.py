@@ -22,13 +22,13 @@ from types import NoneType, UnionType
 from typing import Final, NewType, Union, get_args, get_origin
 from uuid import UUID
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_type
 from kraft.node.controller_apis.table import OFFERED_BY_CONTROLLER
 from replica_manager.server.context import versions_of
 from replica_manager.server.zookeeper_handlers import HANDLERS
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_type
 
-STUB: Final = Path(__file__).parent.parent / "zkcontroller" / "protocol" / "request_types.pyi"
+STUB: Final = Path(__file__).parent.parent / "kafka_common" / "protocol" / "request_types.pyi"
 _READ_BY_OURSELVES: Final = {ApiKey.PRODUCE, ApiKey.FETCH}
 _BASES: Final = (bool, int, float, str, bytes, UUID, timedelta, datetime)
 

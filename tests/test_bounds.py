@@ -74,4 +74,4 @@ def test_the_table_has_the_bounds_of_every_part() -> None:
     parts = {bound.place.strip("`").split("/")[0] for bound in BOUNDS}
 
     assert len(BOUNDS) > 40
-    assert {"zkcontroller", "replica_manager"} <= parts
+    assert {"kafka_common", "zkcontroller", "replica_manager", "kraft"} <= parts

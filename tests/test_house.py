@@ -421,7 +421,9 @@ def makes_threads_or_locks(file: Path) -> bool:
 def test_the_tables_of_threads_and_locks_name_every_module_that_makes_one() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     section = text.partition("\n## Threads and locks\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`((?:zkcontroller\w*|replica_manager)/[\w/]+\.py)`", section))
+    named = set(
+        re.findall(r"`((?:zkcontroller\w*|replica_manager|kafka_\w+|kraft)/[\w/]+\.py)`", section)
+    )
 
     making = {
         str(path)
@@ -546,7 +548,7 @@ USED_ELSEWHERE = {
     **dict.fromkeys(("timer_count", "heap_size"), "shows tests that timers are taken back"),
     **dict.fromkeys(("connection_count", "unfinished_count"), "shows tests what clients leave"),
     "serialize": "kazoo's Connection calls it",
-    "import_kio_types": "zkcontroller/__init__.py calls it, before anything else is imported",
+    "import_kio_types": "kafka_common/__init__.py calls it, before anything else is imported",
 }
 """What is public and what the product itself does not use, each with its reason."""
 

@@ -16,4 +16,4 @@ What must not be done here: decide anything that the core decides; read a clock 
 data of a recording into a page as markup.
 """
 
-import zkcontroller  # noqa: F401  before any module here imports kio
+import kafka_common  # noqa: F401  before any module here imports kio

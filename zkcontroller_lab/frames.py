@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkcontroller.core.effects import SendControlRequest
 from kafka_common.errors import ZnodeCorrupt
 from kafka_common.model import TopicPartition
+from zkcontroller.core.effects import SendControlRequest
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 from zkcontroller_lab.recording import State
 from zkcontroller_simulation.channel import NAMES

@@ -19,10 +19,10 @@ only clock and the only randomness.  Read :mod:`.world` first, which speaks an o
 ``tests/simulation`` runs thousands of seeds, ``tests/contract`` compares the ZooKeeper with a real
 one, and ``zkctl lab`` shows a run on a page (:mod:`zkcontroller_lab`).
 
-May import ``replica_manager`` and ``zkcontroller``; neither imports it.
+May import ``kraft`` and what is below it; none of them imports it.
 
 What must not be done here: read a clock, use another source of randomness, iterate over a set of
 strings; import pytest.
 """
 
-import zkcontroller  # noqa: F401  before any module here imports kio
+import kafka_common  # noqa: F401  before any module here imports kio

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.events import IsrChange
 from kafka_common.model import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -26,6 +25,7 @@ from kafka_common.model import (
 from kafka_common.model import (
     LeaderAndIsr as State,
 )
+from zkcontroller.core.events import IsrChange
 from zkcontroller_simulation.control_requests import (
     ControlRequest,
     ReceivedLeaderAndIsr,

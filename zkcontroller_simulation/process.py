@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from kafka_common.errors import ZkControllerError
 from replica_manager.broker.registration import ZooKeeperRegistration
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.controller import KafkaController
@@ -41,7 +42,6 @@ from zkcontroller.core.events import (
     Startup,
 )
 from zkcontroller.core.watches import event_for_watch
-from kafka_common.errors import ZkControllerError
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.state_changes.record import StateChange
 from zkcontroller.zookeeper.requests import WatchFired

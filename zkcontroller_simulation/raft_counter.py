@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import READ_BATCHES, InMemoryRaftLog, NumberBatch
 
 LISTENER: Final = "counter"

@@ -15,9 +15,9 @@ from random import Random
 from typing import Final, NamedTuple
 
 from kafka_common.errors import CorruptRecord, LimitReached, UnexpectedAppendOffset
+from kafka_common.protocol.record_batch import BatchHeader, is_intact, iterate_batches
 from kraft.raft.raft_log import LogPosition, validate_position
 from kraft.raft.values import OffsetAndEpoch
-from kafka_common.protocol.record_batch import BatchHeader, is_intact, iterate_batches
 
 WITHOUT_LIMIT: Final = 2**31 - 1
 

@@ -14,11 +14,11 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
+from kafka_common.errors import RecordsRefused
+from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.metadata_log import KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
-from kafka_common.errors import RecordsRefused
 from kraft.raft.values import OffsetAndEpoch
-from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog, NumberBatch, whole_batches
 
 SEGMENT_BYTES: Final = 600

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkcontroller.core.effects import Procedure
 from kafka_common.model import Broker, Endpoint
+from zkcontroller.core.effects import Procedure
 from zkcontroller.zookeeper.requests import Create, UnfencedBatch
 
 PERSISTENT_PATHS: Final = (

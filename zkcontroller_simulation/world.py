@@ -13,6 +13,8 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
+from kafka_common.errors import SessionExpired, ZkControllerError
+from kafka_common.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.effects import (
     AlterPartitionResult,
@@ -28,8 +30,6 @@ from zkcontroller.core.events import (
     IsrChange,
     TopicUncleanLeaderElectionEnable,
 )
-from kafka_common.errors import SessionExpired, ZkControllerError
-from kafka_common.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Write, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from kafka_common.errors import ConfigInvalid, ContainerUnavailable, NotInstalled
 from replica_manager.configuration.environment import PREFIX, variable_name
 from replica_manager.configuration.properties import format_properties
-from kafka_common.errors import ConfigInvalid, ContainerUnavailable, NotInstalled
 from zkcontroller.zookeeper.container import CLIENT_PORT, LOG_BYTES_IN_ERRORS, ContainerZooKeeper
 from zkcontroller_testing.reserved_ports import ReservedPorts
 from zkcontroller_testing.waiting import until

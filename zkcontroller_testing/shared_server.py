@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kafka_common.errors import ZkControllerError, ZooKeeperUnavailable
-from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, find_java
+from kafka_common.process.java_runtime import find_java
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.server_jars import find_jars
 
 _READY_S: Final = 40.0

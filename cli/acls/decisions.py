@@ -14,6 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from kafka_common.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from replica_manager.security.acl_cache import (
     NO_VERSION,
     WILDCARD,
@@ -23,14 +31,6 @@ from replica_manager.security.acl_cache import (
 )
 from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, verdict_of
 from replica_manager.security.principals import USER, Principal, parse_principal
-from kafka_common.acls import (
-    AccessControlEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 EVERY_PRINCIPAL: Final = Principal(USER, WILDCARD)

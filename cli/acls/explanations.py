@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kafka_common.acls import AclOperation, ResourcePattern
 from replica_manager.security.acl_cache import WILDCARD
 from replica_manager.security.principals import Principal
-from kafka_common.acls import AclOperation, ResourcePattern
 from zkcontroller_cli.acls.decisions import AclDecision, AskedRight, Because, RuleBook
 from zkcontroller_cli.acls.needs import Need, Right
 from zkcontroller_cli.acls.reading import ALLOW_EVERYONE, SUPER_USERS

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from replica_manager.server.authorization import CLUSTER_GATES
 from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
 from kafka_common.protocol.api_versions import APIS, Api, ApiKey
+from replica_manager.server.authorization import CLUSTER_GATES
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.values.acls import CLUSTER, OPTIONS, word
 

@@ -9,8 +9,8 @@ from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.console.options import Bootstrap, say
 
 if TYPE_CHECKING:
-    from replica_manager.security.acl_cache import AclBinding
     from kafka_common.acls import ResourcePattern
+    from replica_manager.security.acl_cache import AclBinding
     from zkcontroller_cli.wire.requests import Deadline
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -20,6 +19,7 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
+from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.values.acls import (
     CLUSTER,

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
-from replica_manager.security.principals import Principal, parse_super_users
 from kafka_common.acls import PatternType, ResourcePattern, ResourceType, by_pascal_name
 from kafka_common.errors import ConfigInvalid
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
+from replica_manager.security.principals import Principal, parse_super_users
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller_cli.acls.decisions import AclSettings

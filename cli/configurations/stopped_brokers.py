@@ -16,6 +16,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import (
     DYNAMIC_BROKER_KEYS,
@@ -29,7 +30,6 @@ from replica_manager.configuration.dynamic_keys import (
     is_security_key,
 )
 from replica_manager.security.dynamic_passwords import SECRET, DynamicPasswords, NoPasswordSecret
-from kafka_common.errors import ConfigInvalid
 from zkcontroller_cli.configurations.changing import ConfigStore
 from zkcontroller_cli.configurations.stored_configs import change_stored, stored_settings
 from zkcontroller_cli.console.errors import BadUsage, Refused

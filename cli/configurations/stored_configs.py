@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from kafka_common.errors import ZooKeeperRefused
 from kafka_common.protocol.scram import MECHANISMS, ScramCredential
+from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import (
     Check,
@@ -26,14 +27,12 @@ from zkcontroller.zookeeper.requests import (
     ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import (
-    DEFAULT_ENTITY,
     ConfigChangesZnode,
     ConfigChangeZnode,
     ConfigZnode,
     ControllerZnode,
     TopicsZnode,
     TopicZnode,
-    desanitize,
 )
 from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.console.options import say

@@ -17,8 +17,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from kafka_history.analyses.rules import RULE_BY_ID, SEVERITIES, Severity
 from kafka_common.model import NO_LEADER
+from kafka_history.analyses.rules import RULE_BY_ID, SEVERITIES, Severity
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ConfigZnode,

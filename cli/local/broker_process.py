@@ -17,11 +17,11 @@ from typing import Final, NamedTuple, NoReturn
 
 import orjson
 
+from kafka_common.errors import ZkControllerError
 from replica_manager.broker.broker_identity import stored_broker_id
 from replica_manager.broker.broker_status import FILE_NAME
 from replica_manager.configuration.config import BrokerConfig, load_config
 from replica_manager.security.zookeeper_tls import zookeeper_tls
-from kafka_common.errors import ZkControllerError
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings
 from zkcontroller_cli.console.render import named

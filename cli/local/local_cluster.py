@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.process.java_runtime import find_java
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.properties import format_properties, parse_properties
 from replica_manager.regular_files import write_private
-from kafka_common.errors import ZkControllerError
-from zkcontroller.zookeeper.embedded import find_java, is_serving
+from zkcontroller.zookeeper.embedded import is_serving
 from zkcontroller.zookeeper.server_jars import find_jars
 from zkcontroller_cli.console.errors import CannotConnect, CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings, say

@@ -16,14 +16,14 @@ from uuid import UUID
 import orjson
 
 from kafka_common.errors import RecordsRefused
-from kraft.raft.control_records import ControlRecord
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.metadata.metadata_batches import (
     ControlBatch,
     MetadataBatch,
     read_metadata_batch,
 )
 from kraft.metadata.record_json import record_json
-from kafka_common.protocol.uuid_text import uuid_text
+from kraft.raft.control_records import ControlRecord
 from zkcontroller_cli.console.options import say
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024

@@ -34,7 +34,7 @@ from kafka_common.acls import (
 )
 from kafka_common.json_values import JsonObject
 from kafka_common.model import address_text
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, sanitize
+from kafka_common.sanitizer import DEFAULT_ENTITY, sanitize
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.snapshots.file import HIDDEN, SavedHeader, SavedMetadata, SnapshotRecord

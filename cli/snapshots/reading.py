@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS, is_password
-from replica_manager.configuration.dynamic_keys import base_name
 from kafka_common.acls import PatternType, pascal_name
 from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
 from kafka_common.json_values import JsonObject, JsonValue
+from kafka_common.sanitizer import desanitize
+from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS, is_password
+from replica_manager.configuration.dynamic_keys import base_name
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
@@ -37,7 +38,6 @@ from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
     TopicsZnode,
     TopicZnode,
-    desanitize,
 )
 from zkcontroller_cli.diagnosis.reading import MIGRATION_PATH
 from zkcontroller_cli.snapshots.file import (

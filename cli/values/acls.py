@@ -12,9 +12,6 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
-from replica_manager.security.authorizer import CLUSTER_NAME
-from replica_manager.security.principals import USER, Principal, host_name_of, parse_principal
 from kafka_common.acls import (
     AclOperation,
     PatternType,
@@ -23,6 +20,9 @@ from kafka_common.acls import (
     ResourceType,
     by_pascal_name,
 )
+from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
+from replica_manager.security.authorizer import CLUSTER_NAME
+from replica_manager.security.principals import USER, Principal, host_name_of, parse_principal
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.console.render import Layout, Row

@@ -81,7 +81,7 @@ def entities_of(
 
 def entity_znode(entity: ConfigEntity) -> str:
     """The entity's path below ``/config``: ``topics/orders``, ``users/alice/clients/app``."""
-    from zkcontroller.zookeeper.znodes import sanitize
+    from kafka_common.sanitizer import sanitize
 
     def part(name: str) -> str:
         return name if name == DEFAULT_NAME else sanitize(name)

@@ -18,7 +18,7 @@ from kafka_common.protocol.scram import (
     ScramCredential,
     salt_password,
 )
-from zkcontroller.zookeeper.znodes import sanitize
+from kafka_common.sanitizer import sanitize
 from zkcontroller_cli.console.errors import BadUsage, Refused
 
 MAX_PASSWORD_BYTES: Final = 4096

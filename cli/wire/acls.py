@@ -17,7 +17,6 @@ from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
-from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -27,6 +26,7 @@ from kafka_common.acls import (
     ResourceType,
     by_code,
 )
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.acls import filter_of_resource

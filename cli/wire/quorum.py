@@ -12,8 +12,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kraft.node.raft_channel import versions_of
 from kafka_common.errors import InvalidFrame
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.error_codes import error_name
+from kafka_common.protocol.uuid_text import uuid_text
+from kraft.node.raft_channel import versions_of
 from kraft.raft.messages import (
     AnyRaftResponse,
     DescribeQuorumRequest,
@@ -23,9 +26,6 @@ from kraft.raft.messages import (
     ReplicaProgress,
 )
 from kraft.raft.wire import api_key_of, common_version, read_response, write_request
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.error_codes import error_name
-from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller_cli.console.errors import CannotConnect, Refused
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected_raw, parse_bootstrap

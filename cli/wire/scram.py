@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
 from kafka_common.protocol.scram import MECHANISMS, MECHANISMS_BY_TYPE
-from zkcontroller.zookeeper.znodes import desanitize
+from kafka_common.sanitizer import desanitize
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.users import CredentialChange, HeldCredential, with_names_of_users
 from zkcontroller_cli.wire.requests import (

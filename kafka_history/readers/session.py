@@ -19,10 +19,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kafka_common.errors import ZkControllerError
+from kafka_common.process.java_runtime import find_java
 from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.soundness import stored_rows
-from zkcontroller.zookeeper.embedded import find_java
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_MEMORY: Final = "2g"

@@ -14,7 +14,7 @@ How to read it:
 6. :mod:`.timeline` and :mod:`.snapshot_registry`: the state as it was at an earlier offset.
 
 Pure: no asyncio, socket, thread or clock, and no random number that was not handed in.  May import
-``kraft.raft`` and below.
+:mod:`kraft.metadata`, :mod:`kraft.raft` and :mod:`kafka_common`.
 
 What must not be done here: change state outside of ``replay``; keep state in anything but a
 timeline structure, because a lost leadership takes it back; iterate over a set of strings, whose

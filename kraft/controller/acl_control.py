@@ -20,8 +20,8 @@ from kafka_common.acls import (
     ResourceType,
     by_code,
 )
-from kafka_common.errors import IllegalState
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import IllegalState
 from kraft.controller.result import (
     MAX_RECORDS_PER_USER_OP,
     BoundedRecords,

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import RECOVERED, RECOVERING
 from kraft.controller.cluster_view import RegisteredBrokers
 from kraft.controller.partition_changes import PartitionChanges
 from kraft.controller.partition_registration import (
@@ -24,7 +25,6 @@ from kraft.metadata.records import (
     ZERO_UUID,
     PartitionChangeRecord,
 )
-from kafka_common.model import RECOVERED, RECOVERING
 
 ANY_BROKER_EPOCH: Final = -1
 _FIRST_WITH_TOPIC_IDS: Final = 2

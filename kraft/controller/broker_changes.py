@@ -16,9 +16,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState
 from kraft.controller import directory_ids
-from kafka_common.api_error import ApiException
 from kraft.controller.cluster_view import RegisteredBroker, RegisteredBrokers
 from kraft.controller.partition_changes import PartitionChanges
 from kraft.controller.partition_registration import PartitionId

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from kraft.controller import directory_ids
 from kafka_common.api_error import ApiException
+from kraft.controller import directory_ids
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.registrations import (
     BrokerRegistration,

@@ -16,9 +16,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState
 from kraft.controller import directory_ids
-from kafka_common.api_error import ApiException
 from kraft.controller.broker_registration_checks import RegistrationChecks
 from kraft.controller.broker_transitions import BrokerTransitions
 from kraft.controller.cluster_requests import (

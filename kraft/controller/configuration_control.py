@@ -14,9 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from kafka_common.errors import ConfigInvalid
 from kafka_common.java import parse_int
-from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller.config_schema import (
     ALL_BROKERS,
     AlterConfigPolicy,
@@ -35,7 +36,6 @@ from kraft.controller.result import (
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.timeline import TimelineDict
 from kraft.metadata.records import ConfigRecord
-from kafka_common.model import ConfigResourceType, OpType
 
 MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"

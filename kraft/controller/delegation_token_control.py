@@ -14,6 +14,13 @@ from dataclasses import dataclass, field, replace
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
+from kafka_common.protocol.delegation_tokens import (
+    LAST_TIMESTAMP,
+    USER_TYPE,
+    DelegationTokenConfig,
+    is_expired,
+    token_hmac,
+)
 from kraft.controller.result import ControllerResult, VersionedRecord
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.timeline import TimelineDict
@@ -21,13 +28,6 @@ from kraft.metadata.metadata_version import MetadataVersion
 from kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
-)
-from kafka_common.protocol.delegation_tokens import (
-    LAST_TIMESTAMP,
-    USER_TYPE,
-    DelegationTokenConfig,
-    is_expired,
-    token_hmac,
 )
 
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Protocol, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.errors import IllegalState, UnsupportedVersion
 from kafka_common.api_error import NO_ERROR, ApiError
+from kafka_common.errors import IllegalState, UnsupportedVersion
 from kraft.controller.migration_state import ZkMigrationState
 from kraft.controller.quorum_features import (
     DISABLED,

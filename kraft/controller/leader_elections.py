@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import NO_ERROR, ApiError
+from kafka_common.model import ElectionType
 from kraft.controller.partition_changes import PartitionChanges
 from kraft.controller.partition_election import PartitionElection
 from kraft.controller.replication_state import ReplicationState
@@ -20,7 +21,6 @@ from kraft.controller.result import (
     ControllerResult,
     VersionedRecord,
 )
-from kafka_common.model import ElectionType
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from kafka_common.model import RECOVERING
 from kraft.controller.partition_election import ElectionCandidates, PartitionElection
 from kraft.controller.partition_reassignment import PartitionReassignmentReplicas
 from kraft.controller.partition_registration import (
@@ -31,7 +32,6 @@ from kraft.metadata.records import (
     NO_LEADER_CHANGE,
     PartitionChangeRecord,
 )
-from kafka_common.model import RECOVERING
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka_common.errors import IllegalState
+from kafka_common.model import RECOVERED, RECOVERING
 from kraft.controller.directory_ids import MIGRATING
 from kraft.metadata.metadata_version import MetadataVersion
 from kraft.metadata.records import (
@@ -18,7 +19,6 @@ from kraft.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
 )
-from kafka_common.model import RECOVERED, RECOVERING
 
 NO_RECOVERY_STATE_CHANGE: Final = -1
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.errors import IllegalState
 from kafka_common.api_error import ApiException
+from kafka_common.errors import IllegalState
 from kraft.controller.cluster_view import RegisteredBrokers
 from kraft.controller.result import ControllerResult, VersionedRecord
 from kraft.controller.snapshot_registry import SnapshotRegistry

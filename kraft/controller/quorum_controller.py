@@ -27,9 +27,9 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState, NotLeader
 from kraft.controller import activation
-from kafka_common.api_error import ApiException
 from kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
 from kraft.controller.deferred_events import DeferredEventQueue
 from kraft.controller.offsets import BatchEnd

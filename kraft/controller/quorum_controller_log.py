@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.errors import IllegalState, InvalidRecord, RecordListTooLarge
-from kraft.raft.accumulator import check_batch_size
 from kafka_common.api_error import ApiException
+from kafka_common.errors import IllegalState, InvalidRecord, RecordListTooLarge
 from kraft.controller.offsets import NONE
 from kraft.controller.quorum_controller_operations import AnyResult
 from kraft.controller.quorum_controller_state import QuorumControllerState
@@ -21,6 +20,7 @@ from kraft.controller.result import VersionedRecord
 from kraft.controller.timeline import TimelineValue
 from kraft.metadata.codec import encode_record
 from kraft.metadata.records import FeatureLevelRecord
+from kraft.raft.accumulator import check_batch_size
 
 
 class QuorumControllerLog:

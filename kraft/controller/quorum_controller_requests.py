@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
+from kafka_common.model import ElectionType
 from kraft.controller.acl_control import AclFilters, StandardAcl
 from kraft.controller.alter_partition import AlterPartitionRequest
 from kraft.controller.broker_changes import AssignedDirectory
@@ -35,7 +36,6 @@ from kraft.controller.topic_requests import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from kafka_common.model import ElectionType
 
 # ---------------------------------------------------------------------- writes
 

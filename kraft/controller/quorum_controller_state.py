@@ -12,9 +12,12 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.java import parse_int
-from kraft.controller.acl_control import AclControlManager
 from kafka_common.api_error import ApiException
+from kafka_common.java import parse_int
+from kafka_common.model import ConfigResourceType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.uuid_text import uuid_text
+from kraft.controller.acl_control import AclControlManager
 from kraft.controller.client_quota_control import ClientQuotaControlManager
 from kraft.controller.cluster_control import ClusterControlManager
 from kraft.controller.config_schema import (
@@ -65,9 +68,6 @@ from kraft.metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
-from kafka_common.model import ConfigResourceType
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
-from kafka_common.protocol.uuid_text import uuid_text
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 9_000
 DEFAULT_IMBALANCE_CHECK_INTERVAL_MS: Final = 300_000

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from kafka_common.errors import ZkControllerError
 from kafka_common.api_error import ApiException
+from kafka_common.errors import ZkControllerError
 from kraft.controller.quorum_controller_requests import ControllerRequest
 from kraft.controller.result import VersionedRecord
 from kraft.controller.topic_requests import PartitionChangeQuota

@@ -16,9 +16,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_common import topic_names
+from kafka_common.api_error import ApiError
 from kafka_common.errors import IllegalState
 from kraft.controller import directory_ids
-from kafka_common.api_error import ApiError
 from kraft.controller.brokers_to_isrs import BrokersToIsrs
 from kraft.controller.partition_registration import (
     PartitionId,

@@ -11,8 +11,14 @@ from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.errors import IllegalState
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.protocol.scram import (
+    MAX_ITERATIONS,
+    MECHANISMS_BY_TYPE,
+    MIN_ITERATIONS,
+    ScramCredential,
+)
 from kraft.controller.result import (
     BoundedRecords,
     ControllerResult,
@@ -24,12 +30,6 @@ from kraft.metadata.metadata_version import MetadataVersion
 from kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
-)
-from kafka_common.protocol.scram import (
-    MAX_ITERATIONS,
-    MECHANISMS_BY_TYPE,
-    MIN_ITERATIONS,
-    ScramCredential,
 )
 
 

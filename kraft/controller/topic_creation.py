@@ -12,6 +12,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.topic_names import invalid_name_reason
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import (
     ConfigOperation,
@@ -36,8 +38,6 @@ from kraft.controller.topic_requests import (
     PartitionChangeQuota,
 )
 from kraft.metadata.records import RemoveTopicRecord, TopicRecord
-from kafka_common.model import ConfigResourceType, OpType
-from kafka_common.topic_names import invalid_name_reason
 
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
 

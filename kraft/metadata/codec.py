@@ -14,11 +14,11 @@ from struct import error as struct_error
 from typing import Final
 
 from kafka_common.errors import InvalidFrame, InvalidRecord, UnsupportedVersion
+from kafka_common.protocol.primitives import unsigned_varint
+from kafka_common.protocol.wire_guard import read_unsigned_varint
 from kraft.metadata.records import MetadataRecord, VersionedRecord
 from kraft.metadata.schemas import BY_API_KEY, BY_TYPE
 from kraft.metadata.struct_types import StructLayout
-from kafka_common.protocol.primitives import unsigned_varint
-from kafka_common.protocol.wire_guard import read_unsigned_varint
 
 FRAME_VERSION: Final = 1
 

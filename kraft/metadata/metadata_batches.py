@@ -14,13 +14,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kafka_common.errors import CorruptRecord, InvalidRecord
-from kraft.raft.control_records import (
-    ControlRecord,
-    decode_control_record,
-    encode_control_record,
-)
-from kraft.metadata.codec import decode_record, type_of_record
-from kraft.metadata.records import MetadataRecord, VersionedRecord
 from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.record_batch import (
     MAGIC_2,
@@ -32,6 +25,13 @@ from kafka_common.protocol.record_batch import (
     records_block,
 )
 from kafka_common.protocol.records import Record, iterate_records
+from kraft.metadata.codec import decode_record, type_of_record
+from kraft.metadata.records import MetadataRecord, VersionedRecord
+from kraft.raft.control_records import (
+    ControlRecord,
+    decode_control_record,
+    encode_control_record,
+)
 
 
 @dataclass(frozen=True, slots=True)

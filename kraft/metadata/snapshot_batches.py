@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kraft.raft.config import MAX_BATCH_BYTES
-from kraft.raft.control_records import ControlRecord, SnapshotFooter, SnapshotHeader
 from kraft.metadata.codec import encode_record
 from kraft.metadata.metadata_batches import encode_control_batch, encode_value_batch
 from kraft.metadata.records import VersionedRecord
+from kraft.raft.config import MAX_BATCH_BYTES
+from kraft.raft.control_records import ControlRecord, SnapshotFooter, SnapshotHeader
 
 _BATCH_OVERHEAD: Final = 64
 _RECORD_OVERHEAD: Final = 32

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from kafka_common.errors import InvalidFrame, UnsupportedVersion
 from kafka_common.json_values import JsonObject
-from kraft.metadata.wire_types import WireType
 from kafka_common.protocol.primitives import unsigned_varint
 from kafka_common.protocol.wire_guard import read_unsigned_varint
+from kraft.metadata.wire_types import WireType
 
 _LEAST_TAGGED_BYTES: Final = 2
 """A tag and a size."""

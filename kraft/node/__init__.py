@@ -1,6 +1,7 @@
 """A node of a KRaft quorum: its log and snapshots on disk, its sockets, its process.
 
-``kraft.raft`` decides; here are its files, its sockets and its process.  How to read it:
+``kraft.raft`` and ``kraft.controller`` decide; here are its files, its sockets and its process.
+How to read it:
 
 1. :mod:`.quorum_process`: a node as a process, from its properties to its exit code;
 2. :mod:`.quorum_node`: log, listener and driver put together; :mod:`.controller_service`: the
@@ -15,7 +16,7 @@
 5. :mod:`.metadata_publishing`: what is committed, for those who need a part of it;
 6. :mod:`.storage_format` and :mod:`.node_files`: ``zkctl storage``.
 
-May import everything of ``replica_manager`` but ``broker`` and ``__main__``.
+May import everything of ``kraft``, and of ``replica_manager`` all but ``broker`` and ``__main__``.
 
 What must not be done here: answer a vote or a Fetch before the flush that the raft step asked for;
 touch the controller's state from the event loop (``ControllerLoop.ask`` and ``look``); serve a

@@ -11,8 +11,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.java import parse_int
 from kafka_common.api_error import ApiException
+from kafka_common.java import parse_int
 
 LEAST_INTERVAL_MS: Final = 100
 MOST_INTERVAL_MS: Final = 3_600_000

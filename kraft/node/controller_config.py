@@ -14,6 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.java import parse_int
+from kafka_common.model import Endpoint
+from kraft.controller.snapshot_trigger import SnapshotConfig
+from kraft.node.metadata_log_config import MetadataLogConfig
+from kraft.raft.config import QuorumConfig
+from kraft.raft.values import NodeAddress, VoterSet
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import log_dirs_of, read_properties_file
 from replica_manager.configuration.config_keys import ConfigValue, split_list
@@ -22,13 +29,6 @@ from replica_manager.configuration.listeners import (
     parse_endpoints,
     parse_protocol_map,
 )
-from kraft.node.metadata_log_config import MetadataLogConfig
-from kafka_common.errors import ConfigInvalid
-from kafka_common.java import parse_int
-from kraft.raft.config import QuorumConfig
-from kraft.controller.snapshot_trigger import SnapshotConfig
-from kraft.raft.values import NodeAddress, VoterSet
-from kafka_common.model import Endpoint
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"

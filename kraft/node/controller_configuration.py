@@ -11,6 +11,16 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.api_error import ApiException
+from kafka_common.java import parse_int
+from kafka_common.model import ConfigResourceType
+from kafka_common.topic_names import invalid_name_reason
+from kraft.controller.config_schema import (
+    ConfigKeySchema,
+    ConfigResource,
+    InheritedKey,
+)
+from kraft.node.client_metrics_configs import validate_client_metrics
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, ConfigValue, text_of
 from replica_manager.configuration.topic_keys import (
@@ -19,16 +29,6 @@ from replica_manager.configuration.topic_keys import (
     TopicConfigRefused,
     validate_topic_config,
 )
-from kraft.node.client_metrics_configs import validate_client_metrics
-from kafka_common.java import parse_int
-from kafka_common.api_error import ApiException
-from kraft.controller.config_schema import (
-    ConfigKeySchema,
-    ConfigResource,
-    InheritedKey,
-)
-from kafka_common.model import ConfigResourceType
-from kafka_common.topic_names import invalid_name_reason
 
 _log: Final = logging.getLogger("org.apache.kafka.server.config.ConfigSynonym")
 

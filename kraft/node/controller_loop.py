@@ -28,11 +28,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_
 
 from kio.schema.errors import ErrorCode
 
-from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
-from kraft.node.raft_driver import CommittedBatches, RaftDriver
-from kraft.node.snapshot_generator import CommittedProgress
-from kraft.raft.control_records import SnapshotHeader
 from kafka_common.api_error import ApiException
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.presence import abandonable
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_requests import ControllerRequest
 from kraft.controller.quorum_controller_values import (
@@ -57,9 +55,11 @@ from kraft.metadata.metadata_batches import (
     MetadataBatch,
     iterate_metadata_batches,
 )
+from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
+from kraft.node.raft_driver import CommittedBatches, RaftDriver
+from kraft.node.snapshot_generator import CommittedProgress
+from kraft.raft.control_records import SnapshotHeader
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
-from kafka_common.net.awaited_answers import AwaitedAnswers
-from kafka_common.net.presence import abandonable
 
 LISTENER_NAME: Final = "controller"
 _MAX_WAIT_MS: Final = 60_000

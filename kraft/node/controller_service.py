@@ -19,16 +19,13 @@ from uuid import uuid4
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import u16
 
-from kraft.node.controller_config import ControllerServerConfig
-from kraft.node.controller_configuration import (
-    BrokerConfigSchema,
-    BrokerConfigValidator,
-)
-from kraft.node.controller_loop import ControllerLoop
-from kraft.node.raft_driver import RaftDriver
-from replica_manager.security.delegation_tokens import token_settings
-from kafka_common.errors import InvalidFrame
 from kafka_common.api_error import ApiException
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.wall_time import wall_time_ms
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_requests import RegisterController
@@ -46,12 +43,15 @@ from kraft.metadata.bootstrap import (
     decode_bootstrap,
 )
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.controller_configuration import (
+    BrokerConfigSchema,
+    BrokerConfigValidator,
+)
+from kraft.node.controller_loop import ControllerLoop
+from kraft.node.raft_driver import RaftDriver
 from kraft.raft.values import NodeAddress
-from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
-from kafka_common.wall_time import wall_time_ms
+from replica_manager.security.delegation_tokens import token_settings
 
 MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
 REGISTRATION_BACKOFF_MS: Final = 100

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kraft.node.controller_config import ControllerServerConfig
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.listeners import Listeners
-from kraft.node.controller_config import ControllerServerConfig
-from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 
 _NODE_ID: Final = "node.id"
 _BROKER_ID: Final = "broker.id"

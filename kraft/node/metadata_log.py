@@ -31,19 +31,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from replica_manager.log.environment import DeferredTasks, LogEnvironment
-from replica_manager.log.local_log import FlushPlan
-from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.unified_log import UnifiedLog
+from kafka_common.errors import CorruptRecord, RaftFatal
+from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.recovery import claim, find_start_offset, recover_snapshots
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter, by_age
 from kraft.node.snapshot_retention import AgeBreach, SizeBreach, SnapshotBreach
-from kafka_common.errors import CorruptRecord, RaftFatal
 from kraft.raft.guards import require
 from kraft.raft.raft_log import LogPosition, validate_position
 from kraft.raft.values import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
-from kafka_common.protocol.record_batch import iterate_batches
+from replica_manager.log.environment import DeferredTasks, LogEnvironment
+from replica_manager.log.local_log import FlushPlan
+from replica_manager.log.log_values import FetchIsolation
+from replica_manager.log.unified_log import UnifiedLog
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from replica_manager.log.log_config import LogConfig
 from kafka_common.errors import ConfigInvalid
 from kraft.raft.config import MAX_BATCH_BYTES
+from replica_manager.log.log_config import LogConfig
 
 _UNLIMITED: Final = -1
 

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Final, Protocol
 
-from kraft.node.raft_driver import CommittedBatches, RaftDriver
 from kraft.metadata.metadata_batches import iterate_records_of
 from kraft.metadata.records import (
     AbortTransactionRecord,
@@ -23,6 +22,7 @@ from kraft.metadata.records import (
     EndTransactionRecord,
     MetadataRecord,
 )
+from kraft.node.raft_driver import CommittedBatches, RaftDriver
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 
 LISTENER_NAME: Final = "metadata-publishing"

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
+from kraft.node.metadata_log import FOLDER
 from replica_manager.configuration.meta_properties import (
     FILE_NAME,
     LogDirLocks,
@@ -24,9 +27,6 @@ from replica_manager.configuration.meta_properties import (
     read_properties,
     write_meta_properties,
 )
-from kraft.node.metadata_log import FOLDER
-from kafka_common.errors import ConfigInvalid, ZkControllerError
-from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
 
 _log = logging.getLogger("kafka.server.KafkaRaftServer")
 

@@ -13,11 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.protocol.scram import MECHANISMS
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.metadata_publishing import MetadataPublisher
 from kraft.node.quorum_requests import refusal
 from kraft.node.security_publishers import AclPublisher, ScramPublisher
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.security.principals import Principal
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import (
@@ -27,8 +29,6 @@ from replica_manager.security.settings import (
     security_of,
 )
 from replica_manager.security.standard_authorizer import StandardAuthorizer
-from kafka_common.net.client_security import ClientSecurity
-from kafka_common.protocol.scram import MECHANISMS
 
 
 @dataclass(frozen=True, slots=True)

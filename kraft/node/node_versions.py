@@ -17,12 +17,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Controller
 from kafka_common.api_error import ApiException
-from kraft.controller.features import NEVER_CHANGED, FinalizedControllerFeatures
-from kraft.controller.quorum_controller_requests import GetFinalizedFeatures
-from kraft.controller.quorum_features import default_feature_map
-from kraft.metadata.metadata_version import FEATURE_NAME, MINIMUM_KRAFT_VERSION
 from kafka_common.protocol.api_versions import (
     ApiKey,
     api_versions_error,
@@ -32,6 +27,11 @@ from kafka_common.protocol.api_versions import (
 from kafka_common.protocol.framing import RequestHeader
 from kafka_common.protocol.messages import read_request
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
+from kraft.controller.features import NEVER_CHANGED, FinalizedControllerFeatures
+from kraft.controller.quorum_controller_requests import GetFinalizedFeatures
+from kraft.controller.quorum_features import default_feature_map
+from kraft.metadata.metadata_version import FEATURE_NAME, MINIMUM_KRAFT_VERSION
+from kraft.node.controller_apis.call import Controller
 
 API_VERSIONS: Final = (0, 4)
 LONGEST_WAIT_S: Final = 0.05

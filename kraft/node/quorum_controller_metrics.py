@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kafka_common.observability.metrics import Metrics, mbean
 from kraft.controller.offsets import NONE
 from kraft.controller.quorum_controller import QuorumController
-from kafka_common.observability.metrics import Metrics, mbean
 
 _DOMAIN: Final = "kafka.controller"
 _MS: Final = 1_000_000

@@ -19,9 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from replica_manager.configuration.config import BrokerConfig
-from replica_manager.network.listener import ServerLimits, SocketServer
-from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.observability.metrics import Metrics
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
+from kafka_common.process.wall_clock import WallClock
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_values import RaftAppender
+from kraft.controller.snapshot_trigger import SnapshotConfig
 from kraft.node.controller_loop import ControllerLoop
 from kraft.node.described_config import UNCONFIGURED
 from kraft.node.metadata_log import KafkaMetadataLog
@@ -34,20 +39,15 @@ from kraft.node.raft_driver import Flush, RaftDriver, RaftListener
 from kraft.node.raft_metrics import RaftMetrics
 from kraft.node.snapshot_files import SnapshotWriter
 from kraft.node.snapshot_generator import SnapshotGenerator
-from replica_manager.quotas.mutation_quotas import MutationQuotas
-from replica_manager.security.authorizer import Authorizer
 from kraft.raft.config import QuorumConfig
-from kraft.controller.quorum_controller import QuorumController
-from kraft.controller.quorum_controller_values import RaftAppender
-from kraft.controller.snapshot_trigger import SnapshotConfig
 from kraft.raft.messages import Endpoints
 from kraft.raft.raft import RaftNode
 from kraft.raft.values import ElectionState, NodeAddress, ReplicaKey, VoterSet
-from kafka_common.model import Endpoint
-from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
-from kafka_common.observability.metrics import Metrics
-from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
-from kafka_common.process.wall_clock import WallClock
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from replica_manager.security.authorizer import Authorizer
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 """A leader that stops waits for so long until another one has been elected."""

@@ -25,8 +25,13 @@ from uuid import uuid4
 
 from typing_extensions import override
 
-from replica_manager.configuration.config import parse_connection_overrides
-from replica_manager.network.listener import ServerLimits
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.loop_watch import watching
+from kafka_common.observability.metrics import Metrics
+from kafka_common.process.interpreter import set_up_interpreter
+from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS
+from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.node.controller_config import ControllerServerConfig, load_controller_config
 from kraft.node.controller_service import (
     ControllerRegistrations,
@@ -40,16 +45,11 @@ from kraft.node.node_files import initialize_log_dirs, lock_metadata_log_dir
 from kraft.node.node_security import NodeSecurity, node_security
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from kraft.node.quota_publisher import MutationQuotaPublisher, mutation_quotas
-from replica_manager.quotas.mutation_quotas import MutationQuotas
-from kafka_common.errors import ConfigInvalid
 from kraft.raft.messages import Endpoints
-from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.raft.values import NodeAddress, ReplicaKey
-from kafka_common.net.client_security import ClientSecurity
-from kafka_common.observability.loop_watch import watching
-from kafka_common.observability.metrics import Metrics
-from kafka_common.process.interpreter import set_up_interpreter
-from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS
+from replica_manager.configuration.config import parse_connection_overrides
+from replica_manager.network.listener import ServerLimits
+from replica_manager.quotas.mutation_quotas import MutationQuotas
 
 FAILED: Final = 1
 MAX_QUEUED_LINES: Final = 10_000

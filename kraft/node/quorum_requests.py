@@ -20,8 +20,22 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.configuration.config import BrokerConfig
-from replica_manager.network.connection import Peer, ResponseFrame
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiException
+from kafka_common.errors import InvalidFrame, UnsupportedVersion
+from kafka_common.model import Endpoint
+from kafka_common.protocol.api_versions import ApiKey, api
+from kafka_common.protocol.framing import (
+    RequestHeader,
+    frame,
+    parse_request_header,
+    response_header,
+)
+from kafka_common.protocol.messages import read_request as read_message
+from kafka_common.protocol.messages import write
+from kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.controller.quorum_controller_values import unlimited
+from kraft.controller.topic_requests import PartitionChangeQuota
 from kraft.node.controller_apis.call import (
     Call,
     Controller,
@@ -45,15 +59,6 @@ from kraft.node.controller_apis.table import (
 from kraft.node.described_config import UNCONFIGURED
 from kraft.node.node_versions import API_VERSIONS, NodeVersions
 from kraft.node.raft_driver import RaftDriver
-from replica_manager.quotas.mutation_quotas import MutationQuotas
-from replica_manager.security.authorizer import Authorizer
-from replica_manager.security.principals import host_name_of
-from kafka_common.acls import AclOperation
-from kafka_common.errors import InvalidFrame, UnsupportedVersion
-from kafka_common.api_error import ApiException
-from kraft.controller.quorum_controller_requests import ControllerRequest
-from kraft.controller.quorum_controller_values import unlimited
-from kraft.controller.topic_requests import PartitionChangeQuota
 from kraft.raft.wire import (
     OFFERED,
     RefusedRequest,
@@ -61,16 +66,11 @@ from kraft.raft.wire import (
     write_refusal,
     write_response,
 )
-from kafka_common.model import Endpoint
-from kafka_common.protocol.api_versions import ApiKey, api
-from kafka_common.protocol.framing import (
-    RequestHeader,
-    frame,
-    parse_request_header,
-    response_header,
-)
-from kafka_common.protocol.messages import read_request as read_message
-from kafka_common.protocol.messages import write
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.principals import host_name_of
 
 _log: Final = logging.getLogger("kafka.server.ControllerApis")
 _OPERATIONS: Final[Mapping[int, AclOperation]] = {

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from replica_manager.log.files import replace_file
 from kafka_common.errors import ZkControllerError
-from kraft.raft.values import NO_LEADER, ElectionState, ReplicaKey
 from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
+from kraft.raft.values import NO_LEADER, ElectionState, ReplicaKey
+from replica_manager.log.files import replace_file
 
 FILE_NAME: Final = "quorum-state"
 NEWEST_VERSION: Final = 1

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kafka_common.process.wall_clock import monotonic_ms
+from kafka_common.sanitizer import DEFAULT_ENTITY, sanitize
+from kraft.metadata.records import ClientQuotaRecord, MetadataRecord
 from kraft.node.controller_config import ControllerServerConfig
 from replica_manager.quotas.client_quotas import ClientQuotas, QuotaEntity
 from replica_manager.quotas.mutation_quotas import QUOTA_KEY, MutationQuotas
-from kraft.metadata.records import ClientQuotaRecord, MetadataRecord
-from kafka_common.process.wall_clock import monotonic_ms
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, sanitize
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"

@@ -23,15 +23,15 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import InvalidFrame
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity, LoginRefused
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from kraft.raft.inputs import RaftRequestFailed, RaftResponseReceived
 from kraft.raft.outputs import SendRequest
 from kraft.raft.request_manager import RandomSource
 from kraft.raft.values import NodeAddress
 from kraft.raft.wire import api_key_of, common_version, read_response, write_request
-from kafka_common.net.client_security import PLAINTEXT, ClientSecurity, LoginRefused
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
 
 Outcome: TypeAlias = RaftResponseReceived | RaftRequestFailed
 

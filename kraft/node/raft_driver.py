@@ -24,9 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
+from kafka_common.errors import RaftFatal
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.process.wall_clock import WallClock
+from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.raft_channel import Outcome
 from kraft.node.raft_metrics import RaftMetrics
-from kafka_common.errors import RaftFatal
 from kraft.raft.inputs import (
     ElectionPersisted,
     ListenerAdvanced,
@@ -51,9 +54,6 @@ from kraft.raft.outputs import (
 )
 from kraft.raft.raft import RaftNode
 from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
-from kafka_common.net.awaited_answers import AwaitedAnswers
-from kafka_common.process.wall_clock import WallClock
-from kafka_common.protocol.record_batch import iterate_batches
 
 MAX_QUEUED_REQUESTS: Final = 1_000
 """This many requests of other nodes may wait for the step; further ones wait to be read."""

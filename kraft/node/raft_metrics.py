@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kraft.raft.raft import RaftNode
-from kraft.raft.states import StateName
-from kraft.raft.values import NO_LEADER, ReplicaKey
 from kafka_common.observability.instruments import Attribute
 from kafka_common.observability.metrics import Metrics, mbean
 from kafka_common.observability.sensors import Samples, SpanSensor
 from kafka_common.protocol.uuid_text import uuid_text
+from kraft.raft.raft import RaftNode
+from kraft.raft.states import StateName
+from kraft.raft.values import NO_LEADER, ReplicaKey
 
 MAX_PENDING_COMMITS: Final = 1_000
 """So many appends are timed at once until they are committed; of more, the oldest is not."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from kafka_common.errors import InconsistentTopicId, RaftFatal
+from kafka_common.protocol.uuid_text import uuid_text
+from kraft.node.snapshot_files import MetadataSnapshotFiles, by_age, list_snapshots
+from kraft.raft.values import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from replica_manager.log import partition_metadata
 from replica_manager.log.files import LOG_SUFFIX, offset_in_name
-from kraft.node.snapshot_files import MetadataSnapshotFiles, by_age, list_snapshots
-from kafka_common.errors import InconsistentTopicId, RaftFatal
-from kraft.raft.values import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
-from kafka_common.protocol.uuid_text import uuid_text
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from kafka_common.errors import ZkControllerError
 from kafka_common.java import parse_int
-from kraft.metadata.records import UserScramCredentialRecord
 from kafka_common.protocol.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
@@ -24,6 +23,7 @@ from kafka_common.protocol.scram import (
     ScramMechanism,
     salt_password,
 )
+from kraft.metadata.records import UserScramCredentialRecord
 
 SALT_BYTES: Final = 16
 """Of a salt that is made up."""

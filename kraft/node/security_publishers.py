@@ -10,15 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from replica_manager.security.acl_cache import (
-    NO_VERSION,
-    AclBinding,
-    AclCache,
-    VersionedAcls,
-)
-from replica_manager.security.scram_credentials import ScramCredentials
-from replica_manager.security.standard_authorizer import StandardAuthorizer
 from kafka_common.acls import AccessControlEntry, ResourcePattern
+from kafka_common.protocol.scram import MECHANISMS_BY_TYPE, ScramCredential
 from kraft.controller.acl_control import standard_acl
 from kraft.metadata.records import (
     AccessControlEntryRecord,
@@ -27,7 +20,14 @@ from kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from kafka_common.protocol.scram import MECHANISMS_BY_TYPE, ScramCredential
+from replica_manager.security.acl_cache import (
+    NO_VERSION,
+    AclBinding,
+    AclCache,
+    VersionedAcls,
+)
+from replica_manager.security.scram_credentials import ScramCredentials
+from replica_manager.security.standard_authorizer import StandardAuthorizer
 
 _log: Final = logging.getLogger("kafka.server.metadata.AclPublisher")
 

@@ -18,13 +18,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from replica_manager.log.files import sync_directory
-from replica_manager.regular_files import sync_file
 from kafka_common.errors import CorruptRecord, InvalidRecord, KafkaStorage
-from kraft.raft.control_records import SnapshotHeader, decode_control_record
-from kraft.raft.values import OffsetAndEpoch
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
+from kraft.raft.control_records import SnapshotHeader, decode_control_record
+from kraft.raft.values import OffsetAndEpoch
+from replica_manager.log.files import sync_directory
+from replica_manager.regular_files import sync_file
 
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 

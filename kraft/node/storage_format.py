@@ -15,22 +15,6 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from replica_manager.configuration.meta_properties import (
-    FILE_NAME,
-    MetaProperties,
-    meta_properties_of,
-    read_properties,
-    write_meta_properties,
-)
-from replica_manager.log.files import replace_file
-from kraft.node.node_files import (
-    LogDirs,
-    load_log_dirs,
-    new_directory_id,
-    verify_log_dirs,
-)
-from kraft.node.scram_arguments import FormatRefused
-from replica_manager.regular_files import PRIVATE_MODE
 from kafka_common.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
 from kraft.metadata.bootstrap import (
     BOOTSTRAP_FILE,
@@ -46,6 +30,22 @@ from kraft.metadata.metadata_version import (
     from_level,
 )
 from kraft.metadata.records import UserScramCredentialRecord
+from kraft.node.node_files import (
+    LogDirs,
+    load_log_dirs,
+    new_directory_id,
+    verify_log_dirs,
+)
+from kraft.node.scram_arguments import FormatRefused
+from replica_manager.configuration.meta_properties import (
+    FILE_NAME,
+    MetaProperties,
+    meta_properties_of,
+    read_properties,
+    write_meta_properties,
+)
+from replica_manager.log.files import replace_file
+from replica_manager.regular_files import PRIVATE_MODE
 
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
 _FEATURES: Final = (KRAFT_VERSION_FEATURE, TRANSACTION_VERSION_FEATURE)

@@ -1,4 +1,4 @@
-"""KRaft: the raft quorum that replicates the metadata log, and the controller that writes it.
+"""KRaft: the raft step, by which the nodes of a quorum replicate the metadata log.
 
 The raft step is pure: it takes an input and the time, and returns what is to be done, in order.
 Nothing here opens a socket or a file, reads a clock or waits.
@@ -9,13 +9,10 @@ How to read it:
 2. :mod:`.states` and :mod:`.quorum`: the states of a node and every transition;
 3. :mod:`.inbound` (requests), :mod:`.responses` (answers), :mod:`.polling` (what is due);
 4. :mod:`.leader_state`: the rule by which records are committed;
-5. :mod:`.wire` and its neighbours: messages as bytes;
-6. :mod:`.metadata`: the records of the metadata log, bytes to values and back;
-7. :mod:`.controller`: the controller on top, which generates records and replays them.
+5. :mod:`.wire` and its neighbours: messages as bytes.
 
-May import ``state_changes``, ``protocol``, ``zookeeper``, ``model`` and ``errors``, and not
-``core``.  ``controller`` may import ``metadata``, and not the other way round.  The disk is behind
-the Protocol in :mod:`.raft_log`; ``kraft.node`` implements it.
+May import :mod:`kafka_common`; it knows neither the metadata in the log nor the controller.  The
+disk is behind the Protocol in :mod:`.raft_log`; :mod:`kraft.node` implements it.
 
 What must not be done here: reorder outputs, or acknowledge what is not yet on disk.
 

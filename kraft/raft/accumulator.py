@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_common.errors import BufferAllocation, NotLeader, RecordListTooLarge
-from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
 from kafka_common.protocol.record_batch import HEADER_BYTES, encode_batch
 from kafka_common.protocol.records import Record
+from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
 
 _RECORD_OVERHEAD_BYTES: Final = 22
 """At most: five lengths and deltas as varints, and the attributes."""

@@ -13,14 +13,6 @@ from __future__ import annotations
 from typing import Final
 
 from kafka_common.errors import CorruptRecord, RaftFatal, RecordsRefused
-from kraft.raft.control_records import (
-    KRAFT_VERSION,
-    KRAFT_VOTERS,
-    KRaftVersion,
-    control_type,
-    decode_control_record,
-)
-from kraft.raft.raft_log import RaftLog
 from kafka_common.protocol.record_batch import (
     HEADER_BYTES,
     MAGIC_2,
@@ -30,6 +22,14 @@ from kafka_common.protocol.record_batch import (
     iterate_batches,
     read_header,
 )
+from kraft.raft.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    KRaftVersion,
+    control_type,
+    decode_control_record,
+)
+from kraft.raft.raft_log import RaftLog
 
 _READ_BYTES: Final = 8 * 1024 * 1024
 _MAX_CONTROL_BATCH_BYTES: Final = 1024 * 1024

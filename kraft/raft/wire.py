@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol import messages
+from kafka_common.protocol.api_versions import ApiKey
 from kraft.raft.messages import AnyRaftResponse, RaftRequest
 from kraft.raft.wire_requests import api_key_of, request_payload, request_value
 from kraft.raft.wire_responses import (
@@ -23,8 +25,6 @@ from kraft.raft.wire_responses import (
     response_value,
     unknown_partitions_payload,
 )
-from kafka_common.protocol import messages
-from kafka_common.protocol.api_versions import ApiKey
 
 __all__ = (
     "OFFERED",

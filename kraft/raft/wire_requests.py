@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, assert_never
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import MessageSchema, request_schema
 from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -33,8 +35,6 @@ from kraft.raft.wire_schema import (
     of_metadata,
     replica_key,
 )
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import MessageSchema, request_schema
 
 _API_KEYS: Final[Mapping[type, ApiKey]] = {
     VoteRequest: ApiKey.VOTE,

@@ -13,6 +13,8 @@ from typing import Any, Final, TypedDict, assert_never
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import MessageSchema, response_schema
 from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochResponse,
@@ -40,8 +42,6 @@ from kraft.raft.wire_schema import (
     listeners_of,
     of_metadata,
 )
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import MessageSchema, response_schema
 
 _NONE: Final = ErrorCode.none
 _NO_THROTTLE: Final = timedelta(0)

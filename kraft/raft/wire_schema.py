@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_common.errors import InvalidFrame
+from kafka_common.protocol.versioned_messages import MessageSchema
 from kraft.raft.messages import Endpoints
 from kraft.raft.values import (
     METADATA_PARTITION,
@@ -14,7 +15,6 @@ from kraft.raft.values import (
     NodeAddress,
     ReplicaKey,
 )
-from kafka_common.protocol.versioned_messages import MessageSchema
 
 
 def of_metadata(schema: MessageSchema, **values: object) -> Any:

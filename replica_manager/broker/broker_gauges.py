@@ -18,6 +18,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from kafka_common.model import TopicPartition
+from kafka_common.observability.meanings import meaning_of
+from kafka_common.observability.metrics import Metrics, Sensors, mbean
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
@@ -27,9 +30,6 @@ from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.partition import Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
-from kafka_common.model import TopicPartition
-from kafka_common.observability.meanings import meaning_of
-from kafka_common.observability.metrics import Metrics, Sensors, mbean
 
 Labels = dict[str, str]
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.meta_properties import (
     LogDirLocks,
@@ -21,7 +22,6 @@ from replica_manager.configuration.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from kafka_common.errors import ConfigInvalid
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 

@@ -13,6 +13,8 @@ import asyncio
 import socket
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.listeners import with_real_addresses
@@ -23,8 +25,6 @@ from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.scram_credentials import ScramCredentials
-from kafka_common.errors import ConfigInvalid
-from kafka_common.model import Endpoint
 
 LISTENER_CHANGE_TIMEOUT_S: Final = 30.0
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from kafka_common.observability.metrics import Metrics
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network.connection_rates import ConnectionRates
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.quotas.quota_managers import QuotaManagers
 from replica_manager.quotas.rate_quotas import QuotaWindows
-from kafka_common.observability.metrics import Metrics
 
 
 class BrokerQuotas:

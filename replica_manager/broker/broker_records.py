@@ -13,6 +13,11 @@ from functools import partial
 from random import SystemRandom
 from typing import Protocol
 
+from kafka_common.model import TopicPartition
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.process.wall_clock import monotonic_ms
+from kafka_common.protocol.inter_broker_versions import transaction_verification_version
 from replica_manager.broker.broker_gauges import (
     PartitionGauges,
     register_cleaner_gauges,
@@ -44,12 +49,7 @@ from replica_manager.replication.replication_tasks import ControllerEpochOf, Rep
 from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.server.record_deletions import RecordDeletions
-from kafka_common.model import TopicPartition
-from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.state_changes.log_files import StateChangeSink
-from kafka_common.observability.metrics import Metrics, mbean
-from kafka_common.process.wall_clock import monotonic_ms
-from kafka_common.protocol.inter_broker_versions import transaction_verification_version
 
 
 class RecordStorage(Protocol):

@@ -21,6 +21,10 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeVar
 
+from kafka_common.errors import ConfigInvalid, KafkaStorage
+from kafka_common.model import UNKNOWN_BROKER_EPOCH
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.wall_time import wall_time_ms
 from replica_manager.broker.broker_gauges import register_network_gauges, register_process_gauges
 from replica_manager.broker.broker_identity import BrokerIdentity
 from replica_manager.broker.broker_listeners import BrokerListeners
@@ -63,11 +67,7 @@ from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import refusal, respond
 from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.request_metrics import RequestMetrics
-from kafka_common.errors import ConfigInvalid, KafkaStorage
-from kafka_common.model import UNKNOWN_BROKER_EPOCH
 from zkcontroller.state_changes.log_files import StateChangeSink
-from kafka_common.observability.metrics import Metrics, mbean
-from kafka_common.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 _T = TypeVar("_T")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity
 from replica_manager.broker.dynamic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig, parse_connection_overrides
@@ -18,8 +20,6 @@ from replica_manager.security.principals import Principal
 from replica_manager.security.settings import authorizer_settings
 from replica_manager.security.zookeeper_tls import shows_certificate, zookeeper_tls
 from zkcontroller.core.config import ControllerConfig
-from kafka_common.errors import ConfigInvalid
-from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.runtime.controller_channel_manager import ChannelSettings
 from zkcontroller.zookeeper.session import ZooKeeperConfig
 

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.metadata_cache import MetadataCache
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import ClientSecurity
@@ -21,6 +19,8 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.error_codes import error_name
 from kafka_common.protocol.inter_broker_versions import controlled_shutdown_version
 from kafka_common.protocol.messages import request_type
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.replication.metadata_cache import MetadataCache
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 

@@ -16,6 +16,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
+from kafka_common.protocol.scram import MECHANISMS
+from kafka_common.sanitizer import DEFAULT_ENTITY
 from replica_manager.configuration.config import (
     BrokerConfig,
     no_effect_warning,
@@ -26,19 +29,12 @@ from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFE
 from replica_manager.configuration.reconfiguration import ReconfigurationRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.core.journal import scala_map
-from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
-from kafka_common.protocol.scram import MECHANISMS
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.requests import ReadZnodes, SetData, ZkCode, Znode
 from zkcontroller.zookeeper.scala_order import mutable_hash_map_order, properties_order
 from zkcontroller.zookeeper.session import ZooKeeperSession
-from zkcontroller.zookeeper.znodes import (
-    DEFAULT_ENTITY,
-    ConfigChangesZnode,
-    ConfigChangeZnode,
-    ConfigZnode,
-)
+from zkcontroller.zookeeper.znodes import ConfigChangesZnode, ConfigChangeZnode, ConfigZnode
 
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
 _log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from replica_manager.log.log_manager import LogDirFailure
 from kafka_common.model import TopicPartition
+from replica_manager.log.log_manager import LogDirFailure
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 _replica_log = logging.getLogger("kafka.server.ReplicaManager")

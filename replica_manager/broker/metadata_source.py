@@ -35,6 +35,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.config_changes import ConfigChanges
 from replica_manager.broker.stops import Stops
 from replica_manager.configuration.config import BrokerConfig
@@ -47,10 +50,7 @@ from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.server.administration import Administration
 from replica_manager.server.context import Handler
 from replica_manager.server.producer_ids import ProducerIdManager
-from kafka_common.model import Endpoint
-from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.state_changes.log_files import StateChangeSink
-from kafka_common.observability.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
-from replica_manager.configuration.listeners import connection_string
-from zkcontroller.core.effects import Pause
 from kafka_common.errors import (
     BrokerIdInUse,
     ConfigInvalid,
@@ -35,6 +33,8 @@ from kafka_common.errors import (
 )
 from kafka_common.model import Broker, Endpoint
 from kafka_common.wall_time import wall_time_ms
+from replica_manager.configuration.listeners import connection_string
+from zkcontroller.core.effects import Pause
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     CheckExists,

@@ -17,6 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kafka_common.process.wall_clock import monotonic_ms
+from kafka_common.protocol.inter_broker_versions import transaction_verification_version
+from kafka_common.wall_time import wall_time_ms
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
@@ -24,9 +27,6 @@ from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.resizable_executor import ResizableExecutor
-from kafka_common.process.wall_clock import monotonic_ms
-from kafka_common.protocol.inter_broker_versions import transaction_verification_version
-from kafka_common.wall_time import wall_time_ms
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_server import BrokerServer
 from replica_manager.broker.broker_settings import zookeeper_settings
 from replica_manager.broker.zookeeper_metadata import ZooKeeperSource
 from replica_manager.configuration.config import BrokerConfig
 from zkcontroller.state_changes.log_files import StateChangeSink
-from kafka_common.observability.metrics import Metrics
 
 
 def zookeeper_broker(

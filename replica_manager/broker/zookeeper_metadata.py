@@ -23,6 +23,14 @@ from random import Random, SystemRandom
 from typing import TypeVar
 from uuid import uuid4
 
+from kafka_common.errors import BrokerIdInUse
+from kafka_common.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.protocol.inter_broker_versions import (
+    broker_znode_version,
+    is_allocate_producer_ids_supported,
+    is_alter_partition_supported,
+)
 from replica_manager.broker.broker_settings import channel_settings, controller_settings
 from replica_manager.broker.controlled_shutdown import ControlledShutdownClient
 from replica_manager.broker.dynamic_config import UNCLEAN_LEADER_ELECTION_ENABLE, DynamicConfig
@@ -74,14 +82,6 @@ from replica_manager.server.zookeeper_handlers import HANDLERS
 from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
-)
-from kafka_common.errors import BrokerIdInUse
-from kafka_common.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
-from kafka_common.net.client_security import ClientSecurity
-from kafka_common.protocol.inter_broker_versions import (
-    broker_znode_version,
-    is_allocate_producer_ids_supported,
-    is_alter_partition_supported,
 )
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
 from zkcontroller.zookeeper.delegation_token_znodes import TokenChangeZnode

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, ConfigValue, split_list, text_of
 from replica_manager.configuration.dynamic_keys import (
@@ -40,8 +42,6 @@ from replica_manager.configuration.listeners import Listeners, resolve_listeners
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.configuration.topic_keys import check_message_format
 from replica_manager.regular_files import read_configured
-from kafka_common.errors import ConfigInvalid
-from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
 from zkcontroller.zookeeper.connect_string import parse_connect
 
 _REFUSED: Final = texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED)

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.regular_files import read_configured
-from kafka_common.errors import ConfigInvalid
 from zkcontroller.state_changes.log_files import LEVELS
 
 PREFIX: Final = "KAFKA_"

@@ -1,6 +1,6 @@
 """What each configuration key does here: one table for brokers, one for topics.
 
-A key is one of these, and ``tests/unit/replica_manager/configuration/test_key_effects.py`` holds the code to it::
+A key is one of these, and ``test_key_effects.py`` holds the code to it::
 
     key effective MODULE                  that module reads it
     key refused WHAT IS ALLOWED           only that value is taken: it would leave out what a user

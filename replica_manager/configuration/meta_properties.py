@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO, Final
 from uuid import UUID
 
-from replica_manager.configuration.properties import format_properties, parse_properties
-from replica_manager.regular_files import open_regular, read_file
 from kafka_common.errors import ConfigInvalid, InconsistentClusterId
 from kafka_common.java import parse_int
 from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
+from replica_manager.configuration.properties import format_properties, parse_properties
+from replica_manager.regular_files import open_regular, read_file
 
 FILE_NAME: Final = "meta.properties"
 LOCK_NAME: Final = ".lock"

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from replica_manager.configuration.config import BrokerConfig
-from replica_manager.configuration.config_keys import BLANKS, ConfigValue, text_of
-from replica_manager.configuration.dynamic_keys import LISTENER_KEYS, THREAD_POOLS
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 from kafka_common.java import parse_int
 from kafka_common.model import Endpoint
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.config_keys import BLANKS, ConfigValue, text_of
+from replica_manager.configuration.dynamic_keys import LISTENER_KEYS, THREAD_POOLS
 
 _POSITIVE: Final = ("max.connections", "max.connection.creation.rate")
 _REASON: Final = "org.apache.kafka.common.config.ConfigException: "

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from replica_manager.configuration.config_keys import ConfigValue, read_table
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, version_of
+from replica_manager.configuration.config_keys import ConfigValue, read_table
 
 TOPIC_KEYS: Final = read_table("""
 cleanup.policy list delete in compact|delete

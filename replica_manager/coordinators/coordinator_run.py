@@ -17,15 +17,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.group_loading import OffsetsLog, read_partition
-from replica_manager.coordinators.groups.events import Load, Loaded, LoadFailed, LoadFinished, Tick
-from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from kafka_common.errors import ZkControllerError
 from kafka_common.model import TopicPartition
 from kafka_common.net.awaited_answers import AwaitedAnswers
 from kafka_common.net.presence import abandonable
 from kafka_common.process.wall_clock import WallClock
 from kafka_common.protocol.record_batch import MemoryRecords
+from replica_manager.coordinators.group_loading import OffsetsLog, read_partition
+from replica_manager.coordinators.groups.events import Load, Loaded, LoadFailed, LoadFinished, Tick
+from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 
 _Out = TypeVar("_Out", covariant=True)
 _O = TypeVar("_O")

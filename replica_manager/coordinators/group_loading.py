@@ -15,6 +15,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
+from kafka_common.errors import CorruptRecord, LimitReached, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import exhausted_limit
 from replica_manager.coordinators.groups.batches import loaded_batches, next_offset
 from replica_manager.coordinators.groups.events import LoadedBatch
 from replica_manager.log.files import FileSlice
@@ -23,9 +26,6 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
-from kafka_common.errors import CorruptRecord, LimitReached, ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.process.resource_limits import exhausted_limit
 
 RECORDS_AT_ONCE: Final = 1_000
 """So many are given to the coordinator in one step, or one batch: some 5 ms."""

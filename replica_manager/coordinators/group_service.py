@@ -21,6 +21,12 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.observability.sensors import MeterSensor, Sensor, SpanSensor
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.record_batch import MemoryRecords
 from replica_manager.coordinators.coordinator_run import Appends, CoordinatorRun
 from replica_manager.coordinators.group_loading import OffsetsLog
 from replica_manager.coordinators.group_settings import GroupSettings
@@ -46,12 +52,6 @@ from replica_manager.coordinators.groups.group import GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.groups.requests import Request, Result
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics
-from kafka_common.observability.sensors import MeterSensor, Sensor, SpanSensor
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.protocol.record_batch import MemoryRecords
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 _coordinator_log = logging.getLogger("kafka.coordinator.group.GroupCoordinator")

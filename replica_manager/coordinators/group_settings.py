@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from replica_manager.configuration.config import BrokerConfig
-from replica_manager.coordinators.groups.config import GroupConfig
 from kafka_common.errors import ConfigInvalid
 from kafka_common.protocol.compression import Codec
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.groups.config import GroupConfig
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import TopicZnode

@@ -13,11 +13,11 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from kio.static.protocol import RequestPayload
 
-from replica_manager.coordinators.transactions.events import Marker
 from kafka_common.model import TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import request_type
+from replica_manager.coordinators.transactions.events import Marker
 
 
 class Verification(NamedTuple):

@@ -16,6 +16,13 @@ from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InvalidFrame, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.observability.sensors import SpanSensor
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
+from kafka_common.protocol.records import Record
 from replica_manager.coordinators.coordinator_run import Appends, CoordinatorRun
 from replica_manager.coordinators.group_loading import OffsetsLog
 from replica_manager.coordinators.groups.events import (
@@ -48,13 +55,6 @@ from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.network.broker_links import BrokerLinks
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.request_errors import RequestRefused
-from kafka_common.errors import InvalidFrame, ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics, mbean
-from kafka_common.observability.sensors import SpanSensor
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
-from kafka_common.protocol.records import Record
 
 _log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
 _marker_log = logging.getLogger("kafka.coordinator.transaction.TransactionMarkerChannelManager")

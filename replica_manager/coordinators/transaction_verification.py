@@ -23,6 +23,9 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics, mbean
 from replica_manager.coordinators.transaction_messages import (
     Verification,
     read_verification_errors,
@@ -35,9 +38,6 @@ from replica_manager.network.broker_links import BrokerLinks
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics, mbean
 
 _log = logging.getLogger("kafka.server.AddPartitionsToTxnManager")
 

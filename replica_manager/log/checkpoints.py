@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
 from replica_manager.log.files import (
     replace_file,
 )
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.regular_files import read_file
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import TopicPartition
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"

@@ -13,6 +13,9 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_common.errors import KafkaStorage
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import exhausted_limit
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.files import CLEANED_SUFFIX, sync_directory
 from replica_manager.log.log_cleaner import (
@@ -26,9 +29,6 @@ from replica_manager.log.log_cleaner import (
 )
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from kafka_common.errors import KafkaStorage
-from kafka_common.model import TopicPartition
-from kafka_common.process.resource_limits import exhausted_limit
 
 LOGS_AT_ONCE: Final = 50
 """So many logs are looked at before the event loop may serve others: some 2 ms."""

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from kafka_common.model import TopicPartition
 from replica_manager.log import checkpoints
 from replica_manager.log.checkpoints import CheckpointFile, CheckpointWrite
 from replica_manager.log.log_cleaner import AbortSwitch
-from kafka_common.model import TopicPartition
 
 _log = logging.getLogger("kafka.log.LogCleanerManager")
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from replica_manager.regular_files import open_regular, sync_file, undo
 from kafka_common.errors import IllegalState
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
+from replica_manager.regular_files import open_regular, sync_file, undo
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"

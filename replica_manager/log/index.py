@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from replica_manager.regular_files import open_regular, read_file
 from kafka_common.errors import ZkControllerError
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
+from replica_manager.regular_files import open_regular, read_file
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 

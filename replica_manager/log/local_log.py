@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_common.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
+from kafka_common.process.resource_limits import exhausted_limit
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.files import (
     CLEANED_SUFFIX,
@@ -35,8 +37,6 @@ from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.regular_files import open_regular, sync_file, undo
-from kafka_common.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
-from kafka_common.process.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LocalLog")
 

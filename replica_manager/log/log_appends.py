@@ -9,17 +9,6 @@ import logging
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from replica_manager.log.index import TimestampOffset
-from replica_manager.log.log_recovery import read_marker
-from replica_manager.log.producer_state import (
-    Advance,
-    AppendOrigin,
-    BatchMetadata,
-    ProducerEntry,
-    ProducerStates,
-    VerificationGuard,
-    advance,
-)
 from kafka_common.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -36,6 +25,17 @@ from kafka_common.protocol.record_batch import (
     iterate_batches,
 )
 from kafka_common.protocol.records import NO_TIMESTAMP
+from replica_manager.log.index import TimestampOffset
+from replica_manager.log.log_recovery import read_marker
+from replica_manager.log.producer_state import (
+    Advance,
+    AppendOrigin,
+    BatchMetadata,
+    ProducerEntry,
+    ProducerStates,
+    VerificationGuard,
+    advance,
+)
 
 _log: Final = logging.getLogger("kafka.log.UnifiedLog")
 

@@ -15,6 +15,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kafka_common.errors import CorruptRecord, ZkControllerError
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import BatchHeader, is_intact, read_header
 from replica_manager.log.compaction import (
     CleaningRound,
     OffsetMap,
@@ -31,9 +34,6 @@ from replica_manager.log.segment import LogSegment
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.regular_files import sync_file
-from kafka_common.errors import CorruptRecord, ZkControllerError
-from kafka_common.protocol.legacy_messages import iterate_any
-from kafka_common.protocol.record_batch import BatchHeader, is_intact, read_header
 
 
 class CleaningAborted(ZkControllerError):

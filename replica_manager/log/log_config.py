@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafka_common.protocol.compression import CODECS_BY_NAME, Codec
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.configuration.topic_keys import (
     MESSAGE_FORMAT,
@@ -16,7 +17,6 @@ from replica_manager.configuration.topic_keys import (
     inherited_value,
     is_message_format_used,
 )
-from kafka_common.protocol.compression import CODECS_BY_NAME, Codec
 
 MAX_LONG: Final = 2**63 - 1
 

@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from replica_manager.log.files import (
-    replace_file,
-)
-from replica_manager.regular_files import refuse_link
 from kafka_common.errors import ZkControllerError
 from kafka_common.model import TopicPartition
 from kafka_common.topic_names import (
@@ -23,6 +19,10 @@ from kafka_common.topic_names import (
     invalid_name_reason,
     invalid_partition_reason,
 )
+from replica_manager.log.files import (
+    replace_file,
+)
+from replica_manager.regular_files import refuse_link
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN: Final = b'{"version":0,"brokerEpoch":-1}'

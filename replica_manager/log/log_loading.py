@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kafka_common.errors import CorruptRecord
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.files import (
     CLEANED_SUFFIX,
@@ -43,7 +44,6 @@ from replica_manager.log.producer_state import ProducerStates
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.regular_files import refuse_link
-from kafka_common.errors import CorruptRecord
 
 _log = logging.getLogger("kafka.log.LogLoader")
 

@@ -19,6 +19,9 @@ from random import Random
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
+from kafka_common.errors import KafkaStorage, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import raise_if_limit
 from replica_manager.log import checkpoints
 from replica_manager.log.checkpoints import (
     CheckpointFile,
@@ -40,9 +43,6 @@ from replica_manager.log.log_directory import (
 from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
 from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
 from replica_manager.log.unified_log import UnifiedLog
-from kafka_common.errors import KafkaStorage, ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.process.resource_limits import raise_if_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 

@@ -10,15 +10,6 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX, sync_directory
-from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
-from replica_manager.log.leader_epochs import LeaderEpochs
-from replica_manager.log.log_config import LogConfig
-from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, SnapshotCorrupt
-from replica_manager.log.producer_state import AppendOrigin, ProducerStates, advance
-from replica_manager.log.segment import BatchPosition, LogSegment
-from replica_manager.log.segments import Segments
-from replica_manager.log.transaction_index import AbortedTransaction
 from kafka_common.errors import CorruptRecord, InvalidRecord, ZkControllerError
 from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.record_batch import (
@@ -31,6 +22,15 @@ from kafka_common.protocol.record_batch import (
     read_header,
 )
 from kafka_common.protocol.records import EndTransactionMarker
+from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX, sync_directory
+from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
+from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, SnapshotCorrupt
+from replica_manager.log.producer_state import AppendOrigin, ProducerStates, advance
+from replica_manager.log.segment import BatchPosition, LogSegment
+from replica_manager.log.segments import Segments
+from replica_manager.log.transaction_index import AbortedTransaction
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LARGE_BYTES: Final = 8 * 1024 * 1024

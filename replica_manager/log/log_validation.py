@@ -21,11 +21,6 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Final, NamedTuple, TypeAlias
 
-from replica_manager.log.index import TimestampOffset
-from replica_manager.log.log_appends import Batches, ValidRecords, check_size, leader_batches
-from replica_manager.log.log_config import MAX_LONG, LogConfig
-from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.log.producer_state import AppendOrigin
 from kafka_common.errors import (
     InvalidRecord,
     InvalidTimestamp,
@@ -50,6 +45,11 @@ from kafka_common.protocol.record_batch import (
 )
 from kafka_common.protocol.record_walk import walk_records
 from kafka_common.protocol.records import NO_TIMESTAMP, Record
+from replica_manager.log.index import TimestampOffset
+from replica_manager.log.log_appends import Batches, ValidRecords, check_size, leader_batches
+from replica_manager.log.log_config import MAX_LONG, LogConfig
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.log.producer_state import AppendOrigin
 
 MOST_RECORDS: Final = 500_000
 """Records in one batch of a client, or messages of an old magic in one request for a partition.

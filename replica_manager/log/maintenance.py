@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kafka_common.errors import KafkaStorage
+from kafka_common.process.resource_limits import exhausted_limit
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.environment import DeferredTask
 from replica_manager.log.log_manager import LogManager, StaleCheckpoints
 from replica_manager.log.unified_log import UnifiedLog
-from kafka_common.errors import KafkaStorage
-from kafka_common.process.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kafka_common.protocol.records import NO_TIMESTAMP
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.local_log import LocalLog
 from replica_manager.log.log_values import (
@@ -17,7 +18,6 @@ from replica_manager.log.log_values import (
     MAX_TIMESTAMP,
 )
 from replica_manager.log.segment import LogSegment, TimestampedOffset
-from kafka_common.protocol.records import NO_TIMESTAMP
 
 
 class TimestampSearch(NamedTuple):

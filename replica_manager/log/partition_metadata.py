@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from kafka_common.errors import InconsistentTopicId, ZkControllerError
+from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
 from replica_manager.log.files import replace_file
 from replica_manager.log.local_log import LocalLog
 from replica_manager.regular_files import read_file
-from kafka_common.errors import InconsistentTopicId, ZkControllerError
-from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
 
 FILE_NAME: Final = "partition.metadata"
 _MAX_BYTES: Final = 4096

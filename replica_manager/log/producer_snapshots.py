@@ -15,6 +15,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from kafka_common.errors import ZkControllerError
 from replica_manager.log.files import (
     DELETED_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -23,7 +24,6 @@ from replica_manager.log.files import (
 )
 from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
 from replica_manager.regular_files import open_regular, read_file, sync_file, undo
-from kafka_common.errors import ZkControllerError
 
 _HEAD: Final = Struct(">hIi")
 _COUNT: Final = Struct(">i")

@@ -14,6 +14,9 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
+from kafka_common.errors import CorruptRecord, IllegalState
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import BatchHeader, read_header
 from replica_manager.log.files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -32,9 +35,6 @@ from replica_manager.log.index import (
 )
 from replica_manager.log.transaction_index import TransactionIndex
 from replica_manager.regular_files import open_regular, sync_file, undo
-from kafka_common.errors import CorruptRecord, IllegalState
-from kafka_common.protocol.legacy_messages import iterate_any
-from kafka_common.protocol.record_batch import BatchHeader, read_header
 
 _SCAN_BYTES: Final = 8 * 1024
 """Read at once when headers are looked through: an index entry stands for some 4 KiB."""

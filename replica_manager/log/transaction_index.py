@@ -11,9 +11,9 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafka_common.errors import IllegalState
 from replica_manager.log.index import IndexCorrupt
 from replica_manager.regular_files import open_regular, read_file
-from kafka_common.errors import IllegalState
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0

@@ -20,6 +20,17 @@ from pathlib import Path
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
+from kafka_common.errors import (
+    IllegalState,
+    KafkaStorage,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    UnexpectedAppendOffset,
+)
+from kafka_common.protocol.compression import Buffer
+from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
+from kafka_common.protocol.record_walk import finish
+from kafka_common.protocol.records import NO_TIMESTAMP
 from replica_manager.log import leader_epochs
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.leader_epoch_file import LeaderEpochFile, read_epoch_file
@@ -68,17 +79,6 @@ from replica_manager.log.truncation_plans import (
     take_over,
 )
 from replica_manager.regular_files import refuse_link
-from kafka_common.errors import (
-    IllegalState,
-    KafkaStorage,
-    OffsetOutOfRange,
-    RecordListTooLarge,
-    UnexpectedAppendOffset,
-)
-from kafka_common.protocol.compression import Buffer
-from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
-from kafka_common.protocol.record_walk import finish
-from kafka_common.protocol.records import NO_TIMESTAMP
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 

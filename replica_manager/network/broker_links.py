@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from kio.static.protocol import RequestPayload
 
-from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.metadata_cache import MetadataCache
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.replication.metadata_cache import MetadataCache
 
 MAX_DOUBLINGS: Final = 10
 """Of the time that a connection may take; the longest time that is allowed bounds it too."""

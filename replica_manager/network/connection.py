@@ -26,6 +26,10 @@ from contextlib import AbstractContextManager, nullcontext
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
+from kafka_common.net.presence import ClientPresence, abandonable, raise_if_abandoned
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.log.files import FileSlice
 from replica_manager.network.listener_authenticator import AdmissionRefused, ListenerAuthenticator
 from replica_manager.network.request_memory import RequestMemory, Share
@@ -36,10 +40,6 @@ from replica_manager.security.sasl_authenticator import (
     Login,
     SaslAuthenticator,
 )
-from kafka_common.errors import InvalidFrame
-from kafka_common.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
-from kafka_common.net.presence import ClientPresence, abandonable, raise_if_abandoned
-from kafka_common.protocol.api_versions import ApiKey
 
 
 class Peer(NamedTuple):

@@ -19,12 +19,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from replica_manager.quotas.client_quotas import RecentClients
-from replica_manager.quotas.rate_quotas import METRICS_DOMAIN, QuotaWindows, throttle_ms
 from kafka_common.errors import ConfigInvalid
 from kafka_common.observability.metrics import Metrics, tagged_mbean
 from kafka_common.observability.sensors import AverageSensor, RateSensor
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize
+from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize
+from replica_manager.quotas.client_quotas import RecentClients
+from replica_manager.quotas.rate_quotas import METRICS_DOMAIN, QuotaWindows, throttle_ms
 
 QUOTA_KEY: Final = "connection_creation_rate"
 _TYPE: Final = "socket-server-metrics"

@@ -18,13 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from replica_manager.network.connection import ClientConnection, Respond
-from replica_manager.network.connection_quotas import ConnectionQuotas
-from replica_manager.network.connection_rates import ConnectionRates
-from replica_manager.network.hang_ups import HangUps
-from replica_manager.network.listener_authenticator import ListenerAuthenticator
-from replica_manager.network.listening_sockets import listening_socket, readable
-from replica_manager.network.request_memory import RequestMemory, request_memory_bytes
 from kafka_common.errors import ConfigInvalid
 from kafka_common.model import Endpoint
 from kafka_common.process.resource_limits import (
@@ -33,6 +26,13 @@ from kafka_common.process.resource_limits import (
     most_open_files,
 )
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
+from replica_manager.network.connection import ClientConnection, Respond
+from replica_manager.network.connection_quotas import ConnectionQuotas
+from replica_manager.network.connection_rates import ConnectionRates
+from replica_manager.network.hang_ups import HangUps
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from replica_manager.network.listening_sockets import listening_socket, readable
+from replica_manager.network.request_memory import RequestMemory, request_memory_bytes
 
 ACCEPT_PAUSE_S: Final = 1.0
 """Pause after a failed accept, and between two looks at the limit of open files."""

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.protocol.scram import MECHANISMS
 from replica_manager.security.certificate_names import distinguished_name
 from replica_manager.security.delegation_tokens import DelegationTokens, TokenLogin
 from replica_manager.security.principals import ANONYMOUS, USER, Principal
@@ -20,8 +22,6 @@ from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
-from kafka_common.errors import ZkControllerError
-from kafka_common.protocol.scram import MECHANISMS
 
 Refusal: TypeAlias = Callable[[bytes, ErrorCode], bytes | None]
 """The frame that refuses a request with an error; None if it gets no response."""

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafka_common.errors import ConfigInvalid
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
+from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
 
 MOST_CLIENTS: Final = 10_000
 """So many clients are known apart; the one that was seen longest ago is forgotten first."""

@@ -24,6 +24,8 @@ from contextlib import AbstractContextManager
 from enum import Enum, auto
 from typing import Final
 
+from kafka_common.observability.metrics import Metrics, tagged_mbean
+from kafka_common.observability.sensors import RateSensor
 from replica_manager.quotas.client_quotas import entity_of
 from replica_manager.quotas.loop_time import LoopTime
 from replica_manager.quotas.mutation_quotas import MutationQuotas
@@ -35,8 +37,6 @@ from replica_manager.quotas.rate_quotas import (
     QuotaWindows,
     RateQuotas,
 )
-from kafka_common.observability.metrics import Metrics, tagged_mbean
-from kafka_common.observability.sensors import RateSensor
 
 _NS_TO_PERCENT: Final = 100 / 1_000_000_000
 _log = logging.getLogger("kafka.server.ClientQuotaManager")

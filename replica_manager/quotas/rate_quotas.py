@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from kafka_common.observability.metrics import Metrics, tagged_mbean
+from kafka_common.observability.sensors import AverageSensor, RateSensor
+from kafka_common.sanitizer import desanitize
 from replica_manager.quotas.client_quotas import (
     ClientKey,
     ClientQuotas,
     RecentClients,
     whole_throttle_ms,
 )
-from kafka_common.observability.metrics import Metrics, tagged_mbean
-from kafka_common.observability.sensors import AverageSensor, RateSensor
-from zkcontroller.zookeeper.znodes import desanitize
 
 METRICS_DOMAIN: Final = "kafka.server"
 

@@ -16,6 +16,9 @@ from typing import Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics, mbean
 from replica_manager.replication.isr import AlteredIsr, PendingExpand, PendingIsr
 from replica_manager.replication.isr_proposals import (
     RETRY_BACKOFF_MS,
@@ -23,9 +26,6 @@ from replica_manager.replication.isr_proposals import (
     IsrProposals,
 )
 from replica_manager.replication.partition import Partition, ProposalOutcome
-from kafka_common.model import TopicPartition
-from kafka_common.observability.log_text import throwable_text
-from kafka_common.observability.metrics import Metrics, mbean
 
 _log: Final = logging.getLogger("kafka.server.AlterPartitionManager")
 

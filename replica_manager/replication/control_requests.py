@@ -12,8 +12,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from kafka_common.model import TopicPartition
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 
 
 @dataclass(frozen=True, slots=True)

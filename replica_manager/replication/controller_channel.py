@@ -16,10 +16,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload
 
-from replica_manager.replication.controller_connection import ControllerConnection, controller_in
-from replica_manager.replication.metadata_cache import MetadataCache
 from kafka_common.errors import InvalidFrame
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from replica_manager.replication.controller_connection import ControllerConnection, controller_in
+from replica_manager.replication.metadata_cache import MetadataCache
 
 RETRY_MS: Final = 100
 """Before the controller is looked for again."""

@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
-from replica_manager.replication.metadata_cache import MetadataCache
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import ClientSecurity
 from kafka_common.net.connection import Connection
+from replica_manager.replication.metadata_cache import MetadataCache
 
 LOOK_AGAIN_S: Final = 1.0
 """How often a wait looks whether the controller is still the same."""

@@ -15,6 +15,15 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InvalidFrame, UnsupportedVersion
+from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 from replica_manager.replication.alter_partition_manager import AlterPartitionRefused, Answers
 from replica_manager.replication.controller_connection import (
     ControllerConnection,
@@ -26,17 +35,8 @@ from replica_manager.replication.isr_proposals import (
     AlterPartitionCall,
     Proposed,
 )
-from kafka_common.errors import InvalidFrame, UnsupportedVersion
-from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
-from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
-from kafka_common.net.connection import Connection
-from zkcontroller.state_changes.log_files import log_line
-from kafka_common.observability.log_text import throwable_text
-from kafka_common.protocol.api_versions import APIS, ApiKey
-from kafka_common.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.state_changes.kafka_values import node
+from zkcontroller.state_changes.log_files import log_line
 
 _LOGGER: Final = "kafka.server.NodeToControllerRequestThread"
 _API_VERSIONS_VERSION: Final = 0

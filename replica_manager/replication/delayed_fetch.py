@@ -13,13 +13,13 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.replication.fetch_values import (
     NO_PREFERRED_REPLICA,
     FetchPartitionData,
     TopicIdPartition,
 )
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 
 class LogPlace(Protocol):

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
+from kafka_common.errors import ConfigInvalid, KafkaStorage
+from kafka_common.model import TopicPartition
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.configuration.topic_keys import (
     MESSAGE_FORMAT,
@@ -24,8 +26,6 @@ from replica_manager.log.log_config import LogConfig, shown_overrides
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from kafka_common.errors import ConfigInvalid, KafkaStorage
-from kafka_common.model import TopicPartition
 
 _log = logging.getLogger("kafka.log.LogManager")
 

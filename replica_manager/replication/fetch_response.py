@@ -16,6 +16,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.wire_reader import WireReader
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import FetchAnswers
 from replica_manager.replication.fetch_values import (
@@ -24,9 +27,6 @@ from replica_manager.replication.fetch_values import (
     UNKNOWN_OFFSET,
     FetchPartitionData,
 )
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.wire_reader import WireReader
 
 _FIRST_FLEXIBLE: Final = 12
 _PARTITION_HEAD: Final = Struct(">ihq")

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.replication.fetch_values import (
     INITIAL_SESSION_EPOCH,
     NO_PREFERRED_REPLICA,
@@ -20,7 +21,6 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from kafka_common.protocol.fetch import FetchPartition
 
 PartitionKey: TypeAlias = tuple[UUID | str | None, int]
 

@@ -17,6 +17,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.replication.fetch_log import PrefixedLog
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
@@ -27,8 +29,6 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 _logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 

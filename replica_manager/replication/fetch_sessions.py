@@ -25,6 +25,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.topic_names import LONGEST_NAME
 from replica_manager.replication.fetch_session import CachedPartition, FetchSession
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
@@ -35,8 +37,6 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from kafka_common.protocol.fetch import FetchPartition
-from kafka_common.topic_names import LONGEST_NAME
 
 EVICTION_MS: Final = 120_000
 """A session unused for so long loses its slot to anybody, one as old to a larger one."""

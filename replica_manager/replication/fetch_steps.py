@@ -24,6 +24,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    LimitReached,
+    UnexpectedAppendOffset,
+    ZkControllerError,
+)
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
 from replica_manager.log.files import FileSlice
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_log import PrefixedLog, fetcher_prefix
@@ -54,16 +64,6 @@ from replica_manager.replication.fetch_state import (
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET, FetchPartitionData
 from replica_manager.replication.replica_log import FollowerAppend, PlannedTruncation, ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
-from kafka_common.errors import (
-    CorruptRecord,
-    InvalidRecord,
-    LimitReached,
-    UnexpectedAppendOffset,
-    ZkControllerError,
-)
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
-from kafka_common.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
 
 _STAGES: Final = {
     LATEST_TIMESTAMP: FetchStage.FINDING_END,

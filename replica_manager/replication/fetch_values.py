@@ -16,10 +16,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.model import TopicPartition
 from replica_manager.log.files import FileSlice
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.transaction_index import AbortedTransaction
-from kafka_common.model import TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_PREFERRED_REPLICA: Final = -1

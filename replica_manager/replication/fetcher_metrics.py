@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from kafka_common.model import TopicPartition
 from kafka_common.observability.instruments import Meter
 from kafka_common.observability.metrics import Metrics, mbean
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 
 
 class FetcherMeters(NamedTuple):

@@ -18,6 +18,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.observability.log_text import throwable_text
 from replica_manager.replication.fetch_log import PrefixedLog, fetcher_prefix
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
@@ -28,9 +31,6 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import TopicPartition
-from kafka_common.observability.log_text import throwable_text
 
 FAIR_BYTES: Final = 1024 * 1024
 """After so many bytes of one answer have gone to logs, others get their turn: some 3 ms."""

@@ -24,8 +24,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from kafka_common.model import RECOVERED, UNKNOWN_BROKER_EPOCH
+from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 
 
 class RemoteReplica(NamedTuple):

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.isr import AlteredIsr, PendingIsr
 from kafka_common.model import TopicPartition
+from replica_manager.replication.isr import AlteredIsr, PendingIsr
 
 RETRY_BACKOFF_MS: Final = 50
 """Between a whole request that was refused and the next one."""

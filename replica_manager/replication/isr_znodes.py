@@ -17,11 +17,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZkControllerError, ZnodeCorrupt
+from kafka_common.model import TopicPartition
 from replica_manager.replication.alter_partition_manager import Answers
 from replica_manager.replication.isr import AlteredIsr
 from replica_manager.replication.isr_proposals import AlterPartitionCall
-from kafka_common.errors import ZkControllerError, ZnodeCorrupt
-from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import (
     Create,
     ReadZnodes,

@@ -12,13 +12,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InconsistentTopicId, KafkaStorage, LimitReached
+from kafka_common.model import RECOVERING, TopicPartition
+from kafka_common.topic_names import invalid_partition_reason
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from replica_manager.replication.replica_log import ABSENT_LOG
-from kafka_common.errors import InconsistentTopicId, KafkaStorage, LimitReached
-from kafka_common.model import RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
-from kafka_common.topic_names import invalid_partition_reason
 
 if TYPE_CHECKING:
     from replica_manager.replication.replica_manager import ReplicaManager

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.replication.fetch_log import fetcher_prefix
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
@@ -32,11 +36,7 @@ from replica_manager.replication.leader_messages import (
     read_fetch_answers,
     read_offset_answers,
 )
-from kafka_common.model import Endpoint
-from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
-from kafka_common.net.connection import Connection
 from zkcontroller.state_changes.log_files import log_line
-from kafka_common.protocol.api_versions import ApiKey
 
 LARGEST_ANSWER_BYTES: Final = 2**31 - 1
 """A leader sends its first batch whole, however large; memory grows with what really arrives."""

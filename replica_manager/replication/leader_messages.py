@@ -15,17 +15,6 @@ from itertools import groupby
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from replica_manager.log.leader_epochs import EpochEndOffset
-from replica_manager.replication.fetch_requests import (
-    AskEpochEnds,
-    AskOffsets,
-    AskRecords,
-    EpochAnswers,
-    FetchAnswers,
-    OffsetAnswers,
-)
-from replica_manager.replication.fetch_response import read_fetch_response
-from replica_manager.replication.fetch_values import TopicIdPartition
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.fetch import FetchPartition
@@ -37,6 +26,17 @@ from kafka_common.protocol.inter_broker_versions import (
 )
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.fetch_requests import (
+    AskEpochEnds,
+    AskOffsets,
+    AskRecords,
+    EpochAnswers,
+    FetchAnswers,
+    OffsetAnswers,
+)
+from replica_manager.replication.fetch_response import read_fetch_response
+from replica_manager.replication.fetch_values import TopicIdPartition
 
 _READ_UNCOMMITTED: Final = 0
 _V = TypeVar("_V")

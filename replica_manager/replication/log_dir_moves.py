@@ -23,6 +23,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import KafkaStorage, LimitReached, OffsetOutOfRange, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import raise_if_limit
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.topic_names import LONGEST_FOLDER_NAME
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_directory import FolderKind, folder_name
 from replica_manager.log.log_manager import LogManager
@@ -37,11 +42,6 @@ from replica_manager.replication.log_dir_copy import (
 )
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_manager import ReplicaManager
-from kafka_common.errors import KafkaStorage, LimitReached, OffsetOutOfRange, ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.process.resource_limits import raise_if_limit
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.topic_names import LONGEST_FOLDER_NAME
 
 LAST_BYTES: Final = 1024 * 1024
 """So much at the end of a log is read without a thread: it is in the page cache, as a rule."""

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_EPOCH, UNKNOWN_BROKER_EPOCH, TopicPartition
 from replica_manager.replication.isr import (
     NEVER_FETCHED,
     AlteredIsr,
@@ -35,7 +36,6 @@ from replica_manager.replication.isr import (
     proposed_shrink,
 )
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
-from kafka_common.model import NO_EPOCH, UNKNOWN_BROKER_EPOCH, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
 ALL_IN_SYNC: Final = -1

@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_EPOCH
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.partition import Partition
-from kafka_common.model import NO_EPOCH
-from kafka_common.protocol.fetch import FetchPartition
 
 CONSUMER_REPLICA_ID: Final = -1
 """Replica id of a Fetch or ListOffsets request that no broker sent."""

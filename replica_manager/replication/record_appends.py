@@ -19,16 +19,6 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.log.log_validation import Allowance
-from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
-from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
-from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
-from replica_manager.replication.partition import Partition
-from replica_manager.replication.record_examinations import RecordExaminations
-from replica_manager.replication.replica_manager import ReplicaManager
-from replica_manager.replication.topic_stats import BrokerTopicStats
-from replica_manager.replication.waiting_room import WaitingRoom
 from kafka_common.errors import (
     CorruptRecord,
     InvalidProducerEpoch,
@@ -42,6 +32,16 @@ from kafka_common.model import INTERNAL_TOPICS, TopicPartition
 from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.protocol.record_batch import MemoryRecords
 from kafka_common.protocol.record_walk import finish
+from replica_manager.log.log_validation import Allowance
+from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
+from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.record_examinations import RecordExaminations
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.waiting_room import WaitingRoom
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 

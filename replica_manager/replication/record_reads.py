@@ -20,6 +20,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import KafkaStorage, OffsetOutOfRange
+from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.files import FileSlice
 from replica_manager.log.local_log import LogOffsetMetadata
 from replica_manager.log.log_values import FetchIsolation
@@ -43,9 +46,6 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.throttle import ReplicationThrottle
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.replication.waiting_room import WaitingRoom
-from kafka_common.errors import KafkaStorage, OffsetOutOfRange
-from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 

@@ -16,12 +16,12 @@ from uuid import UUID
 
 from typing_extensions import override
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState, fetcher_id
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
-from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.kafka_values import option
 from zkcontroller.state_changes.kafka_values import topic_id as printed_id
 

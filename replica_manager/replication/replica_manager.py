@@ -21,6 +21,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import KafkaStorage
+from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     PartitionErrors,
@@ -33,8 +35,6 @@ from replica_manager.replication.metadata_cache import MetadataCache, MetadataUp
 from replica_manager.replication.partition import DEFAULT_REPLICA_LAG_TIME_MAX_MS, Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
-from kafka_common.errors import KafkaStorage
-from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
 _log = logging.getLogger("kafka.server.ReplicaManager")

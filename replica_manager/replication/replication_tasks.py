@@ -14,6 +14,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
+from kafka_common.model import Endpoint, TopicPartition
+from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.inter_broker_versions import (
+    is_offsets_for_leader_epoch_supported,
+    is_truncation_on_fetch_supported,
+)
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import FetcherSettings
@@ -28,14 +36,6 @@ from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
-from kafka_common.model import Endpoint, TopicPartition
-from kafka_common.net.client_security import ClientSecurity
-from kafka_common.observability.log_text import throwable_text
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.inter_broker_versions import (
-    is_offsets_for_leader_epoch_supported,
-    is_truncation_on_fetch_supported,
-)
 
 ControllerEpochOf: TypeAlias = Callable[[TopicPartition], int | None]
 """The epoch of the controller that made this broker the partition's leader; None: it is gone."""

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable
 from typing import Generic
 
-from replica_manager.replication.purgatory import Key, Operation, Purgatory
 from kafka_common.net.presence import abandonable
+from replica_manager.replication.purgatory import Key, Operation, Purgatory
 
 
 class WaitingRoom(Generic[Key, Operation]):

@@ -23,16 +23,6 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.acl_cache import (
-    NO_ACLS,
-    NO_VERSION,
-    AclBinding,
-    AclBindingFilter,
-    AclCache,
-    FiltersByPattern,
-    VersionedAcls,
-)
-from replica_manager.security.authorizer import Authorizer
 from kafka_common.acls import (
     AccessControlEntry,
     PatternType,
@@ -43,6 +33,16 @@ from kafka_common.acls import (
 )
 from kafka_common.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
 from kafka_common.protocol.error_codes import error_code_for
+from replica_manager.security.acl_cache import (
+    NO_ACLS,
+    NO_VERSION,
+    AclBinding,
+    AclBindingFilter,
+    AclCache,
+    FiltersByPattern,
+    VersionedAcls,
+)
+from replica_manager.security.authorizer import Authorizer
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode

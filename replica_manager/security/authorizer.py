@@ -15,9 +15,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from replica_manager.security.acl_cache import WILDCARD, AclCache
-from replica_manager.security.audit_log import LONGEST_NAME, AuditLog
-from replica_manager.security.principals import USER, Principal
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -26,6 +23,9 @@ from kafka_common.acls import (
     ResourceType,
     pascal_name,
 )
+from replica_manager.security.acl_cache import WILDCARD, AclCache
+from replica_manager.security.audit_log import LONGEST_NAME, AuditLog
+from replica_manager.security.principals import USER, Principal
 
 CLUSTER_NAME: Final = "kafka-cluster"
 _EVERY_USER: Final = f"{USER}:{WILDCARD}"

@@ -19,7 +19,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
 from kafka_common.errors import ZkControllerError, ZnodeCorrupt
 from kafka_common.protocol.delegation_tokens import (
     LAST_TIMESTAMP,
@@ -29,6 +28,7 @@ from kafka_common.protocol.delegation_tokens import (
 )
 from kafka_common.protocol.uuid_text import uuid_text
 from kafka_common.wall_time import wall_time_ms
+from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode

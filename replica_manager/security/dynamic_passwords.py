@@ -10,9 +10,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafka_common.errors import ZkControllerError
 from replica_manager.configuration.config import is_password
 from replica_manager.configuration.config_keys import ConfigValue
-from kafka_common.errors import ZkControllerError
 
 if TYPE_CHECKING:
     from replica_manager.security.password_encoder import PasswordEncoder

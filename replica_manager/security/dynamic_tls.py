@@ -26,6 +26,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.dynamic_keys import STORE_KEYS
 from replica_manager.security.settings import (
@@ -34,8 +36,6 @@ from replica_manager.security.settings import (
     SecuredListener,
 )
 from replica_manager.security.tls import Stores
-from kafka_common.errors import ConfigInvalid
-from kafka_common.net.client_security import ClientSecurity
 
 MAX_HANDSHAKE_ROUNDS: Final = 16
 """A handshake of TLS 1.2 or 1.3 takes four at most."""

@@ -30,9 +30,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.regular_files import read_configured
 from replica_manager.security.certificate_names import distinguished_name
-from kafka_common.errors import ConfigInvalid
 
 PEM: Final = "PEM"
 MAX_STORE_BYTES: Final = 16 * 1024 * 1024

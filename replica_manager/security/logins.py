@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from replica_manager.security.jaas import JaasEntry, parse_jaas
 from kafka_common.errors import ConfigInvalid
 from kafka_common.net.client_security import PLAIN, SUPPORTED_MECHANISMS, Credentials
+from replica_manager.security.jaas import JaasEntry, parse_jaas
 
 _PACKAGE: Final = "org.apache.kafka.common.security"
 

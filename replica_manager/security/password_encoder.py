@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from replica_manager.configuration.config_keys import ConfigValue, text_of
 from kafka_common.errors import ConfigInvalid, ZkControllerError
+from replica_manager.configuration.config_keys import ConfigValue, text_of
 
 _KEY_FACTORY: Final = "password.encoder.keyfactory.algorithm"
 _CIPHER: Final = "password.encoder.cipher.algorithm"

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, bits
 from kafka_common.acls import AclOperation, ResourceType
+from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, bits
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 

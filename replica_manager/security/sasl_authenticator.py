@@ -21,8 +21,6 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.security.principals import USER, Principal
-from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer
 from kafka_common.errors import InvalidFrame, SaslRefused
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import APIS, ApiKey, is_valid_software
@@ -33,6 +31,8 @@ from kafka_common.protocol.framing import (
     response_header,
 )
 from kafka_common.protocol.messages import read_request, response_type, write
+from replica_manager.security.principals import USER, Principal
+from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer
 
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
 _SIZE: Final = Struct(">i")

@@ -13,10 +13,10 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from replica_manager.security.delegation_tokens import TokenLogin
 from kafka_common.errors import SaslRefused
 from kafka_common.protocol import scram
 from kafka_common.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from replica_manager.security.delegation_tokens import TokenLogin
 
 PLAIN = "PLAIN"
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from kafka_common.protocol.scram import MECHANISMS, ScramCredential
-from zkcontroller.zookeeper.znodes import desanitize
+from kafka_common.sanitizer import desanitize
 
 _log = logging.getLogger("org.apache.kafka.common.security.scram.internals.ScramCredentialUtils")
 

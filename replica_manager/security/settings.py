@@ -15,6 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import (
+    PLAIN,
+    PLAINTEXT,
+    SUPPORTED_MECHANISMS,
+    ClientSecurity,
+    Credentials,
+)
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigValue, text_of
 from replica_manager.configuration.key_effects import BROKER_EFFECTS, KeyEffectKind, texts_of
@@ -25,15 +34,6 @@ from replica_manager.security.principals import (
     parse_super_users,
 )
 from replica_manager.security.tls import Stores, client_context, load_stores, prepare
-from kafka_common.errors import ConfigInvalid
-from kafka_common.model import Endpoint
-from kafka_common.net.client_security import (
-    PLAIN,
-    PLAINTEXT,
-    SUPPORTED_MECHANISMS,
-    ClientSecurity,
-    Credentials,
-)
 from zkcontroller.zookeeper.scala_order import java_hash_map_order
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"

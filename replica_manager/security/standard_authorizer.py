@@ -15,12 +15,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType, pascal_name
+from kafka_common.api_error import ApiException
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclCache
 from replica_manager.security.audit_log import LONGEST_NAME
 from replica_manager.security.authorizer import Authorizer, Requester, verdict_of
 from replica_manager.security.principals import Principal
-from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType, pascal_name
-from kafka_common.api_error import ApiException
 
 _log: Final = logging.getLogger("org.apache.kafka.metadata.authorizer.StandardAuthorizerData")
 

@@ -14,10 +14,10 @@ import ssl
 from collections.abc import Mapping
 from typing import Final
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigValue, text_of
 from replica_manager.security.tls import client_context
-from kafka_common.errors import ConfigInvalid
 
 NETTY_SOCKET: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _PREFIX: Final = "zookeeper."

@@ -12,10 +12,6 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.request_errors import RequestRefused
-from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
-from replica_manager.security.authorizer import CLUSTER_NAME
-from replica_manager.server.large_answers import aside
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -28,6 +24,10 @@ from kafka_common.acls import (
 from kafka_common.protocol import request_types
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import ResponseSchema
+from replica_manager.request_errors import RequestRefused
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
+from replica_manager.security.authorizer import CLUSTER_NAME
+from replica_manager.server.large_answers import aside
 
 SECURITY_DISABLED: Final = "No Authorizer is configured."
 SENTENCES: Final = {

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, TopicPartition
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from replica_manager.security.delegation_tokens import KnownToken
 from replica_manager.server.quota_entities import Entity, QuotaChange
@@ -25,7 +26,6 @@ from replica_manager.server.topics.topic_creation import CreatedTopic, NewTopic
 from replica_manager.server.topics.topic_waiters import TopicWaiters
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
-from kafka_common.model import Broker, TopicPartition
 
 
 class ControllerCandidate(Protocol):

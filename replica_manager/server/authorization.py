@@ -15,14 +15,14 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol.api_versions import APIS, ApiKey
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

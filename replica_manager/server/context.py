@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_service import GroupService
 from replica_manager.coordinators.transaction_service import TransactionService
@@ -42,7 +43,6 @@ from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
-from kafka_common.protocol.api_versions import ApiKey
 
 
 @dataclass(frozen=True, slots=True)

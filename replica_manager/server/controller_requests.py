@@ -14,11 +14,11 @@ from typing import Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import RequestEvent
-from kafka_common.model import TopicPartition
 
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",

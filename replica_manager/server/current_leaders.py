@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.context import BrokerContext
 from kafka_common.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kafka_common.protocol.produce import NodeEndpoint
+from replica_manager.server.context import BrokerContext
 
 
 class CurrentLeaders:

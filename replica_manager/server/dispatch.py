@@ -19,6 +19,17 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import UnsupportedVersion, ZkControllerError
+from kafka_common.protocol.answers import write_answer
+from kafka_common.protocol.api_versions import (
+    APIS,
+    ApiKey,
+    unsupported_api_versions_response,
+)
+from kafka_common.protocol.error_codes import error_code_for, error_name
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.produce import TooManyPartitions, read_produce_request
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.network.connection import Peer, ResponseFrame
@@ -39,17 +50,6 @@ from replica_manager.server.handlers import fetch, produce, update_metadata
 from replica_manager.server.large_answers import READ_ASIDE_BYTES, encoded
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_answers import counted, counted_as_clients, used
-from kafka_common.errors import UnsupportedVersion, ZkControllerError
-from kafka_common.protocol.answers import write_answer
-from kafka_common.protocol.api_versions import (
-    APIS,
-    ApiKey,
-    unsupported_api_versions_response,
-)
-from kafka_common.protocol.error_codes import error_code_for, error_name
-from kafka_common.protocol.framing import frame, parse_request_header, response_header
-from kafka_common.protocol.messages import read_request
-from kafka_common.protocol.produce import TooManyPartitions, read_produce_request
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

@@ -14,6 +14,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.coordinators.groups.requests import (
     INVALID_OFFSET,
     DeleteGroupsResult,
@@ -32,9 +35,6 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.server.authorization import NOT_ASKED
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 
 def write_join(result: JoinResult, version: int) -> ResponsePayload:

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.requests import (
     CommitOffsets,
     CommitResult,
@@ -20,8 +22,6 @@ from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.request_topics import IndexedPartition, NamedTopic
 from replica_manager.server.slices import PIECE, in_pieces, in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.model import TopicPartition
 
 
 def partitions_of(topics: Iterable[NamedTopic[IndexedPartition]]) -> dict[TopicPartition, None]:

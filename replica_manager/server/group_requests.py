@@ -13,6 +13,10 @@ from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeAlias
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.request_types import field_or
 from replica_manager.coordinators.groups.records import LONGEST_STRING_BYTES
 from replica_manager.coordinators.groups.requests import (
     NO_GENERATION,
@@ -32,10 +36,6 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.server.request_topics import NamedTopic, P_co
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.request_types import field_or
 
 _WantedTopic: TypeAlias = (
     "request_types.OffsetFetchRequestTopic | request_types.OffsetFetchRequestTopics"

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar, cast
 
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol.answers import write_answer
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.error_counts import error_counts
 from replica_manager.server.throttled_answers import throttled
-from kafka_common.protocol.answers import write_answer
 
 T = TypeVar("T")
 

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.records import NO_TIMESTAMP
 from replica_manager.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -26,8 +28,6 @@ from replica_manager.replication.partition_reads import (
 )
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol.records import NO_TIMESTAMP
 
 DEBUGGING_REPLICA_ID: Final = -2
 """Replica id of who may also ask a follower."""

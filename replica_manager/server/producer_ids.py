@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.controller_channel import ControllerChannel
-from replica_manager.request_errors import RequestRefused
-from zkcontroller.core.producer_ids import BLOCK_LENGTH, LAST_PRODUCER_ID
 from kafka_common.errors import ZooKeeperRefused
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.error_codes import error_name
 from kafka_common.protocol.messages import request_type
+from replica_manager.replication.controller_channel import ControllerChannel
+from replica_manager.request_errors import RequestRefused
+from zkcontroller.core.producer_ids import BLOCK_LENGTH, LAST_PRODUCER_ID
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

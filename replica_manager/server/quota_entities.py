@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.configuration.config_keys import parse_type, text_of
-from replica_manager.request_errors import RequestRefused
 from kafka_common.errors import ConfigInvalid
 from kafka_common.protocol.scram import MECHANISMS
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
+from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
+from replica_manager.configuration.config_keys import parse_type, text_of
+from replica_manager.request_errors import RequestRefused
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

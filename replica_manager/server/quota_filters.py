@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol import request_types
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.entity_configs import read_entity_config, read_entity_configs
 from replica_manager.server.quota_entities import (
@@ -28,7 +29,6 @@ from replica_manager.server.quota_entities import (
     entity_path,
     quotas_in,
 )
-from kafka_common.protocol import request_types
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ListChildren
 from zkcontroller.zookeeper.session import ZooKeeperSession

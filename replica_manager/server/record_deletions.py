@@ -14,6 +14,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import INTERNAL_TOPICS, TopicPartition
+from kafka_common.protocol.error_codes import error_code_for
 from replica_manager.log.log_manager import LogManager
 from replica_manager.replication.delayed_delete_records import (
     DelayedDeleteRecords,
@@ -22,9 +25,6 @@ from replica_manager.replication.delayed_delete_records import (
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.slices import in_slices
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import INTERNAL_TOPICS, TopicPartition
-from kafka_common.protocol.error_codes import error_code_for
 
 HIGH_WATERMARK: Final = -1
 """Instead of an offset: delete everything that is committed."""

@@ -30,13 +30,13 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.quotas.loop_time import LoopTime, Timed
-from replica_manager.server.error_counts import ErrorCounts
 from kafka_common.observability.instruments import Histogram, Meter
 from kafka_common.observability.metrics import Metrics, mbean
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.error_codes import error_name
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.quotas.loop_time import LoopTime, Timed
+from replica_manager.server.error_counts import ErrorCounts
 
 T = TypeVar("T")
 

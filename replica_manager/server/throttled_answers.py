@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 from kio.static.primitive import i32Timedelta
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.network.connection import ResponseFrame
 from replica_manager.quotas.quota_managers import RequestUsage
 from replica_manager.server.context import (
@@ -24,7 +25,6 @@ from replica_manager.server.context import (
     Throttled,
     Unanswered,
 )
-from kafka_common.protocol.api_versions import ApiKey
 
 P = TypeVar("P", bound=ResponsePayload)
 

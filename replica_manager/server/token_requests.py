@@ -11,12 +11,12 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol.numeric_times import NO_TIME, numeric_response_type
+from kafka_common.protocol.versioned_messages import NO_THROTTLE, made_of
 from replica_manager.security.delegation_token_store import DelegationTokenRefused
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.administration import TokenAdmin
 from replica_manager.server.context import BrokerContext, RequestContext
-from kafka_common.protocol.numeric_times import NO_TIME, numeric_response_type
-from kafka_common.protocol.versioned_messages import NO_THROTTLE, made_of
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _SSL: Final = "SSL"

@@ -19,6 +19,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, ReplicaAssignment, TopicPartition
+from kafka_common.net.presence import raise_if_abandoned
+from kafka_common.sanitizer import DEFAULT_ENTITY
+from kafka_common.topic_names import invalid_name_reason
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from replica_manager.security.acl_store import AclStore
@@ -41,14 +45,10 @@ from replica_manager.server.quota_entities import (
 from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.topics import partition_creation
 from replica_manager.server.topics.partition_creation import NewPartitions
-from kafka_common.model import Broker, ReplicaAssignment, TopicPartition
-from kafka_common.net.presence import raise_if_abandoned
-from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
-    DEFAULT_ENTITY,
     BrokerIdsZnode,
     BrokerIdZnode,
     ConfigChangeZnode,

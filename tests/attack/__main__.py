@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from tests.attack.campaign import HUGE_ITEMS, Campaign, huge_messages, random_messages, table
 from tests.attack.comparison import compared, save
 from tests.attack.connections import offered
 from tests.attack.targets import Target, broker_target, quorum_target
-from kafka_common.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 _LOGIN: tuple[int, ...] = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import request_type
 from tests.attack.connections import Ending, Outcome
 from tests.attack.shapes import (
     Blow,
@@ -21,9 +24,6 @@ from tests.attack.shapes import (
 from tests.attack.targets import Target
 from tests.attack.values import Extreme, useful
 from tests.attack.watch import Bystander
-from kafka_common.errors import UnsupportedVersion
-from kafka_common.protocol.api_versions import APIS, ApiKey
-from kafka_common.protocol.messages import request_type
 
 ANSWER_S: Final = 15.0
 """After so long the attacker goes on; whether others were served is measured apart."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.attack.campaign import Row
 from kafka_common.protocol.api_versions import APIS
+from tests.attack.campaign import Row
 
 _HEAD: Final = "API"
 

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple, Self
 
 from kio.schema.errors import ErrorCode
 
-from tests.attack.shapes import Message
-from tests.support.frames import request_header
 from kafka_common.net.client_security import Credentials
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response, request_type, write
 from kafka_common.protocol.sasl_client import ScramClient
 from kafka_common.protocol.scram import MECHANISMS
+from tests.attack.shapes import Message
+from tests.support.frames import request_header
 
 CONNECT_S: Final = 20.0
 ANSWER_S: Final = 60.0

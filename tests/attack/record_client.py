@@ -12,12 +12,12 @@ from kio.schema.list_offsets.v1 import request as list_offsets
 from kio.schema.metadata.v4 import request as metadata
 from kio.schema.produce.v7 import request as produce
 
-from tests.attack.connections import RawConnection
 from kafka_common.errors import CorruptRecord, InvalidRecord
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
 from kafka_common.protocol.records import Record
+from tests.attack.connections import RawConnection
 
 _BYTES: Final = 1_000_000
 START_MS: Final = 1_700_000_000_000

@@ -22,10 +22,10 @@ from kio.serial._introspect import (
     is_optional,
 )
 
-from tests.support.frames import request_header
 from kafka_common.protocol.api_versions import APIS
 from kafka_common.protocol.messages import request_type
 from kafka_common.protocol.primitives import unsigned_varint
+from tests.support.frames import request_header
 
 _FORMATS: Final = {
     "int8": ">b",

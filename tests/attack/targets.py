@@ -17,6 +17,10 @@ from typing_extensions import override
 
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker
+from kafka_common.net.client_security import Credentials
+from kafka_common.observability.loop_watch import VARIABLE
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, request_type, write
 from tests.attack.connections import RawConnection, is_serving
 from tests.attack.shapes import Message
 from tests.attack.values import TOPIC
@@ -25,10 +29,6 @@ from tests.integration.broker_processes import wait_for
 from tests.integration.secured_cluster import scram_config
 from tests.support.quorum import CLUSTER_ID, free_ports
 from tests.support.topic_creation import create_topic
-from kafka_common.net.client_security import Credentials
-from kafka_common.observability.loop_watch import VARIABLE
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response, request_type, write
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

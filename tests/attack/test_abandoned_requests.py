@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.protocol.api_versions import ApiKey
 from tests.attack.campaign import Campaign
 from tests.attack.checks import assert_descriptors_return, assert_serving
 from tests.attack.conftest import NewBroker
 from tests.attack.shapes import message
 from tests.attack.values import useful
 from tests.support.request_shapes import OFFERED
-from kafka_common.protocol.api_versions import ApiKey
 
 LONGEST_MS: Final = 2**31 - 1
 CLIENTS: Final = 300

@@ -17,6 +17,9 @@ import pytest
 from kio.schema.alter_client_quotas.v0 import request as quotas
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.metadata_log import KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
 from tests.attack.connections import RawConnection, is_serving
@@ -24,9 +27,6 @@ from tests.attack.record_client import START_MS, RecordClient
 from tests.attack.targets import quorum_target
 from tests.integration.broker_processes import BrokerProcess, wait_for
 from tests.support.quorum import free_ports
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 TOPIC: Final = "orders"

@@ -19,6 +19,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.model import TopicPartition
 from replica_manager.configuration.meta_properties import LOCK_NAME
 from replica_manager.log import checkpoints
 from replica_manager.log.log_directory import CLEAN_SHUTDOWN_FILE
@@ -28,7 +29,6 @@ from tests.attack.targets import make_decoy
 from tests.attack.watch import fingerprint, tracebacks_in
 from tests.integration.broker_processes import BrokerProcess, wait_for
 from tests.support.quorum import free_ports
-from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 DIRECTORIES: Final = ("data-0", "other-0")

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from tests.attack.campaign import Campaign, huge_messages
 from tests.attack.checks import (
     GROWTH_BYTES,
@@ -19,7 +20,6 @@ from tests.attack.checks import (
 from tests.attack.conftest import NewBroker
 from tests.attack.connections import offered
 from tests.support.request_shapes import OFFERED
-from kafka_common.protocol.api_versions import APIS, ApiKey
 
 NAMES = [ApiKey(api_key).name for api_key in OFFERED]
 _LOGIN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

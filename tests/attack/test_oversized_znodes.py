@@ -14,14 +14,14 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 from tests.attack.checks import assert_serving
 from tests.attack.conftest import NewBroker
 from tests.attack.connections import RawConnection
 from tests.attack.targets import BrokerTarget
 from tests.support.topic_creation import create_topic
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 PARTITIONS: Final = 150_000

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.protocol.api_versions import APIS, ApiKey
 from tests.attack.campaign import Campaign
 from tests.attack.checks import assert_harmless, assert_serving
 from tests.attack.conftest import NewBroker
@@ -16,7 +17,6 @@ from tests.attack.shapes import Kind, message, slots
 from tests.attack.targets import BrokerTarget
 from tests.attack.values import useful
 from tests.support.request_shapes import OFFERED
-from kafka_common.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_common.protocol.api_versions import ApiKey
 from tests.attack.connections import Ending, RawConnection
 from tests.attack.shapes import Message
 from tests.support.frames import request_header
-from kafka_common.protocol.api_versions import ApiKey
 
 PATIENCE_S: Final = 120.0
 _PAUSE_S: Final = 0.002

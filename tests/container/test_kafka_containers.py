@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.container.page import PAGE
 from kafka_common.errors import ContainerUnavailable
+from tests.container.page import PAGE
 from zkcontroller_testing import KafkaContainers
 
 pytestmark = [pytest.mark.container, pytest.mark.timeout(300)]

@@ -9,9 +9,11 @@ from typing import Final, Protocol
 
 import pytest
 
+from kafka_common.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from kraft.node.metadata_log import KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
-from kafka_common.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
 from kraft.raft.raft_log import (
     LogPosition,
     RaftLog,
@@ -20,8 +22,6 @@ from kraft.raft.raft_log import (
     validate_position,
 )
 from kraft.raft.values import OffsetAndEpoch
-from kafka_common.protocol.record_batch import encode_batch, iterate_batches
-from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 NOW_MS: Final = 1_700_000_000_000

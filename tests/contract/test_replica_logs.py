@@ -8,12 +8,12 @@ from typing import Protocol
 
 import pytest
 
+from kafka_common.errors import OffsetOutOfRange, UnexpectedAppendOffset
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_log import ReplicaLog
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.log_world import LogWorld, at, batch
-from kafka_common.errors import OffsetOutOfRange, UnexpectedAppendOffset
 
 
 class Subject(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.conftest import Client, ZooKeeper
 from kafka_common.errors import ControllerMoved, ZooKeeperRefused
+from tests.contract.conftest import Client, ZooKeeper
 from zkcontroller.zookeeper.requests import (
     Check,
     CheckExists,

@@ -22,12 +22,12 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.broker_process import OurBroker
+from kafka_common.errors import SessionExpired
+from kafka_common.protocol.record_batch import iterate_batches
 from tests.faults.checks import differing_partitions
 from tests.faults.links import Link
 from tests.integration.zookeeper_proxy import Proxy
 from tests.support.metadata import wait_until_known
-from kafka_common.errors import SessionExpired
-from kafka_common.protocol.record_batch import iterate_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession

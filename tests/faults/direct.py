@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from tests.faults.history import History, Outcome, Sent
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record
 from kafka_common.protocol.versioned_messages import request_schema
+from tests.faults.history import History, Outcome, Sent
 
 _VERSION: Final = 8
 _ALL_IN_SYNC: Final = -1

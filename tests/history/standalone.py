@@ -13,7 +13,7 @@ from typing import Final
 
 import pyspark
 
-from zkcontroller.zookeeper.embedded import find_java
+from kafka_common.process.java_runtime import find_java
 
 SPARK_HOME: Final = Path(pyspark.__path__[0])
 STARTED: Final = re.compile(r"Starting Spark master at (spark://\S+)")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import DATA
 from kafka_history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
 from kafka_history.readers.selection import candidates_of
 from kafka_history.shapes.catalogue import Shape, shapes
 from kafka_history.shapes.template import SPEAKER, compile_template
+from tests.support.paths import DATA
 
 HERE = Path(__file__).parent
 REFERENCE = DATA / "kafka-log-lines.tsv"

@@ -8,8 +8,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
-from tests.integration.broker_processes import Cluster, wait_for
 from kafka_common.net.connection import Connection
+from tests.integration.broker_processes import Cluster, wait_for
 
 OF_GROUP: Final = 0
 OF_TRANSACTION: Final = 1

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.calls import call
-from tests.integration.zkctl_brokers import Brokers
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record
+from tests.integration.calls import call
+from tests.integration.zkctl_brokers import Brokers
 
 confluent = pytest.importorskip("confluent_kafka")
 

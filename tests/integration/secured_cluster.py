@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from cryptography.x509.oid import NameOID
 
-from tests.integration.broker_processes import Cluster
-from tests.support.certificates import Authority, Identity
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -20,6 +18,8 @@ from kafka_common.acls import (
     ResourceType,
 )
 from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from tests.integration.broker_processes import Cluster
+from tests.support.certificates import Authority, Identity
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafka_common.protocol.messages import read_response
 from tests.integration.broker_processes import (
     BrokerProcess,
     Cluster,
@@ -21,7 +22,6 @@ from tests.integration.broker_processes import (
 )
 from tests.integration.conftest import Client, OpenClient
 from tests.support.frames import request_header
-from kafka_common.protocol.messages import read_response
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Stat, ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

@@ -15,11 +15,11 @@ import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.static.primitive import i32Timedelta
 
-from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
-from tests.support.log_world import batch
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
+from tests.support.log_world import batch
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

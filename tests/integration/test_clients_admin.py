@@ -21,6 +21,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs, run_kafka_tool
+from kafka_common.model import ReplicaAssignment
 from tests.integration.broker_processes import (
     Cluster,
     admin_client,
@@ -31,7 +32,6 @@ from tests.integration.broker_processes import (
 )
 from tests.integration.calls import call
 from tests.support.cli_world import zkctl_here
-from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.requests import ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode

@@ -14,15 +14,10 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.process.java_runtime import find_java
 from tests.peers.cluster import Cluster, wait_until
 from tests.support.doctor_causes import World
-from zkcontroller.zookeeper.embedded import (
-    JVM_FLAGS,
-    LOG4J2,
-    EmbeddedZooKeeper,
-    find_java,
-    free_port,
-)
+from zkcontroller.zookeeper.embedded import JVM_FLAGS, LOG4J2, EmbeddedZooKeeper, free_port
 from zkcontroller.zookeeper.server_jars import find_jars
 
 pytestmark = pytest.mark.integration

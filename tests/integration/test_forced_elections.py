@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.model import ReplicaAssignment
 from tests.integration.broker_processes import (
     SESSION_TIMEOUT_MS,
     Cluster,
@@ -19,7 +20,6 @@ from tests.integration.broker_processes import (
     wait_for,
 )
 from tests.integration.conftest import Client, OpenClient
-from kafka_common.model import ReplicaAssignment
 from zkcontroller.zookeeper.requests import Create, Delete, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

@@ -15,6 +15,12 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Producer
 
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import Record
+from kafka_common.protocol.versioned_messages import request_schema
 from tests.integration.broker_processes import (
     BrokerProcess,
     Cluster,
@@ -24,12 +30,6 @@ from tests.integration.broker_processes import (
     wait_for,
 )
 from tests.support.metadata import wait_until_known
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.record_batch import encode_batch, iterate_batches
-from kafka_common.protocol.records import Record
-from kafka_common.protocol.versioned_messages import request_schema
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 pytestmark = pytest.mark.integration

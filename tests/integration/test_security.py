@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from kio.schema.metadata.v1.request import MetadataRequest
 
+from kafka_common.net.connection import Connection
 from tests.integration.broker_processes import Cluster, cluster_in, wait_for
 from tests.integration.secured_cluster import (
     BROKER_PASSWORD,
@@ -22,7 +23,6 @@ from tests.integration.secured_cluster import (
     write_rules,
     write_users,
 )
-from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 # Its own types are not what it takes: None stands for a filter that matches all.

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kafka_common.errors import SessionExpired
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Fate, Proxy
 from tests.support.zookeepers import PATIENCE_S
-from kafka_common.errors import SessionExpired
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
 from zkcontroller.zookeeper.jute import OpCode
 from zkcontroller.zookeeper.requests import (

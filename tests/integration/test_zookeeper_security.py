@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.errors import AuthenticationFailed, ZooKeeperUnavailable
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.zookeeper_tls import zookeeper_tls
 from tests.integration.broker_processes import cluster_in, wait_for
@@ -26,7 +27,6 @@ from tests.integration.secured_zookeeper import (
 )
 from tests.integration.zookeeper_proxy import Proxy
 from tests.support.cli_world import Answer
-from kafka_common.errors import AuthenticationFailed, ZooKeeperUnavailable
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import (
     Create,

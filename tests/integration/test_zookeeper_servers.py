@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from tests.integration.conftest import OpenClient
 from tests.support.zookeepers import PATIENCE_S
-from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
 from zkcontroller.zookeeper.requests import Create, Znode

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.conftest import Client, OpenClient
-from tests.integration.zookeeper_proxy import Proxy
-from tests.support.zookeepers import PATIENCE_S, Recorder, end_session
 from kafka_common.errors import (
     AuthenticationFailed,
     ConfigInvalid,
     SessionExpired,
     ZooKeeperUnavailable,
 )
+from tests.integration.conftest import Client, OpenClient
+from tests.integration.zookeeper_proxy import Proxy
+from tests.support.zookeepers import PATIENCE_S, Recorder, end_session
 from zkcontroller.zookeeper.embedded import free_port
 from zkcontroller.zookeeper.jute import OpCode
 from zkcontroller.zookeeper.requests import (

@@ -11,9 +11,9 @@ import pytest
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 from kio.schema.list_transactions.v0.response import ListTransactionsResponse
 
-from tests.kit.conftest import QUICK
 from kafka_common.errors import ConfigInvalid
 from kafka_common.net.connection import Connection
+from tests.kit.conftest import QUICK
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.ledger import Ledger
 from zkcontroller_testing.waiting import until

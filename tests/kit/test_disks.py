@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.conftest import NEEDS_ROOT, QUICK
 from kafka_common.errors import ConfigInvalid
+from tests.kit.conftest import NEEDS_ROOT, QUICK
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.disks import BrokerDisk
 from zkcontroller_testing.waiting import until

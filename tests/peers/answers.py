@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import asdict
 from typing import Any
 
-from tests.peers.cluster import Cluster
 from kafka_common.net.connection import Connection
+from tests.peers.cluster import Cluster
 
 
 def answer_to(cluster: Cluster, request: Any) -> Any:

@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from kio.static.primitive import i8
 
-from replica_manager.security.principals import Principal
-from tests.peers.quorum_cluster import OurVoter, RealVoter, Voter
-from tests.support.envelopes import principal_bytes
-from tests.support.frames import request_header
-from tests.support.quorum import free_ports
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read, write
 from kafka_common.protocol.numeric_times import numeric_response_type
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.security.principals import Principal
+from tests.peers.quorum_cluster import OurVoter, RealVoter, Voter
+from tests.support.envelopes import principal_bytes
+from tests.support.frames import request_header
+from tests.support.quorum import free_ports
 
 PATIENCE_S: Final = 60.0
 CLOSED: Final = "the connection is closed"

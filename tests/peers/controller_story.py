@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from benchmarks.cluster_data import topic_znode
+from kafka_common.net.connection import Connection
 from tests.peers.cluster import Cluster
 from tests.peers.recording_brokers import RecordingBrokers
-from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Written, Znode
 from zkcontroller.zookeeper.znodes import TopicZnode
 

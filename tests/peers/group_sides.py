@@ -8,6 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.net.connection import Connection
 from replica_manager.coordinators.groups.batches import loaded_batches
 from replica_manager.coordinators.groups.records import (
     GroupKey,
@@ -16,7 +17,6 @@ from replica_manager.coordinators.groups.records import (
     decode_key,
     decode_offset_value,
 )
-from kafka_common.net.connection import Connection
 
 CLIENT = "peers"
 

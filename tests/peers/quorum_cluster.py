@@ -21,17 +21,17 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from benchmarks.kafka_peer import brief_options, kafka_libs, run_kafka_tool
-from tests.support.quorum import free_ports
 from kafka_common.errors import CorruptRecord
-from kraft.raft.config import MAX_FETCH_WAIT_MS
-from kraft.raft.control_records import LeaderChange
-from kraft.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from kraft.metadata.metadata_batches import iterate_metadata_batches
-from kraft.raft.wire import read_response, write_request
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.record_batch import BatchHeader, iterate_batches
+from kraft.metadata.metadata_batches import iterate_metadata_batches
+from kraft.raft.config import MAX_FETCH_WAIT_MS
+from kraft.raft.control_records import LeaderChange
+from kraft.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.raft.wire import read_response, write_request
+from tests.support.quorum import free_ports
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"

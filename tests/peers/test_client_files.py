@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
+from kafka_common.model import Endpoint
 from tests.integration.secured_cluster import (
     USERS,
     Certificates,
@@ -25,7 +26,6 @@ from tests.integration.secured_cluster import (
 from tests.integration.secured_zookeeper import SecuredZooKeeper, secured_zookeeper
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
 from tests.support.cli_world import Answer
-from kafka_common.model import Endpoint
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 

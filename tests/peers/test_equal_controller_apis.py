@@ -11,9 +11,9 @@ import pytest
 from kio.static.primitive import i8, i16, i32, i64, u16
 
 from benchmarks.kafka_peer import run_kafka_tool
-from tests.peers.controller_sides import Sides
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from tests.peers.controller_sides import Sides
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

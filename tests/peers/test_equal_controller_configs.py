@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from tests.peers.controller_sides import Side, Sides
 from tests.peers.quorum_cluster import CLUSTER_ID
 from tests.support.config_messages import altered_resources
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

@@ -11,12 +11,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
-from replica_manager.security.principals import Principal
-from tests.peers.controller_sides import Side, Sides
-from tests.support.frames import parse_response_header
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read
 from kafka_common.protocol.numeric_times import numeric_response_type
+from replica_manager.security.principals import Principal
+from tests.peers.controller_sides import Side, Sides
+from tests.support.frames import parse_response_header
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

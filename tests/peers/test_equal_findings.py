@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.broker_process import BrokerProcess
-from tests.peers.clients import run_tool
-from tests.peers.cluster import Cluster
 from kafka_history.analyses.history import History
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.session import start_spark
+from tests.peers.clients import run_tool
+from tests.peers.cluster import Cluster
 from zkcontroller.zookeeper.requests import Create, Written, Znode
 
 pytestmark = pytest.mark.peers

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.peers.answers import ask, differing, told
-from tests.peers.cluster import Cluster
 from kafka_common.protocol.compression import Codec
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record
+from tests.peers.answers import ask, differing, told
+from tests.peers.cluster import Cluster
 
 pytestmark = pytest.mark.peers
 

@@ -16,14 +16,14 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.kraft_world import KraftWorld, RegisteredNode, directory, no_quota
+from kafka_common.api_error import ApiError, ApiException
+from kafka_common.model import ElectionType
 from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from kafka_common.api_error import ApiError, ApiException
 from kraft.controller.broker_changes import AssignedDirectory
 from kraft.controller.cluster_view import UsableBroker
 from kraft.controller.partition_registration import PartitionRegistration
@@ -40,7 +40,7 @@ from kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from kraft.metadata.metadata_version import from_level
-from kafka_common.model import ElectionType
+from tests.support.kraft_world import KraftWorld, RegisteredNode, directory, no_quota
 
 pytestmark = pytest.mark.peers
 

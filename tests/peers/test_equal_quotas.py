@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.net.connection import Connection
 from tests.peers.answers import answer_to
 from tests.peers.cluster import Cluster
-from kafka_common.net.connection import Connection
 from zkcontroller.zookeeper.requests import Create, Znode
 from zkcontroller.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 

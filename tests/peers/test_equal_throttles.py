@@ -20,16 +20,16 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
 from benchmarks.kafka_peer import run_kafka_tool
-from replica_manager.quotas.client_quotas import LONGEST_THROTTLE_MS
-from tests.peers.cluster import PROPERTIES, Cluster
-from tests.peers.scraped_broker import ScrapedBroker
-from tests.support.frames import request_header
-from tests.support.log_world import batch
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.framing import frame
 from kafka_common.protocol.messages import write
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.quotas.client_quotas import LONGEST_THROTTLE_MS
+from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.scraped_broker import ScrapedBroker
+from tests.support.frames import request_header
+from tests.support.log_world import batch
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

@@ -12,6 +12,11 @@ from uuid import uuid4
 
 import pytest
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import EndTransactionMarker, Record
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
@@ -20,11 +25,6 @@ from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.log.unified_log import UnifiedLog
 from tests.peers.clients import consume, produce, run_tool
 from tests.peers.cluster import Cluster
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.legacy_messages import iterate_any
-from kafka_common.protocol.record_batch import encode_batch, iterate_batches
-from kafka_common.protocol.records import EndTransactionMarker, Record
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 

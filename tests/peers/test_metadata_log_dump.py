@@ -7,9 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.peers.clients import run_tool
-from tests.support.metadata_batches import encode_data_batch
-from tests.support.record_text import control_record_text, record_text
+from kraft.metadata.bootstrap import BootstrapMetadata, encode_bootstrap
+from kraft.metadata.codec import decode_record
+from kraft.metadata.metadata_batches import encode_control_batch
+from kraft.metadata.metadata_version import LATEST_PRODUCTION
+from kraft.metadata.records import VersionedRecord
 from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
@@ -20,11 +22,9 @@ from kraft.raft.control_records import (
     Voter,
     VoterEndpoint,
 )
-from kraft.metadata.bootstrap import BootstrapMetadata, encode_bootstrap
-from kraft.metadata.codec import decode_record
-from kraft.metadata.metadata_batches import encode_control_batch
-from kraft.metadata.metadata_version import LATEST_PRODUCTION
-from kraft.metadata.records import VersionedRecord
+from tests.peers.clients import run_tool
+from tests.support.metadata_batches import encode_data_batch
+from tests.support.record_text import control_record_text, record_text
 
 pytestmark = pytest.mark.peers
 

@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks.broker_process import BrokerProcess
+from kafka_common.protocol.record_batch import iterate_batches
 from tests.faults.checks import anomalies
 from tests.faults.load import loaded
 from tests.peers.cluster import Cluster
-from kafka_common.protocol.record_batch import iterate_batches
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 

@@ -15,11 +15,11 @@ from confluent_kafka import KafkaException
 from cryptography.x509.oid import NameOID
 
 from benchmarks.kafka_peer import run_kafka_tool
-from tests.peers.quorum_cluster import MixedQuorum, RealBroker, committed
-from tests.support.certificates import Authority
+from kafka_common.net.client_security import ClientSecurity, Credentials
 from kraft.metadata.metadata_batches import iterate_records_of
 from kraft.metadata.records import RegisterControllerRecord
-from kafka_common.net.client_security import ClientSecurity, Credentials
+from tests.peers.quorum_cluster import MixedQuorum, RealBroker, committed
+from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

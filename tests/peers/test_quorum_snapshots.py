@@ -15,16 +15,16 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from benchmarks.kafka_peer import run_kafka_tool
-from tests.peers.clients import run_tool
-from tests.peers.quorum_cluster import FOLDER, MixedQuorum, RealBroker
-from tests.support.record_text import record_text
-from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
 from kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
     iterate_metadata_batches,
 )
 from kraft.metadata.records import ClientQuotaRecord, TopicRecord, VersionedRecord
+from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
+from tests.peers.clients import run_tool
+from tests.peers.quorum_cluster import FOLDER, MixedQuorum, RealBroker
+from tests.support.record_text import record_text
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 

@@ -16,17 +16,17 @@ from typing import Final
 import pytest
 
 from benchmarks.kafka_peer import kafka_tool, run_kafka_tool
+from kafka_common.protocol.record_batch import iterate_batches
+from kraft.metadata.metadata_batches import encode_control_batch
+from kraft.metadata.records import FeatureLevelRecord, NoOpRecord, VersionedRecord
 from kraft.node.metadata_log import FOLDER, KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.node_files import initialize_log_dirs
 from kraft.node.quorum_state_file import read_quorum_state
+from kraft.raft.control_records import LeaderChange, SnapshotFooter, SnapshotHeader
+from kraft.raft.values import OffsetAndEpoch
 from tests.peers.clients import run_tool
 from tests.support.metadata_batches import encode_data_batch
-from kraft.raft.control_records import LeaderChange, SnapshotFooter, SnapshotHeader
-from kraft.metadata.metadata_batches import encode_control_batch
-from kraft.metadata.records import FeatureLevelRecord, NoOpRecord, VersionedRecord
-from kraft.raft.values import OffsetAndEpoch
-from kafka_common.protocol.record_batch import iterate_batches
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 

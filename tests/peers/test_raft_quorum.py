@@ -15,11 +15,11 @@ import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
 from benchmarks.quorum_kills import KillScenario
+from kafka_common.model import Endpoint
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.raft.values import NodeAddress, ReplicaKey, VoterSet
 from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, Voter, committed
 from tests.support.quorum import RecordingListener, free_ports
-from kraft.raft.values import NodeAddress, ReplicaKey, VoterSet
-from kafka_common.model import Endpoint
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 

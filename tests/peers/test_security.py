@@ -16,6 +16,8 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
 from tests.integration.secured_cluster import (
     USERS,
     Certificates,
@@ -26,8 +28,6 @@ from tests.integration.secured_cluster import (
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
 from tests.peers.endpoints import endpoint
 from tests.support.guarded_world import cluster_requests, creation
-from kafka_common.net.client_security import ClientSecurity, Credentials
-from kafka_common.net.connection import Connection
 
 pytestmark = [
     pytest.mark.peers,

@@ -25,11 +25,6 @@ from kio.schema.metadata.v8.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.types import TopicName
 
 from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
-from replica_manager.security.acl_cache import AclBinding
-from replica_manager.security.principals import Principal
-from tests.peers.clients import run_tool
-from tests.peers.cluster import PROPERTIES, Cluster
-from tests.support.cli_world import Answer
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -40,6 +35,11 @@ from kafka_common.acls import (
 )
 from kafka_common.net.client_security import ClientSecurity, Credentials
 from kafka_common.net.connection import Connection
+from replica_manager.security.acl_cache import AclBinding
+from replica_manager.security.principals import Principal
+from tests.peers.clients import run_tool
+from tests.peers.cluster import PROPERTIES, Cluster
+from tests.support.cli_world import Answer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 from zkcontroller.zookeeper.requests import Znode

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from benchmarks.kafka_peer import kafka_tool
+from kafka_common.sanitizer import desanitize
 from replica_manager.security.password_encoder import PasswordEncoder
 from tests.peers.real_cluster import BROKER, RealCluster, started_real_cluster
 from tests.support.cli_world import zkctl_here
 from tests.support.stored_configs import accepts
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
-from zkcontroller.zookeeper.znodes import desanitize
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.coordinator import GroupCoordinator
 from replica_manager.coordinators.groups.events import (
@@ -71,7 +72,6 @@ from replica_manager.coordinators.groups.requests import (
     SyncResult,
     WantedOffsets,
 )
-from kafka_common.model import TopicPartition
 
 GROUP = "billing"
 ORDERS_0 = TopicPartition("orders", 0)

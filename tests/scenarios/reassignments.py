@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.core.effects import (
     OngoingReassignments,
     PartitionResults,
 )
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
 )

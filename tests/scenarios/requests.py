@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from kafka_common.model import RECOVERED, ElectionType, TopicPartition
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import (
     AlterPartitionReceived,
@@ -13,7 +14,6 @@ from zkcontroller.core.events import (
     ReplicaLeaderElection,
     RequestEvent,
 )
-from kafka_common.model import RECOVERED, ElectionType, TopicPartition
 from zkcontroller_simulation.world import World
 
 R = TypeVar("R", bound=Result)

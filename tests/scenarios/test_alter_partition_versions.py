@@ -13,6 +13,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.protocol.inter_broker_versions import (
+    VERSIONS,
+    InterBrokerVersion,
+    is_alter_partition_supported,
+    is_topic_id_supported,
+)
 from tests.scenarios.workbench import CONTROLLER_ID, Workbench
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, SwitchedController
 from zkcontroller.core.effects import Result
@@ -20,12 +26,6 @@ from zkcontroller.core.events import AlterPartitionReceived, RequestEvent
 from zkcontroller.core.isr_changes import IsrChanges
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.core.reassignment import Reassignments
-from kafka_common.protocol.inter_broker_versions import (
-    VERSIONS,
-    InterBrokerVersion,
-    is_alter_partition_supported,
-    is_topic_id_supported,
-)
 
 API_VERSIONS = range(4)
 TOPIC_IDS_SINCE = 2

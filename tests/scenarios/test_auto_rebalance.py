@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from tests.scenarios.requests import put
 from zkcontroller.core.events import (
     ApiPartitionReassignment,
     AutoPreferredReplicaLeaderElection,
 )
-from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import ZkTransaction
 from zkcontroller_simulation.world import World
 

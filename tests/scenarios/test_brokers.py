@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kafka_common.model import NO_LEADER, Broker, Endpoint, TopicPartition
 from zkcontroller.core.events import (
     LeaderAndIsrResponseReceived,
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
 )
-from kafka_common.model import NO_LEADER, Broker, Endpoint, TopicPartition
 from zkcontroller.zookeeper.requests import ListChildren, SetData
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode
 from zkcontroller_simulation.control_requests import ReceivedUpdateMetadata

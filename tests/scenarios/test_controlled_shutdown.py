@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.effects import ControlledShutdownResult
 from kafka_common.model import TopicPartition
+from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.zookeeper.requests import FencedBatch
 from zkcontroller_simulation.control_requests import ReceivedStopReplica
 from zkcontroller_simulation.world import World

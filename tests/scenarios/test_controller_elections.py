@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from zkcontroller.core.events import PartitionModifications, TopicChange, TopicDeletion
 from kafka_common.errors import ControllerMoved, SessionExpired
+from zkcontroller.core.events import PartitionModifications, TopicChange, TopicDeletion
 from zkcontroller.zookeeper.requests import FencedBatch, ZkTransaction
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
 from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr, ReceivedUpdateMetadata

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.scenarios.requests import ask, election
-from zkcontroller.core.effects import PartitionResult, PartitionResults
 from kafka_common.errors import ControllerMoved
 from kafka_common.model import NO_LEADER, RECOVERING, ElectionType, TopicPartition
+from tests.scenarios.requests import ask, election
+from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, PreferredReplicaElectionZnode
 from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr

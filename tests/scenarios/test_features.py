@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, Endpoint
 from tests.scenarios.requests import ask, put
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
-from kafka_common.model import Broker, Endpoint
 from zkcontroller.zookeeper.requests import Create, SetData
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 from zkcontroller_simulation.world import World

@@ -9,9 +9,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from zkcontroller.core.effects import ProducerIdBlock, Question
 from zkcontroller.core.events import AllocateProducerIds, FeatureUpdate, UpdateFeatures
-from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import (
     Create,
     Delete,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_EPOCH
 from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_INSTALL, GroupConfig
 from replica_manager.coordinators.groups.events import (
     Elected,
@@ -43,7 +44,6 @@ from replica_manager.coordinators.groups.requests import (
     ListGroupsResult,
 )
 from tests.scenarios.group_world import GROUP, ORDERS_0, ORDERS_1, GroupWorld, subscription
-from kafka_common.model import NO_EPOCH
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_SWEEP, GroupConfig
 from replica_manager.coordinators.groups.events import PartitionsDeleted, Tick
 from replica_manager.coordinators.groups.records import GroupKey, OffsetKey
@@ -21,7 +22,6 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from tests.scenarios.group_world import GROUP, ORDERS_0, ORDERS_1, GroupWorld, subscription
-from kafka_common.model import TopicPartition
 
 PAYMENTS_0 = TopicPartition("payments", 0)
 DAY_MS = 24 * 60 * 60 * 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.inter_broker_versions import version_of
 from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.requests import (
     JoinResult,
@@ -13,7 +14,6 @@ from replica_manager.coordinators.groups.requests import (
     LeavingMember,
 )
 from tests.scenarios.group_world import GROUP, Consumer, GroupWorld
-from kafka_common.protocol.inter_broker_versions import version_of
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import RECOVERED, RECOVERING, TopicPartition
 from tests.scenarios.requests import alter_partition, ask, isr_change, put
 from zkcontroller.core.effects import AlterPartitionResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
-from kafka_common.errors import ControllerMoved
-from kafka_common.model import RECOVERED, RECOVERING, TopicPartition
 from zkcontroller.zookeeper.requests import Create, FencedBatch, SetData
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkcontroller.core.events import ApiPartitionReassignment
 from kafka_common.model import NO_LEADER, TopicPartition
+from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import (

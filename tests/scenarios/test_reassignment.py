@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from tests.scenarios.reassignments import (
     ORDERS_0,
     ORDERS_1,
@@ -16,7 +17,6 @@ from tests.scenarios.reassignments import (
     leadership,
     with_topic,
 )
-from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from tests.scenarios.reassignments import (
     ORDERS_0,
     ORDERS_1,
@@ -22,7 +23,6 @@ from zkcontroller.core.effects import (
     PartitionResults,
 )
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.znodes import (
     ReassignPartitionsZnode,
 )

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import NO_LEADER, ReplicaAssignment
 from tests.scenarios.reassignments import (
     CONTROLLER,
     ORDERS_0,
@@ -23,8 +25,6 @@ from tests.scenarios.requests import alter_partition, ask, isr_change
 from zkcontroller.core.effects import AlterPartitionResult, Question
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.partition_table import ReplicaState
-from kafka_common.errors import ControllerMoved
-from kafka_common.model import NO_LEADER, ReplicaAssignment
 from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,

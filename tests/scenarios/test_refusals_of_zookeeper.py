@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import IllegalState
+from kafka_common.model import ReplicaAssignment, TopicPartition
 from tests.scenarios.requests import alter_partition, ask, isr_change
 from zkcontroller.core.controller import REGISTRATION_RETRY_MS
 from zkcontroller.core.effects import AlterPartitionResult, ControlledShutdownResult
@@ -15,8 +17,6 @@ from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import FIRST_RETRY_MS, LONGEST_RETRY_MS
 from zkcontroller.core.tools import BUSY_PAUSE_MS, BUSY_TRIES
-from kafka_common.errors import IllegalState
-from kafka_common.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from kafka_common.model import NO_LEADER, TopicPartition
 from tests.scenarios.workbench import EPOCH, Workbench
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
-from kafka_common.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Delete, ReadZnodes
 from zkcontroller.zookeeper.znodes import PartitionStateZnode

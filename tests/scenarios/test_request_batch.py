@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from kafka_common.model import RECOVERING, TopicPartition
 from tests.scenarios.workbench import EPOCH, Workbench
 from zkcontroller.core.broker_requests import RequestBatch, event_for_response
 from zkcontroller.core.effects import SendControlRequest
@@ -16,7 +17,6 @@ from zkcontroller.core.events import (
     UpdateMetadataResponseReceived,
 )
 from zkcontroller.core.partition_table import PartitionState
-from kafka_common.model import RECOVERING, TopicPartition
 from zkcontroller_simulation.control_requests import (
     ReceivedLeaderAndIsr,
     ReceivedStopReplica,

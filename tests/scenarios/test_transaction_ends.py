@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import Resigned
 from replica_manager.coordinators.transactions.config import (
     MARKER_RETRY_MS,
@@ -24,7 +25,6 @@ from replica_manager.coordinators.transactions.requests import (
 )
 from replica_manager.coordinators.transactions.states import TransactionState
 from tests.scenarios.transaction_world import EPOCH, ID, TIMEOUT_MS, A, B, World
-from kafka_common.model import TopicPartition
 
 C = TopicPartition("payments", 7)
 _STATES_OF_A_COMMIT: Final = [

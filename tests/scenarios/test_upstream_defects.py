@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_common.errors import SessionExpired
 from zkcontroller.core.effects import Question
 from zkcontroller.core.events import ControllerChange, Expire
-from kafka_common.errors import SessionExpired
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Create,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import (
     CoordinatorLogLine,
     CoordinatorStartup,
@@ -54,7 +55,6 @@ from replica_manager.coordinators.transactions.requests import (
 )
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import Transaction
-from kafka_common.model import TopicPartition
 
 ID = "billing"
 A = TopicPartition("orders", 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.effects import (
     LogLine,
@@ -22,7 +23,6 @@ from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
     Create,

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafka_common.model import ElectionType, TopicPartition
 from zkcontroller.core.events import (
     ApiPartitionReassignment,
     ElectionTrigger,
@@ -25,7 +26,6 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.core.refused_partitions import LONGEST_RETRY_MS
-from kafka_common.model import ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

@@ -24,6 +24,9 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_config import LogConfig
@@ -38,9 +41,6 @@ from replica_manager.replication.log_dir_copy import (
     read_next,
     take_over_epochs,
 )
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from kafka_common.protocol.records import Record
 
 START_MS: Final = 1_700_000_000_000
 STEPS: Final = 70

@@ -14,9 +14,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.simulation.raft_strangers import MOST_MISCHIEF, Strangers
 from kraft.raft.config import QuorumConfig
 from kraft.raft.values import VoterSet
+from tests.simulation.raft_strangers import MOST_MISCHIEF, Strangers
 from zkcontroller_simulation.raft_log_model import WITHOUT_LIMIT
 from zkcontroller_simulation.raft_process import RaftProcess, endpoint_of
 from zkcontroller_simulation.raft_weather import CALM, GREY, STORMY, RaftWeather

@@ -12,6 +12,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.delayed_produce import DelayedProduce
@@ -46,8 +48,6 @@ from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMes
 from tests.simulation.replication_log import SimulatedLog
 from tests.support.followers import take_records
 from tests.support.steps import completed
-from kafka_common.model import Broker, TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from tests.simulation.replication_world import ReplicationWorld

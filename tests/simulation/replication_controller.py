@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_LEADER, TopicPartition
 from replica_manager.replication.isr import AlteredIsr, IsrProposal
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
-from kafka_common.model import NO_LEADER, TopicPartition
 
 CONTROLLER_EPOCH = 1
 

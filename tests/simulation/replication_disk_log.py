@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record as DataRecord
 from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.log_config import LogConfig
@@ -17,8 +19,6 @@ from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.log.unified_log import UnifiedLog
 from tests.simulation.replication_log import Record
-from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from kafka_common.protocol.records import Record as DataRecord
 
 BYTES_OF_A_BATCH = 75
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication_log import Record, SimulatedLog
 from kafka_common.model import NO_LEADER, TopicPartition
+from tests.simulation.replication_log import Record, SimulatedLog
 
 if TYPE_CHECKING:
     from tests.simulation.replication_world import ReplicationWorld

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from kafka_common.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.replica_log import ReplicaLog
-from kafka_common.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
 class Record(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.fetch_requests import Request
 from replica_manager.replication.isr import AlteredIsr
 from replica_manager.replication.isr_proposals import AlterPartitionCall
@@ -20,7 +21,6 @@ from tests.simulation.replication_broker import LAG_MS, SimulatedBroker
 from tests.simulation.replication_controller import ControlMessage, ModelController
 from tests.simulation.replication_invariants import ReplicationInvariants
 from tests.simulation.replication_log import InMemoryLog, Record, SimulatedLog
-from kafka_common.model import TopicPartition
 from zkcontroller_simulation.history import LINES_SHOWN
 from zkcontroller_simulation.timeline import Timeline
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.chaos import Chaos
 from kafka_common.errors import ZkControllerError, ZooKeeperRefused
+from tests.simulation.chaos import Chaos
 from zkcontroller_simulation.world import World
 
 

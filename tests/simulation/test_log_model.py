@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.model import TopicPartition
 from replica_manager.log.cleaner_state import CleanerState
 from replica_manager.log.log_cleaner import AbortSwitch
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 from tests.simulation.log_model import LogScenario
-from kafka_common.model import TopicPartition
 
 MOST_SEEDS: Final = 100
 """A test tries at most this many seeds; it stops at the first run that fails."""

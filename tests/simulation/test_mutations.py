@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.model import LeaderAndIsr
 from tests.simulation.seeded_worlds import (
     calm_world,
     contested_world,
@@ -36,7 +37,6 @@ from zkcontroller.core.elections import IsOnline
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Create,

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.raft_small_quorum import Choice, SmallQuorum
 from kafka_common.errors import RaftFatal
 from kraft.raft.states import StateName
+from tests.simulation.raft_small_quorum import Choice, SmallQuorum
 
 MOST_STATES: Final = 600
 """Of each beginning."""

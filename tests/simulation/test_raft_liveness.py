@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.raft.inputs import Resign
 from tests.simulation.raft_stories import (
     CHECK_QUORUM_MS,
     SLACK_MS,
@@ -14,7 +15,6 @@ from tests.simulation.raft_stories import (
     restless_voters,
     snapshot_for_a_follower_with_a_record_of_its_own,
 )
-from kraft.raft.inputs import Resign
 
 SECOND_MS: Final = 1_000
 KILLS: Final = 20

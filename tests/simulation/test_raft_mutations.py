@@ -17,10 +17,20 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.log import log_recovery
-from replica_manager.log.leader_epochs import LeaderEpochs
 from kraft.node import metadata_log
 from kraft.node.metadata_log import KafkaMetadataLog
+from kraft.raft import inbound, leader_state, listeners, quorum, responses
+from kraft.raft import node as node_module
+from kraft.raft import raft as raft_module
+from kraft.raft.config import NEVER_MS
+from kraft.raft.messages import VoteResponse
+from kraft.raft.outputs import FlushLog, PersistElection, RaftOutput
+from kraft.raft.raft import RaftNode
+from kraft.raft.raft_log import LogPosition, ValidatedPosition
+from kraft.raft.states import CandidateState, UnattachedState, Vote
+from kraft.raft.values import ElectionState, OffsetAndEpoch
+from replica_manager.log import log_recovery
+from replica_manager.log.leader_epochs import LeaderEpochs
 from tests.simulation.raft_chaos import (
     quorum_with_strangers,
     stormy_quorum,
@@ -32,16 +42,6 @@ from tests.simulation.raft_stories import (
     restless_voters,
     snapshot_for_a_follower_with_a_record_of_its_own,
 )
-from kraft.raft import inbound, leader_state, listeners, quorum, responses
-from kraft.raft import node as node_module
-from kraft.raft import raft as raft_module
-from kraft.raft.config import NEVER_MS
-from kraft.raft.messages import VoteResponse
-from kraft.raft.outputs import FlushLog, PersistElection, RaftOutput
-from kraft.raft.raft import RaftNode
-from kraft.raft.raft_log import LogPosition, ValidatedPosition
-from kraft.raft.states import CandidateState, UnattachedState, Vote
-from kraft.raft.values import ElectionState, OffsetAndEpoch
 
 pytestmark = pytest.mark.planted
 

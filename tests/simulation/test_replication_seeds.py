@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.model import TopicPartition
 from tests.simulation.hash_seeds import run_under_hash_seeds
 from tests.simulation.replication_disk_log import DiskLog
 from tests.simulation.replication_world import (
@@ -16,7 +17,6 @@ from tests.simulation.replication_world import (
     ReplicationWorld,
     replicated_world,
 )
-from kafka_common.model import TopicPartition
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from kafka_common.errors import KafkaStorage
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from replica_manager.log.files import CLEANED_SUFFIX
 from replica_manager.log.log_cleaner import Cleaned, clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
@@ -27,9 +30,6 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import LogWorld, end_transaction, read
 from tests.support.refused_calls import CALLS, refused_call
-from kafka_common.errors import KafkaStorage
-from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from kafka_common.protocol.records import Record
 
 STEPS: Final = 60
 KEYS: Final = 4

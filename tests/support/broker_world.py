@@ -17,6 +17,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.net.client_security import PLAINTEXT
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.messages import read_response, write
 from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.handler_context import handler_context
@@ -56,10 +60,6 @@ from tests.support.frames import parse_response_header, request_header
 from tests.support.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
-from kafka_common.model import Broker, Endpoint, TopicPartition
-from kafka_common.net.client_security import PLAINTEXT
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.messages import read_response, write
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (

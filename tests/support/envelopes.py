@@ -7,8 +7,8 @@ from typing import Final
 
 from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 
-from replica_manager.security.principals import Principal
 from kafka_common.protocol.messages import write
+from replica_manager.security.principals import Principal
 
 _PRINCIPAL_VERSION: Final = 0
 _VERSION: Final = Struct(">h")

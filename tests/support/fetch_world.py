@@ -13,14 +13,14 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
-from replica_manager.log.unified_log import UnifiedLog
-from tests.support.broker_world import BrokerWorld
-from tests.support.log_world import batch
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.legacy_messages import iterate_any
 from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.log.unified_log import UnifiedLog
+from tests.support.broker_world import BrokerWorld
+from tests.support.log_world import batch
 
 ORDERS = TopicPartition("orders", 0)
 ORDERS_ID = UUID(int=7)

@@ -11,11 +11,6 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
-from replica_manager.security.acl_cache import AclBinding, AclCache
-from replica_manager.security.authorizer import Authorizer
-from replica_manager.security.principals import Principal
-from tests.support.broker_world import BrokerWorld, metadata
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -23,6 +18,11 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.security.acl_cache import AclBinding, AclCache
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.principals import Principal
+from tests.support.broker_world import BrokerWorld, metadata
 
 GROUP = "billing"
 

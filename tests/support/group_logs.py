@@ -10,6 +10,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
 from replica_manager.coordinators.group_loading import led_log
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
@@ -22,8 +24,6 @@ from replica_manager.replication.topic_stats import BrokerTopicStats
 from tests.support.broker_world import broker
 from tests.support.log_world import LogWorld
 from tests.support.steps import completed
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics
 
 
 class GroupLogs:

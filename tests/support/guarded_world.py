@@ -11,11 +11,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.acl_cache import AclBinding
-from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
-from replica_manager.security.principals import Principal
-from replica_manager.security.settings import authorizer_settings
-from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -23,6 +18,11 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
+from replica_manager.security.acl_cache import AclBinding
+from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
+from replica_manager.security.principals import Principal
+from replica_manager.security.settings import authorizer_settings
+from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import TopicZnode
 

@@ -11,9 +11,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.errors import ConfigInvalid
-from kraft.controller import directory_ids
 from kafka_common.api_error import ApiException
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import ConfigResourceType, OpType
+from kraft.controller import directory_ids
 from kraft.controller.cluster_view import UsableBroker
 from kraft.controller.config_schema import (
     ConfigKeySchema,
@@ -56,7 +57,6 @@ from kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from kafka_common.model import ConfigResourceType, OpType
 
 T = TypeVar("T")
 

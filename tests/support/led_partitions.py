@@ -6,11 +6,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import RECOVERED, TopicPartition
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.support.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
 from tests.support.steps import completed
-from kafka_common.model import RECOVERED, TopicPartition
 
 
 def lead(

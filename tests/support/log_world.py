@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import EndTransactionMarker, Record
 from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_config import LogConfig
@@ -14,9 +17,6 @@ from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.log.segment import TimestampedOffset
 from replica_manager.log.unified_log import UnifiedLog
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from kafka_common.protocol.records import EndTransactionMarker, Record
 
 START_MS = 1_700_000_000_000
 

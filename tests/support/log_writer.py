@@ -12,13 +12,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.record_batch import encode_batch
-from kafka_common.protocol.records import Record
 
 ORDERS = TopicPartition("orders", 0)
 KEYS = 23

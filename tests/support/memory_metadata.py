@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import cast
 
+from kafka_common.model import Endpoint
+from kafka_common.net.client_security import ClientSecurity
 from replica_manager.broker.metadata_source import BrokerSide
 from replica_manager.broker.stops import StopStep
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
@@ -15,8 +17,6 @@ from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replication_tasks import ControllerEpochOf
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BrokersSession, NoController, SwitchedController
-from kafka_common.model import Endpoint
-from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from kraft.node.raft_driver import CommittedBatches
 from kraft.raft.config import QuorumConfig
@@ -21,9 +24,6 @@ from kraft.raft.values import (
     ReplicaKey,
     VoterSet,
 )
-from kafka_common.model import Endpoint
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.record_batch import iterate_batches
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 QUICK: Final = QuorumConfig(

@@ -12,13 +12,8 @@ from random import Random
 from typing import TypeVar
 from uuid import UUID
 
-from replica_manager.configuration.broker_keys import BROKER_KEYS
-from kraft.node.controller_configuration import (
-    BrokerConfigSchema,
-    BrokerConfigValidator,
-)
-from kafka_common.errors import NotLeader
 from kafka_common.api_error import ApiException
+from kafka_common.errors import NotLeader
 from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
@@ -60,7 +55,12 @@ from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.metadata.codec import decode_record
 from kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
+from kraft.node.controller_configuration import (
+    BrokerConfigSchema,
+    BrokerConfigValidator,
+)
 from kraft.raft.values import LeaderAndEpoch
+from replica_manager.configuration.broker_keys import BROKER_KEYS
 
 T = TypeVar("T")
 

@@ -10,6 +10,12 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
+from kafka_common.model import ConfigResourceType, OpType
+from kraft.controller.config_schema import ConfigResource
+from kraft.controller.configuration_control import ConfigOperation
+from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
+from kraft.controller.snapshot_trigger import SnapshotConfig
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.controller_service import controller_maker, read_bootstrap
 from kraft.node.metadata_log import FOLDER
@@ -17,12 +23,6 @@ from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
 from tests.support.state_records import everything
-from kraft.controller.config_schema import ConfigResource
-from kraft.controller.configuration_control import ConfigOperation
-from kraft.controller.quorum_controller import QuorumController
-from kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
-from kraft.controller.snapshot_trigger import SnapshotConfig
-from kafka_common.model import ConfigResourceType, OpType
 
 SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)
 TIGHT: Final = MetadataLogConfig(retention_max_bytes=1, file_delete_delay_ms=0)

@@ -11,6 +11,14 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.record_batch import (
+    BatchHeader,
+    encode_batch,
+    is_intact,
+    iterate_batch,
+    iterate_batches,
+)
+from kafka_common.protocol.records import Record
 from kraft.raft.config import QuorumConfig
 from kraft.raft.inputs import (
     ElectionPersisted,
@@ -49,14 +57,6 @@ from kraft.raft.values import (
     ReplicaKey,
     VoterSet,
 )
-from kafka_common.protocol.record_batch import (
-    BatchHeader,
-    encode_batch,
-    is_intact,
-    iterate_batch,
-    iterate_batches,
-)
-from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"

@@ -9,6 +9,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final, assert_never
 
+from kafka_common.protocol.uuid_text import uuid_text
+from kraft.metadata.record_json import record_json
+from kraft.metadata.records import ZERO_UUID, VersionedRecord
 from kraft.raft.control_records import (
     LEADER_CHANGE,
     ControlRecord,
@@ -19,9 +22,6 @@ from kraft.raft.control_records import (
     SnapshotHeader,
     Voter,
 )
-from kraft.metadata.record_json import record_json
-from kraft.metadata.records import ZERO_UUID, VersionedRecord
-from kafka_common.protocol.uuid_text import uuid_text
 
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord(plain): f"\\{letter}"

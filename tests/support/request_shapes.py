@@ -16,11 +16,11 @@ from uuid import UUID
 
 from kio.static.protocol import RequestPayload
 
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import request_type
 from replica_manager.server.context import versions_of
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID
-from kafka_common.protocol.api_versions import APIS, ApiKey
-from kafka_common.protocol.messages import request_type
 
 ORDERS: Final = "orders"
 GENEROUS: Final = timedelta(seconds=30)

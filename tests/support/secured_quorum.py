@@ -12,6 +12,12 @@ from typing import Any, Final
 from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
+from kraft.controller.quorum_controller import QuorumController
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.controller_service import controller_maker, read_bootstrap
 from kraft.node.described_config import described_config
@@ -24,12 +30,6 @@ from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
-from kraft.controller.quorum_controller import QuorumController
-from kafka_common.net.client_security import ClientSecurity, Credentials
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.versioned_messages import request_schema
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORDS: Final = {user: f"{user}-secret-0451" for user in ("controller", "admin", "alice")}

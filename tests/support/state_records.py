@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tests.unit.kraft.controller.controller_scenario import BROKERS, TOPICS
+from kafka_common.model import ConfigResourceType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.state_records import state_records
 from kraft.metadata.records import (
     VersionedRecord,
 )
-from kafka_common.model import ConfigResourceType
+from tests.unit.kraft.controller.controller_scenario import BROKERS, TOPICS
 
 USER = (("user", "alice"),)
 

@@ -119,7 +119,9 @@ def test_a_changed_document_selects_the_house_and_the_tests_that_name_it() -> No
 
 
 def test_a_changed_data_file_selects_the_tests_that_name_it() -> None:
-    assert INDIRECT in files(choose(project(), changed("tests/unit/replica_manager/log/data/wire.bin")))
+    assert INDIRECT in files(
+        choose(project(), changed("tests/unit/replica_manager/log/data/wire.bin"))
+    )
 
 
 def test_changed_data_of_a_package_count_as_its_modules() -> None:

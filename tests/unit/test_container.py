@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import NameOID
 
-from replica_manager.container import DATA, METRICS_PORT, container_config, main, unhealthy
-from tests.support.certificates import Authority
 from kafka_common.errors import ConfigInvalid
 from kafka_common.model import Endpoint
 from kafka_common.net.byte_stream import TlsStream
+from replica_manager.container import DATA, METRICS_PORT, container_config, main, unhealthy
+from tests.support.certificates import Authority
 
 CONNECT = {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181/kafka"}
 

@@ -12,6 +12,7 @@ import click
 import pytest
 import yaml
 
+from kafka_common.observability.meanings import meaning_of
 from replica_manager.container import METRICS_PORT
 from tests.support.monitoring import (
     ALERTS,
@@ -24,7 +25,6 @@ from tests.support.monitoring import (
     rules_of,
 )
 from tests.support.paths import ROOT
-from kafka_common.observability.meanings import meaning_of
 
 DOCTOR: Any = import_module("zkcontroller_cli.diagnosis.rules")
 page_of: Any = import_module("zkcontroller_cli.diagnosis.findings").page_of

@@ -10,11 +10,11 @@ from typing import Final
 import click
 import pytest
 
+from kafka_common.observability.meanings import MEANING_OF
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.topic_keys import TOPIC_KEYS
 from scripts.site_pages import cell, pages
 from scripts.write_man_pages import members
-from kafka_common.observability.meanings import MEANING_OF
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

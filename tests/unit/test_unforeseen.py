@@ -20,6 +20,11 @@ from typing import Any, Final, TypeAlias, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import IllegalState, ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.record_batch import MemoryRecords
+from kraft.node import quorum_node
 from replica_manager.broker.refresher import Refresher
 from replica_manager.coordinators.coordinator_run import CoordinatorRun
 from replica_manager.log.environment import DeferredTasks
@@ -27,7 +32,6 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.maintenance import LogMaintenance
 from replica_manager.network.connection import ClientConnection
 from replica_manager.network.listener import SocketServer
-from kraft.node import quorum_node
 from replica_manager.replication import isr_znodes
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import AskOffsets
@@ -43,14 +47,16 @@ from replica_manager.server.token_sweep import TokenSweep
 from tests.support.broker_world import BrokerWorld
 from tests.support.fetch_world import ORDERS_ID, fetch
 from tests.support.log_world import batch
-from tests.unit.replica_manager.network.echo_server import answer, connect, echo, framed, server_with
+from tests.unit.replica_manager.network.echo_server import (
+    answer,
+    connect,
+    echo,
+    framed,
+    server_with,
+)
 from tests.unit.replica_manager.replication.follower import ONE, ZERO, Follower, failed, records
 from tests.unit.replica_manager.replication.led_isr import led, shrink
 from tests.unit.replica_manager.server.produced import produce
-from kafka_common.errors import IllegalState, ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.record_batch import MemoryRecords
 
 TURNS: Final = 500
 
@@ -598,7 +604,7 @@ def test_an_inconsistent_log_harms_no_neighbour(
 
 # ---------------------------------------------------------------------- the loops
 
-ROOTS: Final = ("replica_manager", "zkcontroller")
+ROOTS: Final = ("kafka_common", "kraft", "replica_manager", "zkcontroller")
 
 _DEPARTURES: Final = "tests/unit/replica_manager/log/test_departures.py::"
 _CHANNEL: Final = "tests/unit/zkcontroller/runtime/test_broker_channel.py::"

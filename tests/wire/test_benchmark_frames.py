@@ -19,7 +19,6 @@ from benchmarks.control_frames import (
     partition_count,
     read_header,
 )
-from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from kafka_common.model import LeaderAndIsr
 from kafka_common.protocol import bulk
 from kafka_common.protocol.control_responses import (
@@ -28,6 +27,7 @@ from kafka_common.protocol.control_responses import (
     read_update_metadata_response,
 )
 from kafka_common.protocol.messages import read_response
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 
 TOPICS = {"orders": (UUID(int=1), range(3)), "bills": (UUID(int=2), range(200))}
 # More replicas than one byte of a length can count.

@@ -11,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.protocol import RequestPayload
 
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.model import Broker, Endpoint, LeaderAndIsr
+from kafka_common.protocol import bulk
+from kafka_common.protocol.messages import read, request_type, write
 from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from tests.wire.bulk_columns import (
     BROKERS,
@@ -22,10 +26,6 @@ from tests.wire.bulk_columns import (
     UPDATE_METADATA_TOPICS,
     topics_of,
 )
-from kafka_common.errors import UnsupportedVersion
-from kafka_common.model import Broker, Endpoint, LeaderAndIsr
-from kafka_common.protocol import bulk
-from kafka_common.protocol.messages import read, request_type, write
 
 LEADER_AND_ISR_TOPICS = topics_of(st.tuples(INT32, STATES, IDS, IDS, IDS, st.booleans()))
 STOP_REPLICA_TOPICS = st.lists(

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from tests.wire.bulk_columns import IDS, INT32, NAMES, TOPIC_IDS
 from kafka_common.errors import UnsupportedVersion
 from kafka_common.protocol import bulk_metadata
 from kafka_common.protocol.bulk_metadata import METADATA_VERSIONS, TopicHead
 from kafka_common.protocol.messages import response_type, write
 from kafka_common.protocol.versioned_messages import response_schema
+from tests.wire.bulk_columns import IDS, INT32, NAMES, TOPIC_IDS
 
 METADATA = 3
 ERRORS = st.sampled_from(list(ErrorCode))

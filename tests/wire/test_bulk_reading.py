@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.control_entries import update_metadata_entry
-from tests.wire.bulk_columns import BROKERS, HEADS, UPDATE_METADATA_TOPICS
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol import bulk
 from kafka_common.protocol.bulk_reading import VERSIONS, read_update_metadata
 from kafka_common.protocol.messages import read_request, request_type, write
+from tests.support.control_entries import update_metadata_entry
+from tests.wire.bulk_columns import BROKERS, HEADS, UPDATE_METADATA_TOPICS
 
 
 def body(version: int, head: tuple[int, int, int], topics: list[Any], brokers: list[Any]) -> bytes:

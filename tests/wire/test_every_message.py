@@ -12,10 +12,10 @@ from typing import Final
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
-from tests.support.messages import random_message
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.messages import read, request_type, response_type, write
 from kafka_common.protocol.wire_guard import checked
+from tests.support.messages import random_message
 
 MESSAGES_EACH: Final = 4
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.coordinators.groups.batches import append_batch, loaded_batches
-from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
-from replica_manager.coordinators.groups.records import SimpleRecord
 from kafka_common.errors import CorruptRecord, InvalidRecord
 from kafka_common.protocol import record_batch, records
 from kafka_common.protocol.compression import Codec
+from replica_manager.coordinators.groups.batches import append_batch, loaded_batches
+from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
+from replica_manager.coordinators.groups.records import SimpleRecord
 
 RECORDS = st.lists(
     st.builds(SimpleRecord, st.binary(max_size=9), st.none() | st.binary(max_size=9)), min_size=1

@@ -12,6 +12,10 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_request, read_response, request_type, write
 from replica_manager.coordinators.groups.config import GroupConfig
 from replica_manager.coordinators.groups.coordinator import GroupCoordinator
 from replica_manager.coordinators.groups.events import (
@@ -31,10 +35,6 @@ from replica_manager.coordinators.groups.requests import (
 )
 from replica_manager.server import group_answers as answers
 from replica_manager.server import group_requests as requests
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_request, read_response, request_type, write
 
 MS = timedelta(milliseconds=1)
 GROUP = "billing"

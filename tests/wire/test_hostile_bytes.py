@@ -16,7 +16,6 @@ from typing import Any, Final
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
-from tests.support.frames import parse_response_header
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.framing import parse_request_header
 from kafka_common.protocol.messages import (
@@ -28,6 +27,7 @@ from kafka_common.protocol.messages import (
 )
 from kafka_common.protocol.primitives import unsigned_varint
 from kafka_common.protocol.wire_guard import MOST_TAGS, checked
+from tests.support.frames import parse_response_header
 
 MUTANTS: Final = 10_000
 MAX_BYTES_PER_FRAME_BYTE: Final = 400

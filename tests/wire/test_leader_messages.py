@@ -12,6 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.messages import read_request, write
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
@@ -36,12 +42,6 @@ from replica_manager.replication.leader_messages import (
     read_fetch_answers,
     read_offset_answers,
 )
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
-from kafka_common.protocol.inter_broker_versions import LATEST, version_of
-from kafka_common.protocol.messages import read_request, write
-from kafka_common.protocol.versioned_messages import response_schema
 
 FETCH, LIST_OFFSETS, EPOCHS = 1, 2, 23
 ORDERS, BILLS = UUID(int=7), UUID(int=8)

@@ -16,21 +16,10 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.metadata_batches import encode_data_batch
-from tests.support.record_text import control_record_text
 from kafka_common.errors import CorruptRecord, InvalidRecord, RecordsRefused, UnsupportedVersion
-from kraft.raft.control_records import (
-    ControlRecord,
-    KRaftVersion,
-    KRaftVoters,
-    LeaderChange,
-    SnapshotFooter,
-    SnapshotHeader,
-    Voter,
-    VoterEndpoint,
-    decode_control_record,
-    encode_control_record,
-)
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from kraft.metadata.bootstrap import (
     BootstrapMetadata,
     decode_bootstrap,
@@ -52,9 +41,20 @@ from kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import encode_batch, iterate_batches
-from kafka_common.protocol.records import Record
+from kraft.raft.control_records import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
+    Voter,
+    VoterEndpoint,
+    decode_control_record,
+    encode_control_record,
+)
+from tests.support.metadata_batches import encode_data_batch
+from tests.support.record_text import control_record_text
 
 GOLDEN = dict(
     line.split("\t")

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.record_text import record_text
 from kafka_common.errors import InvalidRecord, UnsupportedVersion
 from kraft.metadata.codec import decode_record, encode_record
 from kraft.metadata.record_json import record_json
@@ -44,6 +43,7 @@ from kraft.metadata.records import (
     ZkMigrationStateRecord,
 )
 from kraft.metadata.schemas import BY_API_KEY
+from tests.support.record_text import record_text
 
 TOPIC_ID = UUID("c0ffee00-0000-4000-8000-000000000001")
 DIRECTORY = UUID("d15c0000-0000-4000-8000-000000000002")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.errors import ConfigInvalid, UnsupportedVersion
+from kafka_common.protocol.inter_broker_versions import fetch_version, version_of
 from kraft.metadata.metadata_version import (
     LATEST_PRODUCTION,
     MINIMUM_BOOTSTRAP_VERSION,
@@ -20,7 +21,6 @@ from kraft.metadata.metadata_version import (
     from_level,
     from_name,
 )
-from kafka_common.protocol.inter_broker_versions import fetch_version, version_of
 
 HEADER, *LINES = (
     line.split("\t")

@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_common.java import signed, string_hash
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.inter_broker_versions import version_of
 from replica_manager.coordinators.groups.consumer_protocol import subscribed_topics
 from replica_manager.coordinators.groups.coordinated_partition import partition_for
 from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt
@@ -33,9 +36,6 @@ from replica_manager.coordinators.groups.records import (
     group_value_version,
     offset_value_version,
 )
-from kafka_common.java import signed, string_hash
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol.inter_broker_versions import version_of
 
 GOLDEN = dict(
     line.split("\t")

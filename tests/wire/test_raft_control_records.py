@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.raft_harness import START_MS, RaftHarness, batches_in
+from kafka_common.protocol.record_batch import HEADER_BYTES
 from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
@@ -14,7 +14,7 @@ from kraft.raft.control_records import (
     decode_control_record,
     encode_control_record,
 )
-from kafka_common.protocol.record_batch import HEADER_BYTES
+from tests.support.raft_harness import START_MS, RaftHarness, batches_in
 
 TIMESTAMP = 0x018BCFE568FF
 

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import InvalidFrame
+from kafka_common.protocol import messages
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -49,9 +52,6 @@ from kraft.raft.wire import (
     write_request,
     write_response,
 )
-from kafka_common.protocol import messages
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"
 DIRECTORY: Final = UUID("7a3adf01-39d1-70ad-860b-1a5fb27fbc5e")

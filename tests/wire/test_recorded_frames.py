@@ -13,13 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
-from tests.support.frames import request_header
 from kafka_common.model import Broker, Endpoint, LeaderAndIsr
 from kafka_common.protocol import bulk
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.framing import parse_request_header
 from kafka_common.protocol.messages import read_request, write
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
+from tests.support.frames import request_header
 
 _PROTOCOL_NAMES: Final = {number: name for name, number in bulk.SECURITY_PROTOCOL_IDS.items()}
 

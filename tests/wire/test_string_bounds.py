@@ -22,8 +22,6 @@ from kio.serial._introspect import (
     get_schema_field_type,
 )
 
-from replica_manager.replication.fetch_response import read_fetch_response
-from tests.support.frames import request_header
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.bulk_reading import read_update_metadata
@@ -39,6 +37,8 @@ from kafka_common.protocol.messages import (
 )
 from kafka_common.protocol.primitives import MAX_STRING_BYTES, compact_length
 from kafka_common.protocol.produce import read_produce_request
+from replica_manager.replication.fetch_response import read_fetch_response
+from tests.support.frames import request_header
 
 LONGEST: Final = "x" * MAX_STRING_BYTES
 TOO_LONG: Final = LONGEST + "x"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.transactions.records import (
     TransactionRecordCorrupt,
     decode_key,
@@ -17,7 +18,6 @@ from replica_manager.coordinators.transactions.records import (
 )
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import Transit
-from kafka_common.model import TopicPartition
 
 ONGOING = Transit(
     TransactionState.ONGOING,

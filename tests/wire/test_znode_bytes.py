@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.sanitizer import desanitize, sanitize
 from zkcontroller.zookeeper.znodes import (
     PERSISTENT_PATHS,
     BrokerIdZnode,
@@ -30,8 +31,6 @@ from zkcontroller.zookeeper.znodes import (
     ProducerIdBlockZnode,
     ReassignPartitionsZnode,
     TopicZnode,
-    desanitize,
-    sanitize,
 )
 
 LINES: Final = [

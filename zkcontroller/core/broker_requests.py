@@ -19,6 +19,13 @@ from itertools import chain, islice, repeat
 from operator import add, lt
 from typing import NamedTuple
 
+from kafka_common.model import LEADER_DURING_DELETE, RECOVERED
+from kafka_common.protocol import bulk
+from kafka_common.protocol.control_responses import (
+    read_leader_and_isr_response,
+    read_stop_replica_response,
+    read_update_metadata_response,
+)
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
 from zkcontroller.core.effects import Outbox, SendControlRequest
@@ -30,13 +37,6 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.journal import REQUEST_BATCH, Journal
 from zkcontroller.core.partition_table import pick
-from kafka_common.model import LEADER_DURING_DELETE, RECOVERED
-from kafka_common.protocol import bulk
-from kafka_common.protocol.control_responses import (
-    read_leader_and_isr_response,
-    read_stop_replica_response,
-    read_update_metadata_response,
-)
 from zkcontroller.state_changes.kafka_values import (
     leader_and_isr_response,
     update_metadata_response,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import Broker
 from zkcontroller.core.effects import AddChannel, Procedure, RemoveChannel
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
@@ -18,8 +20,6 @@ from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
-from kafka_common.errors import ZnodeCorrupt
-from kafka_common.model import Broker
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import BrokerIdsZnode, BrokerIdZnode
 

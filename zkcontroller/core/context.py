@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from zkcontroller.core.partition_table import PartitionState, PartitionTable
 from kafka_common.errors import IllegalState
 from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
+from zkcontroller.core.partition_table import PartitionState, PartitionTable
 
 
 class ControllerContext:

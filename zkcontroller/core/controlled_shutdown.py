@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import UNKNOWN_BROKER_EPOCH
 from zkcontroller.core.effects import ControlledShutdownResult, Procedure, RequestAnswer
 from zkcontroller.core.elections import ControlledShutdownElection
 from zkcontroller.core.events import ControlledShutdown
@@ -15,7 +16,6 @@ from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.model import UNKNOWN_BROKER_EPOCH
 
 
 class ControlledShutdowns:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
@@ -82,7 +83,6 @@ from zkcontroller.core.responses import ControlResponses
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import TopicChanges
-from kafka_common.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
 REGISTRATION_RETRY_MS = 5_000

@@ -25,8 +25,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.events import Event
 from kafka_common.model import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from zkcontroller.core.events import Event
 from zkcontroller.state_changes.record import StateChange
 from zkcontroller.zookeeper.requests import ZkRequest
 

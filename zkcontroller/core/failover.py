@@ -23,6 +23,13 @@ Source: Kafka ``KafkaController`` (``elect``, ``maybeResign``, ``onControllerFai
 
 from __future__ import annotations
 
+from kafka_common.errors import (
+    AuthenticationFailed,
+    ControllerMoved,
+    SessionExpired,
+    ZnodeCorrupt,
+    ZooKeeperRefused,
+)
 from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.effects import (
     AddChannel,
@@ -42,13 +49,6 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import TopicChanges
-from kafka_common.errors import (
-    AuthenticationFailed,
-    ControllerMoved,
-    SessionExpired,
-    ZnodeCorrupt,
-    ZooKeeperRefused,
-)
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
     Check,

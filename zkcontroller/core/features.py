@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.effects import FeatureResults, Procedure, RequestAnswer
-from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
-from zkcontroller.core.tools import ControllerTools
 from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
 from kafka_common.protocol.inter_broker_versions import (
     feature_znode_version,
     is_feature_versioning_supported,
 )
+from zkcontroller.core.effects import FeatureResults, Procedure, RequestAnswer
+from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 

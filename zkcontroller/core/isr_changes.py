@@ -16,6 +16,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ControllerMoved, ZnodeCorrupt, ZooKeeperRefused
+from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.core.effects import (
     AlterPartitionResult,
     IsrChangeResult,
@@ -28,10 +31,7 @@ from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ControllerMoved, ZnodeCorrupt, ZooKeeperRefused
-from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
 from zkcontroller.state_changes.kafka_values import leader_and_isr_of
-from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Delete, ZkCode, Znode
 from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationSequenceZnode,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
 from kafka_common.errors import StateChangeFailed
+from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
 from zkcontroller.state_changes.record import AlikeStateChanges, StateChange
 from zkcontroller.zookeeper.requests import ZkCode
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import keeper_exception
 from zkcontroller.core.state_znodes import read_states, report_unreadable, write_states
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import ZkCode
 
 

@@ -8,12 +8,12 @@ Source: Kafka ``KafkaController.processLogDirEventNotification`` (KIP-112).
 
 from __future__ import annotations
 
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import csv
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import (
     LogDirEventNotificationSequenceZnode,

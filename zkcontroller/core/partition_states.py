@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import assert_never
 
+from kafka_common.errors import ControllerMoved, StateChangeFailed
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import (
     ControlledShutdownElection,
@@ -52,8 +54,6 @@ from zkcontroller.core.state_znodes import (
 )
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_configs import read_unclean_election_flags
-from kafka_common.errors import ControllerMoved, StateChangeFailed
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (

@@ -11,6 +11,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import StateChangeFailed, ZnodeCorrupt
+from kafka_common.model import NO_LEADER, ElectionType, TopicPartition
 from zkcontroller.core.effects import (
     PartitionResult,
     PartitionResults,
@@ -33,8 +35,6 @@ from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_ch
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import StateChangeFailed, ZnodeCorrupt
-from kafka_common.model import NO_LEADER, ElectionType, TopicPartition
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
 # Bound once: they answer for most partitions, and the enum's attribute costs 150 ns each time.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.core.effects import Procedure, ProducerIdBlock, RequestAnswer
 from zkcontroller.core.events import AllocateProducerIds
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import (
     Create,
     SetData,

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import ReplicaAssignment, TopicPartition
+from kafka_common.protocol.error_codes import error_name
 from zkcontroller.core.effects import (
     OngoingReassignments,
     PartitionResult,
@@ -30,8 +32,6 @@ from zkcontroller.core.reassignment_phases import ReassignmentPhases
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.model import ReplicaAssignment, TopicPartition
-from kafka_common.protocol.error_codes import error_name
 
 _NONE: Final = ErrorCode.none  # bound once: the enum's attribute costs 150 ns for each partition
 

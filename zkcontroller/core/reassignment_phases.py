@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from uuid import UUID
 
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import OfflineElection, ReassignElection
 from zkcontroller.core.journal import csv
@@ -34,8 +36,6 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import read_states, report_unreadable
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topics import assignment_text
-from kafka_common.errors import ZnodeCorrupt
-from kafka_common.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
     SetData,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
+from kafka_common.model import TopicPartition
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.events import ZkPartitionReassignment
 from zkcontroller.core.journal import scala_seq, scala_small_map
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
-from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode
 

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from kafka_common.model import TopicPartition
 from zkcontroller.core.effects import Put
 from zkcontroller.core.events import RefusedPartitionRetry
 from zkcontroller.core.journal import PARTITION_STATE_MACHINE
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.model import TopicPartition
 
 FIRST_RETRY_MS: Final = 5_000
 """The pause before the first retry."""

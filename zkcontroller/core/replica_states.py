@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import assert_never
 
+from kafka_common.errors import ControllerMoved
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.core.broker_requests import RequestBatch
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import without_replica
@@ -30,8 +32,6 @@ from zkcontroller.core.journal import (
 from zkcontroller.core.partition_table import ReplicaState, pick
 from zkcontroller.core.state_znodes import held_states, read_states, write_states
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ControllerMoved
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.scala_order import immutable_int_map_order

@@ -13,12 +13,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.error_codes import error_name
 from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import LeaderAndIsrResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.protocol.error_codes import error_name
 from zkcontroller.state_changes.record import Kind, StateChange
 
 # Plain numbers, as in the events: a response names up to 100,000 partitions.

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.partition_table import PartitionTable
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ZnodeCorrupt
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
 from zkcontroller.zookeeper.znodes import PartitionStateZnode, encode_partition_state
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.core.broker_requests import RequestBatch
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
 from zkcontroller.core.effects import Outbox, Pause, Procedure
 from zkcontroller.core.journal import Journal
-from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Delete,

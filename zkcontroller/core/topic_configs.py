@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import PARTITION_STATE_MACHINE
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

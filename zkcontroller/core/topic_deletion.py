@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kafka_common.errors import ZooKeeperRefused
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.journal import TOPIC_DELETION_MANAGER, csv, scala_hash_set, scala_set
@@ -20,8 +22,6 @@ from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaSta
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import ZooKeeperRefused
-from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Delete, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from kafka_common.errors import IllegalState, ZnodeCorrupt
+from kafka_common.model import ReplicaAssignment
+from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import TopicDeletion
@@ -24,9 +27,6 @@ from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import Unreadable
 from zkcontroller.core.tools import ControllerTools
-from kafka_common.errors import IllegalState, ZnodeCorrupt
-from kafka_common.model import ReplicaAssignment
-from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (
     TopicPartitionsZnode,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from kafka_common.model import ElectionType, TopicPartition
 from zkcontroller.core.events import (
     BrokerChange,
     BrokerModifications,
@@ -26,7 +27,6 @@ from zkcontroller.core.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from kafka_common.model import ElectionType, TopicPartition
 from zkcontroller.zookeeper.requests import WatchFired, WatchKind
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,

@@ -2,9 +2,10 @@
 
 Read :mod:`.controller_runtime` (the assembly), then :mod:`.event_queue`, :mod:`.event_thread`,
 :mod:`.driver` (performs what a procedure asks for) and :mod:`.controller_channel_manager`
-(requests to brokers, whose answers :mod:`.response_text` writes into the log).
+(requests to brokers, whose answers :mod:`.response_text` writes into the log), and
+:mod:`.session_metrics` (how the ZooKeeper session is).
 
-May import every package of ``zkcontroller`` but ``history``; none of them imports ``runtime``.
+May import every package of ``zkcontroller``; none of them imports ``runtime``.
 
 What must not be done here: decide.  A choice that depends on the state of the cluster belongs to
 ``core``.  Nothing may block the event loop, and a new lock needs a row in the table of

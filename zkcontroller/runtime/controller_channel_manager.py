@@ -25,6 +25,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import Broker, Endpoint
+from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
+from kafka_common.net.connection import Connection
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.core.broker_requests import REQUEST_NAMES
 from zkcontroller.core.effects import (
     AddChannel,
@@ -32,14 +38,8 @@ from zkcontroller.core.effects import (
     RemoveChannel,
     SendControlRequest,
 )
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import Broker, Endpoint
-from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
-from kafka_common.net.connection import Connection
-from zkcontroller.state_changes.log_files import log_line
-from kafka_common.observability.log_text import throwable_text
-from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.state_changes.kafka_values import node
+from zkcontroller.state_changes.log_files import log_line
 
 ChannelEffect: TypeAlias = AddChannel | RemoveChannel | RemoveAllChannels | SendControlRequest
 

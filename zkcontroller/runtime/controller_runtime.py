@@ -16,6 +16,10 @@ from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ControllerMoved, EventQueueFull, SessionExpired
+from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.presence import abandonable
+from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.core.broker_requests import REQUEST_NAMES, event_for_response
 from zkcontroller.core.controller import ControllerConfig, KafkaController
 from zkcontroller.core.effects import (
@@ -42,12 +46,6 @@ from zkcontroller.core.events import (
     Startup,
 )
 from zkcontroller.core.watches import event_for_watch
-from kafka_common.errors import ControllerMoved, EventQueueFull, SessionExpired
-from kafka_common.net.awaited_answers import AwaitedAnswers
-from kafka_common.net.presence import abandonable
-from zkcontroller.state_changes.log_files import StateChangeSink, log_line
-from kafka_common.observability.metrics import Metrics, mbean
-from zkcontroller.runtime.session_metrics import SessionMetrics
 from zkcontroller.runtime.controller_channel_manager import (
     Answered,
     ChannelEffect,
@@ -59,6 +57,8 @@ from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import KAFKA_CONTROLLER, EventThread
 from zkcontroller.runtime.hold_points import effect_text, hold_points, point_of_effect
 from zkcontroller.runtime.response_text import response_text
+from zkcontroller.runtime.session_metrics import SessionMetrics
+from zkcontroller.state_changes.log_files import StateChangeSink, log_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState

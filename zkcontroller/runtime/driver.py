@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from kafka_common.errors import SessionExpired, ZkControllerError
 from zkcontroller.core.effects import (
     Effect,
     Outbox,
@@ -18,7 +19,6 @@ from zkcontroller.core.effects import (
     Question,
     RegisterBrokerZnode,
 )
-from kafka_common.errors import SessionExpired, ZkControllerError
 from zkcontroller.runtime.hold_points import HoldPoints
 from zkcontroller.zookeeper.requests import ZkRequest
 

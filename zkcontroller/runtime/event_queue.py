@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
 from kafka_common.errors import EventQueueFull, IllegalState
+from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
 
 REQUEST_CAPACITY: Final = 1_000
 """Requests that may wait; the next one is refused."""

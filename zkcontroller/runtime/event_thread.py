@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.wall_time import wall_time_ms
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import (
     RATE_AND_TIME_OF,
@@ -21,13 +24,10 @@ from zkcontroller.core.events import (
     ShutdownEventThread,
     event_text,
 )
-from zkcontroller.state_changes.log_files import log_line
-from kafka_common.observability.log_text import throwable_text
-from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue, QueuedEvent
 from zkcontroller.runtime.hold_points import HoldPoints
-from kafka_common.wall_time import wall_time_ms
+from zkcontroller.state_changes.log_files import log_line
 
 THREAD_NAME: Final = "controller-event-thread"
 EVENT_THREAD_LOGGER: Final = "kafka.controller.ControllerEventManager$ControllerEventThread"

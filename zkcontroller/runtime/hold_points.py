@@ -27,6 +27,8 @@ from typing import Final
 
 import orjson
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.wall_time import SOCKET_VARIABLE, set_wall_time_offset
 from zkcontroller.core.broker_requests import REQUEST_NAMES
 from zkcontroller.core.effects import (
     Effect,
@@ -37,8 +39,6 @@ from zkcontroller.core.effects import (
     SendControlRequest,
 )
 from zkcontroller.core.events import STATE_OF, Event, event_text
-from kafka_common.errors import ConfigInvalid
-from kafka_common.wall_time import SOCKET_VARIABLE, set_wall_time_offset
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     FencedBatch,

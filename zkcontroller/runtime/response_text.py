@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from zkcontroller.core.broker_requests import LEADER_AND_ISR, REQUEST_NAMES, STOP_REPLICA
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.messages import read_response
+from zkcontroller.core.broker_requests import LEADER_AND_ISR, REQUEST_NAMES, STOP_REPLICA
 from zkcontroller.state_changes import kafka_values
 
 PRINTED_BYTES = 100

@@ -34,8 +34,8 @@ from typing import Final, Protocol, TextIO
 from typing_extensions import override
 
 from kafka_common.observability.log_text import throwable_text
-from zkcontroller.state_changes.log_writer import LogWriter
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
+from zkcontroller.state_changes.log_writer import LogWriter
 from zkcontroller.state_changes.record import StateChange
 
 TRACE: Final = 5

@@ -13,7 +13,7 @@ In this order:
 5. :mod:`.connection`: the only module that imports kazoo.
 6. :mod:`.embedded` and :mod:`.container`: servers for demonstrations and tests.
 
-May import ``model``, ``topic_names`` and ``errors``, and not ``protocol``.
+May import :mod:`kafka_common`, and not its ``protocol``.
 
 What must not be done here: give a malformed znode a default value (raise ``ZnodeCorrupt``); write
 as a controller without a fence (``FencedBatch``); call ``perform`` in one of kazoo's threads; use

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
-from urllib.parse import quote, unquote_plus
 
+from kafka_common.sanitizer import DEFAULT_ENTITY, sanitize
 from zkcontroller.zookeeper.scala_order import properties_order
 from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string, parse_json
-
-DEFAULT_ENTITY: Final = "<default>"
-
-
-def sanitize(name: str) -> str:
-    """A user, client id or IP as a znode's name (``Sanitizer.sanitize``: URL encoding)."""
-    # quote() never touches a tilde, Java does; Java never touches a star, Kafka does.
-    return quote(name, safe="-._").replace("~", "%7E")
-
-
-def desanitize(name: str) -> str:
-    """The inverse of :func:`sanitize`."""
-    return unquote_plus(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from kafka_common.errors import ZnodeCorrupt
+from kafka_common.sanitizer import desanitize, sanitize
 from zkcontroller.zookeeper.scala_order import immutable_map_order
 from zkcontroller.zookeeper.znode_json import (
     INT64_MAX,
@@ -18,7 +19,6 @@ from zkcontroller.zookeeper.znode_json import (
     json_object,
     json_string,
 )
-from zkcontroller.zookeeper.znodes import desanitize, sanitize
 
 _NEWEST_VERSION: Final = 3
 _NAMES_REQUESTER_SINCE: Final = 3

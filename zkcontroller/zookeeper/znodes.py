@@ -43,12 +43,9 @@ from zkcontroller.zookeeper.cluster_znodes import (
     ProducerIdBlockZnode,
 )
 from zkcontroller.zookeeper.config_znodes import (
-    DEFAULT_ENTITY,
     ConfigChangesZnode,
     ConfigChangeZnode,
     ConfigZnode,
-    desanitize,
-    sanitize,
 )
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.topic_znodes import (
@@ -66,7 +63,6 @@ from zkcontroller.zookeeper.topic_znodes import (
 )
 
 __all__ = [
-    "DEFAULT_ENTITY",
     "PERSISTENT_PATHS",
     "BrokerIdZnode",
     "BrokerIdsZnode",
@@ -97,12 +93,10 @@ __all__ = [
     "TopicZnode",
     "TopicsZnode",
     "decode_topic_id",
-    "desanitize",
     "describe",
     "encode_partition_state",
     "encode_topic_id",
     "new_topic_id",
-    "sanitize",
 ]
 
 PERSISTENT_PATHS: Final = (

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, get_args, get_type_hints
 
 from kafka_common.errors import ConfigInvalid
-from zkcontroller.runtime.hold_points import HOLD_POINTS
 from kafka_common.topic_names import invalid_name_reason
+from zkcontroller.runtime.hold_points import HOLD_POINTS
 from zkcontroller_testing.cluster import KafkaCluster
 from zkcontroller_testing.faults import Fault
 from zkcontroller_testing.serving import bodies

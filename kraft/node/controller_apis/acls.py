@@ -13,6 +13,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiError, ApiException
+from kafka_common.errors import InvalidFrame
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
+from kraft.controller.acl_control import AclDeleteResult, StandardAcl
+from kraft.controller.quorum_controller_requests import CreateAcls, DeleteAcls
 from kraft.node.controller_apis.call import Call, ControllerApi
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
@@ -28,14 +36,6 @@ from replica_manager.server.acl_messages import (
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation
-from kafka_common.errors import InvalidFrame
-from kraft.controller.acl_control import AclDeleteResult, StandardAcl
-from kafka_common.api_error import ApiError, ApiException
-from kraft.controller.quorum_controller_requests import CreateAcls, DeleteAcls
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 
 async def _describe(

@@ -18,6 +18,13 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiException
+from kafka_common.protocol.api_versions import api
+from kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.controller.quorum_controller_values import unlimited
+from kraft.controller.topic_requests import PartitionChangeQuota
+from kraft.raft.raft import RaftNode
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.quotas.mutation_quotas import MutationQuota, MutationQuotas
 from replica_manager.request_errors import RequestRefused
@@ -25,13 +32,6 @@ from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.context import EncodedBody
-from kafka_common.acls import AclOperation
-from kafka_common.api_error import ApiException
-from kraft.controller.quorum_controller_requests import ControllerRequest
-from kraft.controller.quorum_controller_values import unlimited
-from kraft.controller.topic_requests import PartitionChangeQuota
-from kraft.raft.raft import RaftNode
-from kafka_common.protocol.api_versions import api
 
 ZERO_UUID: Final = UUID(int=0)
 _QUOTA_EXCEEDED: Final = "The throttling quota has been exceeded."

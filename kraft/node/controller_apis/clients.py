@@ -11,9 +11,11 @@ from typing import Final
 
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi
 from kafka_common.acls import AclOperation
 from kafka_common.api_error import ApiError, ApiException
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from kraft.controller.client_quota_control import ClientQuotaAlteration
 from kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
@@ -23,9 +25,7 @@ from kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import Call, ControllerApi
 
 
 async def _alter_client_quotas(

@@ -12,9 +12,12 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi, uuid_or_zero
 from kafka_common.acls import AclOperation
 from kafka_common.api_error import ApiException
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from kraft.controller.cluster_requests import (
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -28,10 +31,7 @@ from kraft.controller.quorum_controller_requests import (
     UnregisterBroker,
 )
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import Call, ControllerApi, uuid_or_zero
 
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
 """Half of ``broker.heartbeat.interval.ms``: an older heartbeat is overtaken by the next one."""

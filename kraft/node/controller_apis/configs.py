@@ -13,12 +13,14 @@ from typing import Final, TypeVar
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi
-from kraft.node.controller_apis.loggers import alter_loggers
-from kraft.node.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
-from replica_manager.server.configs.altered_resources import NamedResource, alteration_response
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.api_error import ApiError, ApiException
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.milliseconds import milliseconds
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
 from kraft.controller.features import FeatureLevelUpdate, UpgradeType
@@ -27,12 +29,10 @@ from kraft.controller.quorum_controller_requests import (
     LegacyAlterConfigs,
     UpdateFeatureLevels,
 )
-from kafka_common.model import ConfigResourceType, OpType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.milliseconds import milliseconds
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import Call, ControllerApi
+from kraft.node.controller_apis.loggers import alter_loggers
+from kraft.node.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
+from replica_manager.server.configs.altered_resources import NamedResource, alteration_response
 
 _R = TypeVar("_R", bound=NamedResource)
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")

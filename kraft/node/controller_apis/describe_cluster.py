@@ -15,16 +15,16 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi
-from replica_manager.security.authorizer import CLUSTER_NAME
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.api_error import ApiError, ApiException
-from kraft.controller.quorum_controller_requests import DescribeControllers
-from kraft.controller.registrations import ControllerRegistration
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
+from kraft.controller.quorum_controller_requests import DescribeControllers
+from kraft.controller.registrations import ControllerRegistration
+from kraft.node.controller_apis.call import Call, ControllerApi
+from replica_manager.security.authorizer import CLUSTER_NAME
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

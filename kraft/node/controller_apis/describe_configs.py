@@ -16,9 +16,21 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.configuration.config import BrokerConfig
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiError, ApiException
+from kafka_common.errors import ConfigInvalid
+from kafka_common.java import parse_int
+from kafka_common.model import ConfigResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
+from kafka_common.topic_names import invalid_name_reason
+from kraft.controller.config_schema import ALL_BROKERS, ConfigResource
+from kraft.controller.configuration_control import DescribedConfigs
+from kraft.controller.quorum_controller_requests import DescribeConfigs, FindTopicIds
 from kraft.node.controller_apis.call import Call, ControllerApi
 from kraft.node.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.server.configs.config_entries import (
     DescribedEntry,
     broker_entries,
@@ -29,18 +41,6 @@ from replica_manager.server.configs.config_entries import (
 )
 from replica_manager.server.configs.config_rows import config_result, config_rows
 from replica_manager.server.configs.log_levels import log_levels
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.errors import ConfigInvalid
-from kafka_common.java import parse_int
-from kafka_common.api_error import ApiError, ApiException
-from kraft.controller.config_schema import ALL_BROKERS, ConfigResource
-from kraft.controller.configuration_control import DescribedConfigs
-from kraft.controller.quorum_controller_requests import DescribeConfigs, FindTopicIds
-from kafka_common.model import ConfigResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
-from kafka_common.topic_names import invalid_name_reason
 
 MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the "

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 from kio.schema.errors import ErrorCode
 
-from kraft.node.controller_apis.call import ControllerRequestContext
-from replica_manager.security.principals import Principal, host_name_of
 from kafka_common.errors import InvalidFrame, ZkControllerError
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.framing import RequestHeader, parse_request_header
 from kafka_common.protocol.messages import read, write
 from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import ControllerRequestContext
+from replica_manager.security.principals import Principal, host_name_of
 
 _PRINCIPAL_VERSION: Final = 0
 _VERSION: Final = Struct(">h")

@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kafka_common.acls import AclOperation
+from kafka_common.api_error import NO_ERROR, ApiError
+from kafka_common.model import OpType
+from kafka_common.protocol import request_types
 from kraft.node.controller_apis.call import Call
 from kraft.node.controller_apis.refusals import CLUSTER_REFUSED
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_alteration import KeyChange
 from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
-from kafka_common.acls import AclOperation
-from kafka_common.api_error import NO_ERROR, ApiError
-from kafka_common.model import OpType
-from kafka_common.protocol import request_types
 
 _log: Final = logging.getLogger("kafka.server.ControllerApis")
 

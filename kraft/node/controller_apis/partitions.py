@@ -12,25 +12,25 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi, uuid_or_zero
 from kafka_common.acls import AclOperation
+from kafka_common.api_error import ApiException
+from kafka_common.model import RECOVERED
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from kafka_common.api_error import ApiException
 from kraft.controller.broker_changes import AssignedDirectory
 from kraft.controller.quorum_controller_requests import (
     AlterPartitions,
     AssignReplicasToDirs,
 )
-from kafka_common.model import RECOVERED
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import Call, ControllerApi, uuid_or_zero
 
 
 async def _alter_partition(

@@ -12,6 +12,12 @@ from typing import Final, NamedTuple
 
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.api_error import ApiException
+from kafka_common.errors import UnsupportedVersion
+from kafka_common.protocol.answers import write_answer
+from kafka_common.protocol.api_versions import ApiKey, api
+from kafka_common.protocol.framing import RequestHeader
+from kafka_common.protocol.messages import read_request
 from kraft.node.controller_apis.acls import ACL_APIS
 from kraft.node.controller_apis.call import Call, ControllerApi
 from kraft.node.controller_apis.clients import CLIENT_APIS
@@ -27,12 +33,6 @@ from kraft.node.controller_apis.voters import VOTER_APIS
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.large_answers import READ_ASIDE_BYTES
 from replica_manager.server.throttled_answers import throttled
-from kafka_common.errors import UnsupportedVersion
-from kafka_common.api_error import ApiException
-from kafka_common.protocol.answers import write_answer
-from kafka_common.protocol.api_versions import ApiKey, api
-from kafka_common.protocol.framing import RequestHeader
-from kafka_common.protocol.messages import read_request
 
 _APIS: Final[Mapping[int, ControllerApi]] = {
     **CLUSTER_APIS,

@@ -15,21 +15,21 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi
-from replica_manager.security.principals import USER, Principal
-from replica_manager.server.token_requests import are_token_requests_allowed, numeric_response
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.api_error import ApiException
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.numeric_times import NO_TIME
+from kafka_common.protocol.request_types import field_or
 from kraft.controller.delegation_token_control import CreatedDelegationToken
 from kraft.controller.quorum_controller_requests import (
     CreateDelegationToken,
     ExpireDelegationToken,
     RenewDelegationToken,
 )
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.numeric_times import NO_TIME
-from kafka_common.protocol.request_types import field_or
+from kraft.node.controller_apis.call import Call, ControllerApi
+from replica_manager.security.principals import USER, Principal
+from replica_manager.server.token_requests import are_token_requests_allowed, numeric_response
 
 
 async def _create(

@@ -14,24 +14,24 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.api_error import ApiError, ApiException
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.milliseconds import milliseconds
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
+from kraft.controller.quorum_controller_requests import (
+    DeleteTopics,
+    FindTopicIds,
+    FindTopicNames,
+)
 from kraft.node.controller_apis.call import (
     ZERO_UUID,
     Call,
     uuid_or_zero,
 )
 from kraft.node.controller_apis.refusals import TOPIC_REFUSED
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.api_error import ApiError, ApiException
-from kraft.controller.quorum_controller_requests import (
-    DeleteTopics,
-    FindTopicIds,
-    FindTopicNames,
-)
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.milliseconds import milliseconds
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 _BY_ID_SINCE: Final = 6
 _DISABLED_SINCE: Final = 3

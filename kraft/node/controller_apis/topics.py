@@ -13,10 +13,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi
-from kraft.node.controller_apis.topic_deletion import delete_topics
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.api_error import ApiError, ApiException
+from kafka_common.model import ElectionType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.milliseconds import milliseconds
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from kraft.controller.leader_elections import ElectedTopic
 from kraft.controller.quorum_controller_requests import (
     AlterPartitionReassignments,
@@ -38,13 +42,9 @@ from kraft.controller.topic_requests import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
+from kraft.node.controller_apis.call import Call, ControllerApi
+from kraft.node.controller_apis.topic_deletion import delete_topics
 from kraft.raft.values import METADATA_TOPIC
-from kafka_common.model import ElectionType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.milliseconds import milliseconds
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 _INTERNAL_NAME: Final = ApiError(

@@ -15,10 +15,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import Call, ControllerApi
 
 _ERROR: Final = ErrorCode.unknown_server_error
 

@@ -15,12 +15,12 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kraft.node.controller_apis.call import Call, ControllerApi, LocalNode
 from kafka_common.acls import AclOperation
 from kafka_common.api_error import ApiError, ApiException
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
+from kraft.node.controller_apis.call import Call, ControllerApi, LocalNode
 
 _Endpoints: TypeAlias = "request_types.AddRaftVoterRequest | request_types.UpdateRaftVoterRequest"
 _Request: TypeAlias = "_Endpoints | request_types.RemoveRaftVoterRequest"

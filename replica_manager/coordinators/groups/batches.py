@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
 from kafka_common.protocol.compression import Codec
 from kafka_common.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
@@ -17,6 +16,7 @@ from kafka_common.protocol.record_batch import (
     iterate_batches,
 )
 from kafka_common.protocol.records import Record
+from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
 
 
 def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.groups.requests import Request, Result, TransactionalProducer
-from kafka_common.model import TopicPartition
 
 # ---------------------------------------------------------------------- in
 

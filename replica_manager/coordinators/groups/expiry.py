@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_SWEEP
 from replica_manager.coordinators.groups.events import Level, Quantity
 from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
@@ -29,7 +30,6 @@ from replica_manager.coordinators.groups.records import (
     encode_offset_key,
 )
 from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
-from kafka_common.model import TopicPartition
 
 
 class GroupMetadataCleanup:

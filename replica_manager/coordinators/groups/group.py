@@ -26,6 +26,7 @@ from collections import Counter
 from enum import Enum
 from typing import Final
 
+from kafka_common.errors import IllegalState
 from replica_manager.coordinators.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from replica_manager.coordinators.groups.member import Member, size_of
 from replica_manager.coordinators.groups.offset_table import OffsetTable
@@ -36,7 +37,6 @@ from replica_manager.coordinators.groups.requests import (
     JoinedMember,
     Protocol,
 )
-from kafka_common.errors import IllegalState
 
 
 class GroupState(Enum):

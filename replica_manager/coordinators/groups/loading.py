@@ -22,6 +22,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_INSTALL
 from replica_manager.coordinators.groups.events import (
     Level,
@@ -48,7 +49,6 @@ from replica_manager.coordinators.groups.records import (
 from replica_manager.coordinators.groups.requests import JoinResult, SyncResult
 from replica_manager.coordinators.groups.sessions import Sessions
 from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
-from kafka_common.model import TopicPartition
 
 _COMMIT_MARKER: Final = 1
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from replica_manager.coordinators.groups.records import OffsetAndMetadata
 from kafka_common.model import TopicPartition
+from replica_manager.coordinators.groups.records import OffsetAndMetadata
 
 _NOT_YET: Final = -1
 """Where the batch of an offset begins whose write has not been answered."""

@@ -16,6 +16,7 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import NO_EPOCH, TopicPartition
 from replica_manager.coordinators.groups.events import Level, Quantity
 from replica_manager.coordinators.groups.expiry import GroupMetadataCleanup
 from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
@@ -40,7 +41,6 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.coordinators.groups.sessions import Sessions
-from kafka_common.model import NO_EPOCH, TopicPartition
 
 _COMMIT_ERRORS: Final = {
     ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,

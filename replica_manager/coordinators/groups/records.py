@@ -15,10 +15,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol.inter_broker_versions import InterBrokerVersion
 from kafka_common.protocol.primitives import fixed_string, nullable_fixed_string
+from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
 
 NO_TIMESTAMP: Final = -1
 

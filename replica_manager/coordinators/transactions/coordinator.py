@@ -20,6 +20,7 @@ from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import (
     CoordinatorStartup,
     Elected,
@@ -64,7 +65,6 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     OwnedPartition,
     TransactionStateManager,
 )
-from kafka_common.model import TopicPartition
 
 
 class TransactionCoordinator:

@@ -12,6 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import IllegalState
 from replica_manager.coordinators.groups.events import Level
 from replica_manager.coordinators.transactions.markers import Markers
 from replica_manager.coordinators.transactions.states import TransactionState
@@ -24,7 +25,6 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     Continuation,
     TransactionStateManager,
 )
-from kafka_common.errors import IllegalState
 
 _CANCELLED: Final = frozenset(
     {

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import (
     CoordinatorLogLine,
     CoordinatorStartup,
@@ -30,7 +31,6 @@ from replica_manager.coordinators.groups.events import (
 )
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.requests import Request, Result
-from kafka_common.model import TopicPartition
 
 # ---------------------------------------------------------------------- in
 

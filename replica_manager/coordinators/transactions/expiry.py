@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import IllegalState
 from replica_manager.coordinators.groups.events import Level
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.config import MAX_TOMBSTONE_BATCH_BYTES
@@ -17,7 +18,6 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     OwnedPartition,
     TransactionStateManager,
 )
-from kafka_common.errors import IllegalState
 
 
 class TransactionalIdExpiration:

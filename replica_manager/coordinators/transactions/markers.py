@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import Level
 from replica_manager.coordinators.transactions.config import (
     MARKER_RETRY_MS,
@@ -33,7 +34,6 @@ from replica_manager.coordinators.transactions.transaction import Transaction, T
 from replica_manager.coordinators.transactions.transaction_state_manager import (
     TransactionStateManager,
 )
-from kafka_common.model import TopicPartition
 
 NO_LEADER: Final = -1
 

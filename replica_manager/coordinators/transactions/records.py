@@ -12,12 +12,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
-from replica_manager.coordinators.transactions.states import TransactionState
-from replica_manager.coordinators.transactions.transaction import Transaction, Transit
 from kafka_common.errors import IllegalState, ZkControllerError
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.primitives import fixed_string
+from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
+from replica_manager.coordinators.transactions.states import TransactionState
+from replica_manager.coordinators.transactions.transaction import Transaction, Transit
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0

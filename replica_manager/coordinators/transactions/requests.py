@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafka_common.model import TopicPartition
+from replica_manager.coordinators.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 ANY_DURATION: Final = -1
 

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.coordinators.transactions.states import VALID_PREVIOUS, TransactionState
 from kafka_common.errors import IllegalState
 from kafka_common.model import TopicPartition
+from replica_manager.coordinators.transactions.states import VALID_PREVIOUS, TransactionState
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import OpType
 from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS, BrokerConfig, is_static
 from replica_manager.configuration.config_keys import ConfigKey, text_of
 from replica_manager.configuration.dynamic_keys import base_name, is_per_broker, is_security_key
@@ -24,8 +26,6 @@ from replica_manager.configuration.reconfiguration import (
 )
 from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
 from replica_manager.request_errors import RequestRefused
-from kafka_common.errors import ConfigInvalid
-from kafka_common.model import OpType
 
 
 class KeyChange(NamedTuple):

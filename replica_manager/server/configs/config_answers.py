@@ -17,15 +17,15 @@ from kio.schema.errors import ErrorCode
 from kio.serial.writers import write_compact_array_length, write_legacy_array_length
 from kio.static.primitive import i32
 
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_entries import DescribedEntry
-from replica_manager.server.configs.config_rows import config_result, config_rows
-from replica_manager.server.context import EncodedBody
 from kafka_common.protocol import request_types
 from kafka_common.protocol.answers import write_answer
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import write
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.config_entries import DescribedEntry
+from replica_manager.server.configs.config_rows import config_result, config_rows
+from replica_manager.server.context import EncodedBody
 
 _NO_TAGS: Final = b"\0"
 

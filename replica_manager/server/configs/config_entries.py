@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_common.model import ConfigSource
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.config_keys import ConfigKey, ConfigValue, text_of
@@ -24,7 +25,6 @@ from replica_manager.configuration.key_documentation import (
     documentation_of_topic,
 )
 from replica_manager.configuration.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, inherited_value
-from kafka_common.model import ConfigSource
 
 _TYPE_IDS: Final = {
     "boolean": 1,

@@ -17,6 +17,11 @@ from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.sanitizer import DEFAULT_ENTITY
 from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigKey
 from replica_manager.configuration.dynamic_keys import base_name
@@ -35,11 +40,6 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.large_answers import aside
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import ConfigResourceType, OpType
-from kafka_common.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
 
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 

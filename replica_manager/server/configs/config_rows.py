@@ -10,10 +10,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.configs.config_entries import DescribedEntry
 from kafka_common.protocol import request_types
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import ResponseSchema
+from replica_manager.server.configs.config_entries import DescribedEntry
 
 
 def config_result(

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.request_errors import RequestRefused
 from kafka_common.errors import ZooKeeperRefused
+from replica_manager.request_errors import RequestRefused
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Check,

@@ -14,12 +14,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import KeyChange
 from kafka_common.java import parse_int
 from kafka_common.model import OpType
-from zkcontroller.state_changes.log_files import LEVELS
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.config_alteration import KeyChange
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
+from zkcontroller.state_changes.log_files import LEVELS
 
 ROOT: Final = "root"
 _NAMES: Final = {number: name for name, number in LEVELS.items()}

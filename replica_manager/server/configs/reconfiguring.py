@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.config import BrokerConfig, usable_dynamic
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords, NoPasswordSecret
 from replica_manager.security.dynamic_tls import ListenerSecurities
-from kafka_common.errors import ConfigInvalid
 
 _R = TypeVar("_R")
 

@@ -10,16 +10,16 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
-from replica_manager.coordinators.transactions.requests import AddPartitions, ErrorResult
-from replica_manager.request_errors import before_producer_fenced
-from replica_manager.server.authorization import check_group, check_transactional_id
-from replica_manager.server.context import BrokerContext, RequestContext
 from kafka_common.acls import AclOperation
 from kafka_common.model import TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.requests import AddPartitions, ErrorResult
+from replica_manager.request_errors import before_producer_fenced
+from replica_manager.server.authorization import check_group, check_transactional_id
+from replica_manager.server.context import BrokerContext, RequestContext
 
 API_KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS: Final = (0, 4)

@@ -14,6 +14,13 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import INTERNAL_TOPICS, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.coordinators.transaction_messages import by_topic
 from replica_manager.coordinators.transactions.requests import (
     AddPartitions,
@@ -26,13 +33,6 @@ from replica_manager.server.authorization import allowed_names, check_cluster, i
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.model import INTERNAL_TOPICS, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS: Final = (0, 5)

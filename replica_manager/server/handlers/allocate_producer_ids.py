@@ -10,13 +10,13 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.controller_requests import ask
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALLOCATE_PRODUCER_IDS
 VERSIONS: Final = (0, 0)

@@ -15,17 +15,17 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import sentence
 from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
 from replica_manager.server.slices import in_slices
-from kafka_common.errors import ZkControllerError
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALTER_CLIENT_QUOTAS
 VERSIONS: Final = (0, 1)

@@ -16,17 +16,17 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.model import RECOVERED
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import ask
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import AlterPartitionResult, IsrChangeResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
-from kafka_common.model import RECOVERED
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.ALTER_PARTITION
 VERSIONS: Final = (0, 3)

@@ -13,14 +13,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_requests import by_topic
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
 from kafka_common.model import TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.controller_requests import by_topic
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS: Final = (0, 2)

@@ -18,12 +18,6 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.authorization import check_cluster
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_requests import sentence
-from replica_manager.server.large_answers import aside, composed
-from replica_manager.server.slices import in_slices
 from kafka_common.acls import AclOperation
 from kafka_common.errors import ZkControllerError
 from kafka_common.protocol import request_types
@@ -36,7 +30,13 @@ from kafka_common.protocol.scram import (
     ScramCredential,
 )
 from kafka_common.protocol.versioned_messages import response_schema
-from zkcontroller.zookeeper.znodes import sanitize
+from kafka_common.sanitizer import sanitize
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import check_cluster
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.controller_requests import sentence
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = (0, 0)

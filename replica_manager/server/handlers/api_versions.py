@@ -14,8 +14,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.throttled_answers import throttled
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import (
     ApiKey,
@@ -25,6 +23,8 @@ from kafka_common.protocol.api_versions import (
 )
 from kafka_common.protocol.messages import write
 from kafka_common.protocol.request_types import field_or
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.throttled_answers import throttled
 
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)

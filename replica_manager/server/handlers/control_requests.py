@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from typing import TypeAlias
 
-from replica_manager.server.context import BrokerContext
 from kafka_common.model import UNKNOWN_BROKER_EPOCH
 from kafka_common.protocol import request_types
 from kafka_common.protocol.request_types import field_or
+from replica_manager.server.context import BrokerContext
 
 _ControlRequest: TypeAlias = (
     "request_types.LeaderAndIsrRequest"

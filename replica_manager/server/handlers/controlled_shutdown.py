@@ -13,11 +13,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.handlers.control_requests import broker_epoch_of
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.handlers.control_requests import broker_epoch_of
 
 API_KEY: Final = ApiKey.CONTROLLED_SHUTDOWN
 VERSIONS: Final = (0, 3)

@@ -11,6 +11,10 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.security.acl_cache import AclBinding
 from replica_manager.security.principals import parse_principal
 from replica_manager.server.acl_messages import (
@@ -22,10 +26,6 @@ from replica_manager.server.acl_messages import (
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.CREATE_ACLS
 VERSIONS: Final = (0, 3)

@@ -13,18 +13,18 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.security.delegation_token_store import DelegationTokenRefused
-from replica_manager.security.delegation_tokens import KnownToken
-from replica_manager.security.principals import ANONYMOUS, USER, Principal
-from replica_manager.server.authorization import is_allowed
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.token_requests import is_allowed_here, numeric_response
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.delegation_tokens import USER_TYPE
 from kafka_common.protocol.numeric_times import NO_TIME
 from kafka_common.protocol.request_types import field_or
+from replica_manager.security.delegation_token_store import DelegationTokenRefused
+from replica_manager.security.delegation_tokens import KnownToken
+from replica_manager.security.principals import ANONYMOUS, USER, Principal
+from replica_manager.server.authorization import is_allowed
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.token_requests import is_allowed_here, numeric_response
 
 API_KEY: Final = ApiKey.CREATE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)

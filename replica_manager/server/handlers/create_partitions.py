@@ -17,13 +17,6 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.authorization import allowed_names
-from replica_manager.server.context import BrokerContext, RequestContext, Throttled
-from replica_manager.server.controller_requests import timeout_ms_of
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
-from replica_manager.server.topics.partition_creation import NewPartitions
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.errors import ZkControllerError
 from kafka_common.model import NO_LEADER, Broker
@@ -31,6 +24,13 @@ from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import allowed_names
+from replica_manager.server.context import BrokerContext, RequestContext, Throttled
+from replica_manager.server.controller_requests import timeout_ms_of
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
+from replica_manager.server.topics.partition_creation import NewPartitions
 
 API_KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = (0, 3)

@@ -17,6 +17,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import NO_LEADER
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.configs.config_entries import topic_entries
@@ -27,14 +35,6 @@ from replica_manager.server.topics.topic_creation import (
     CreatedTopic,
     NewTopic,
 )
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import NO_LEADER
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)

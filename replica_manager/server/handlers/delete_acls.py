@@ -11,14 +11,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, deleted, filter_of
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DELETE_ACLS
 VERSIONS: Final = (0, 3)

@@ -10,15 +10,15 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import DeleteGroups, DeleteGroupsResult
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_delete_groups
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import GROUPS_AT_ONCE, in_pieces
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = (0, 2)

@@ -11,17 +11,17 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.replication.delayed_delete_records import DeletedRecords
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import by_topic, timeout_ms_of
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.model import TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = (0, 2)

@@ -16,12 +16,6 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.quotas.mutation_quotas import MutationQuota
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.authorization import allowed_names
-from replica_manager.server.context import BrokerContext, RequestContext, Throttled
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.errors import ZkControllerError
 from kafka_common.protocol import request_types
@@ -29,6 +23,12 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.quotas.mutation_quotas import MutationQuota
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import allowed_names
+from replica_manager.server.context import BrokerContext, RequestContext, Throttled
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = (0, 6)

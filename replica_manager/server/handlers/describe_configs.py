@@ -12,6 +12,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.acls import ResourceType as AclResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.java import parse_int
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
 from replica_manager.server.configs.config_answers import ConfigResults
@@ -27,14 +35,6 @@ from replica_manager.server.configs.log_levels import log_levels
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
-from kafka_common.acls import AclOperation
-from kafka_common.acls import ResourceType as AclResourceType
-from kafka_common.errors import ZkControllerError
-from kafka_common.java import parse_int
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (0, 4)

@@ -14,15 +14,15 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.security.delegation_tokens import KnownToken
 from replica_manager.security.principals import Principal
 from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)

@@ -10,6 +10,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
 from replica_manager.coordinators.groups.requests import (
     DescribedGroup,
     DescribeGroups,
@@ -20,10 +24,6 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.group_answers import write_describe
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_pieces, in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 5)

@@ -17,16 +17,16 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.server.authorization import is_cluster_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
 from kafka_common.acls import AclOperation
 from kafka_common.model import TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
+from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.server.authorization import is_cluster_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = (0, 4)

@@ -13,15 +13,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.authorization import is_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.slices import in_slices
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.model import TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from kafka_common.topic_names import invalid_name_reason
+from replica_manager.server.authorization import is_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS: Final = (0, 0)

@@ -11,6 +11,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.coordinators.transaction_messages import by_topic
 from replica_manager.coordinators.transactions.requests import (
     DescribedTransaction,
@@ -21,10 +25,6 @@ from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_pieces, in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS: Final = (0, 0)

@@ -13,14 +13,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.scram import ScramCredential, ScramMechanism
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
-from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
+from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = (0, 0)

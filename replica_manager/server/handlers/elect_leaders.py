@@ -16,6 +16,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.model import NO_EPOCH, NO_LEADER, ElectionType, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.replication.metadata_cache import MetadataSnapshot
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -29,11 +34,6 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ElectionTrigger, ReplicaLeaderElection
-from kafka_common.model import NO_EPOCH, NO_LEADER, ElectionType, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ELECT_LEADERS
 VERSIONS: Final = (0, 2)

@@ -13,9 +13,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.context import BrokerContext, RequestContext, Unanswered
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
+from replica_manager.server.context import BrokerContext, RequestContext, Unanswered
 
 API_KEY: Final = ApiKey.ENVELOPE
 VERSIONS: Final = (0, 0)

@@ -12,10 +12,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.token_requests import changed_expiry, expiry_response
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.token_requests import changed_expiry, expiry_response
 
 API_KEY: Final = ApiKey.EXPIRE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 2)

@@ -17,6 +17,23 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.fetch import (
+    LAST_VERSION,
+    TOPIC_IDS_SINCE,
+    FetchPartition,
+    FetchRequestData,
+    PartitionData,
+    TopicName,
+    fetch_response,
+    read_fetch_request,
+)
+from kafka_common.protocol.legacy_messages import down_converted
+from kafka_common.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
 from replica_manager.configuration.config import RACK_AWARE_SELECTOR
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, FetchIsolation, RecordConversions
@@ -35,23 +52,6 @@ from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.large_answers import aside
 from replica_manager.server.replica_selector import follower_in_rack
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.fetch import (
-    LAST_VERSION,
-    TOPIC_IDS_SINCE,
-    FetchPartition,
-    FetchRequestData,
-    PartitionData,
-    TopicName,
-    fetch_response,
-    read_fetch_request,
-)
-from kafka_common.protocol.legacy_messages import down_converted
-from kafka_common.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
 
 API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (0, LAST_VERSION)

@@ -14,17 +14,17 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = (0, 6)

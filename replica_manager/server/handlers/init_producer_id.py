@@ -15,6 +15,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import NO_PRODUCER_EPOCH
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.coordinators.transactions.requests import (
     InitProducerId,
     InitProducerIdResult,
@@ -27,12 +33,6 @@ from replica_manager.server.authorization import (
     is_cluster_allowed,
 )
 from replica_manager.server.context import BrokerContext, RequestContext
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.record_batch import NO_PRODUCER_EPOCH
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = (0, 5)

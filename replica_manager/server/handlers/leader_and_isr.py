@@ -15,6 +15,12 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.model import RECOVERED, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
+from kafka_common.topic_names import invalid_name_reason
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -25,12 +31,6 @@ from replica_manager.server.handlers.control_requests import (
 )
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import all_in_slices, run_in_slices
-from kafka_common.model import RECOVERED, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
-from kafka_common.topic_names import invalid_name_reason
 
 API_KEY: Final = ApiKey.LEADER_AND_ISR
 VERSIONS: Final = (0, 7)

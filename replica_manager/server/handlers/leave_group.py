@@ -12,6 +12,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
 from replica_manager.coordinators.groups.requests import LeaveResult, LeftMember
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -19,10 +23,6 @@ from replica_manager.server.group_answers import write_leave
 from replica_manager.server.group_requests import read_leave
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces
-from kafka_common.acls import AclOperation
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)

@@ -10,15 +10,15 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import ListGroupsResult
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_list
 from replica_manager.server.group_requests import read_list
 from replica_manager.server.large_answers import composed
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = (0, 5)

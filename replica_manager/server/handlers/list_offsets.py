@@ -13,6 +13,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -33,14 +41,6 @@ from replica_manager.server.offset_lookup import (
     legacy_offsets,
 )
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (0, 9)

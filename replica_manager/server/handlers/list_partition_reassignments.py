@@ -10,6 +10,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.model import ReplicaAssignment, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import (
     ask,
@@ -21,10 +25,6 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
-from kafka_common.model import ReplicaAssignment, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 0)

@@ -10,6 +10,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.coordinators.transactions.requests import (
     ANY_DURATION,
     ListTransactions,
@@ -18,11 +23,6 @@ from replica_manager.coordinators.transactions.requests import (
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_TRANSACTIONS
 VERSIONS: Final = (0, 1)

@@ -20,6 +20,18 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.bulk_metadata import (
+    TopicHead,
+    metadata_body,
+    metadata_partition_encoder,
+    metadata_topic,
+)
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
+from kafka_common.topic_names import invalid_name_reason
 from replica_manager.replication.metadata_cache import MetadataSnapshot, PartitionMetadata
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import (
@@ -33,18 +45,6 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import is_internal
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.bulk_metadata import (
-    TopicHead,
-    metadata_body,
-    metadata_partition_encoder,
-    metadata_topic,
-)
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
-from kafka_common.topic_names import invalid_name_reason
 
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 12)

@@ -11,6 +11,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -25,12 +31,6 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_commit
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
 
 API_KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = (0, 9)

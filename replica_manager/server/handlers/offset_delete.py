@@ -11,6 +11,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import DeleteOffsetsResult
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -24,9 +27,6 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_delete_offsets
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = (0, 0)

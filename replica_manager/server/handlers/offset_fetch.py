@@ -12,6 +12,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
 from replica_manager.coordinators.groups.requests import (
     INVALID_OFFSET,
     FetchedOffset,
@@ -27,12 +33,6 @@ from replica_manager.server.group_answers import write_fetch
 from replica_manager.server.group_requests import read_fetch, wanted_topics
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces, in_slices
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.errors import ZkControllerError
-from kafka_common.model import NO_EPOCH, TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
 
 API_KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = (0, 9)

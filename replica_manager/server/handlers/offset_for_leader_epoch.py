@@ -15,18 +15,18 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
-from replica_manager.replication.partition_reads import end_offset_for_leader_epoch
-from replica_manager.server.authorization import allowed_names, is_cluster_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
+from replica_manager.replication.partition_reads import end_offset_for_leader_epoch
+from replica_manager.server.authorization import allowed_names, is_cluster_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (0, 4)

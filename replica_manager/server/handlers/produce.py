@@ -15,17 +15,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.coordinators.transaction_verification import NOTHING_TO_VERIFY, Verified
-from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.log.producer_state import VerificationGuard
-from replica_manager.replication.record_appends import PartitionResponse
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.authorization import allowed_names, is_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
-from replica_manager.server.current_leaders import CurrentLeaders
-from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.large_answers import aside
-from replica_manager.server.slices import in_slices
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.errors import CorruptRecord
 from kafka_common.model import TopicPartition
@@ -40,6 +29,17 @@ from kafka_common.protocol.produce import (
     read_produce_request,
 )
 from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
+from replica_manager.coordinators.transaction_verification import NOTHING_TO_VERIFY, Verified
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.log.producer_state import VerificationGuard
+from replica_manager.replication.record_appends import PartitionResponse
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import allowed_names, is_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
+from replica_manager.server.current_leaders import CurrentLeaders
+from replica_manager.server.error_counts import ErrorCounts
+from replica_manager.server.large_answers import aside
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, LAST_VERSION)

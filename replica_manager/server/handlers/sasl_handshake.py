@@ -12,10 +12,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.server.context import BrokerContext, RequestContext
 
 API_KEY: Final = ApiKey.SASL_HANDSHAKE
 VERSIONS: Final = (0, 1)

@@ -11,16 +11,16 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import all_in_slices, run_in_slices
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import all_in_slices, run_in_slices
 
 API_KEY: Final = ApiKey.STOP_REPLICA
 VERSIONS: Final = (0, 4)

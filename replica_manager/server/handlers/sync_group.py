@@ -11,6 +11,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import SyncResult
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_group
@@ -18,9 +21,6 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.group_answers import write_sync
 from replica_manager.server.group_requests import lacks_protocol, read_sync
 from replica_manager.server.large_answers import aside
-from kafka_common.acls import AclOperation
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = (0, 5)

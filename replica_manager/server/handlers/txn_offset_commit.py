@@ -15,6 +15,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.acls import AclOperation
+from kafka_common.model import TopicPartition
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import NO_SEQUENCE
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.groups.offsets import commit_error
 from replica_manager.coordinators.groups.requests import TransactionalProducer
@@ -31,11 +36,6 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_transactional_commit
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
-from kafka_common.acls import AclOperation
-from kafka_common.model import TopicPartition
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.record_batch import NO_SEQUENCE
 
 API_KEY: Final = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS: Final = (0, 4)

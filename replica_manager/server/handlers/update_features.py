@@ -15,6 +15,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.inter_broker_versions import is_feature_versioning_supported
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import ask, sentence, timeout_ms_of
@@ -22,11 +27,6 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
-from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.inter_broker_versions import is_feature_versioning_supported
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.UPDATE_FEATURES
 VERSIONS: Final = (0, 1)

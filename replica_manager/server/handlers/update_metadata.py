@@ -13,6 +13,13 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.protocol import bulk_reading, request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.request_types import field_or
+from kafka_common.protocol.versioned_messages import response_schema
+from kafka_common.topic_names import invalid_name_reason
 from replica_manager.configuration.listeners import SECURITY_PROTOCOLS
 from replica_manager.replication.metadata_cache import (
     MetadataUpdate,
@@ -27,13 +34,6 @@ from replica_manager.server.handlers.control_requests import (
     is_stale,
 )
 from replica_manager.server.slices import all_in_pieces, all_in_slices, run_in_slices
-from kafka_common.model import Broker, Endpoint, TopicPartition
-from kafka_common.protocol import bulk_reading, request_types
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_request
-from kafka_common.protocol.request_types import field_or
-from kafka_common.protocol.versioned_messages import response_schema
-from kafka_common.topic_names import invalid_name_reason
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

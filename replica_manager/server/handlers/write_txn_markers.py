@@ -15,13 +15,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
-from replica_manager.coordinators.transaction_messages import by_topic, read_markers
-from replica_manager.coordinators.transactions.events import Marker
-from replica_manager.log.producer_state import AppendOrigin
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_slices
 from kafka_common.model import TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
@@ -29,6 +22,13 @@ from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
 from kafka_common.protocol.records import EndTransactionMarker, Record
 from kafka_common.protocol.versioned_messages import response_schema
 from kafka_common.wall_time import wall_time_ms
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transaction_messages import by_topic, read_markers
+from replica_manager.coordinators.transactions.events import Marker
+from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (0, 1)

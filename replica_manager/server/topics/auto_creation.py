@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZkControllerError
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.topic_names import invalid_name_reason
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.administration import TopicAdministration
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import NewTopic
-from kafka_common.errors import ZkControllerError
-from kafka_common.protocol.error_codes import error_code_for
-from kafka_common.topic_names import invalid_name_reason
 
 _log = logging.getLogger("kafka.server.DefaultAutoTopicCreationManager")
 

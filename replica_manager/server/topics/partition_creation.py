@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, ReplicaAssignment
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.topics.assignment import assign_replicas
-from kafka_common.model import Broker, ReplicaAssignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, ReplicaAssignment
+from kafka_common.protocol.inter_broker_versions import is_topic_id_supported
+from kafka_common.topic_names import has_collision_characters
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.entity_configs import read_entity_config, write_entity_config
@@ -31,9 +34,6 @@ from replica_manager.server.topics.topic_creation import (
 )
 from replica_manager.server.topics.topic_waiters import TopicWaiters
 from zkcontroller.core.journal import scala_map, scala_seq
-from kafka_common.model import Broker, ReplicaAssignment
-from kafka_common.protocol.inter_broker_versions import is_topic_id_supported
-from kafka_common.topic_names import has_collision_characters
 from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Create,

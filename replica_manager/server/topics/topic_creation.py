@@ -15,11 +15,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import INTERNAL_TOPICS
+from kafka_common.topic_names import has_collision_characters, invalid_name_reason, unified
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
 from replica_manager.request_errors import RequestRefused
-from kafka_common.model import INTERNAL_TOPICS
-from kafka_common.topic_names import has_collision_characters, invalid_name_reason, unified
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 FROM_BROKER_DEFAULT: Final = -1

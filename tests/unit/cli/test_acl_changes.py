@@ -19,10 +19,6 @@ from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseB
 from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i32, i32Timedelta
 
-from replica_manager.security.acl_cache import AclBinding, AclCache, VersionedAcls
-from replica_manager.server.acl_messages import binding_of, deleted, described, filter_of
-from tests.support.cli_world import Answer, Zkctl, installed_zkctl
-from tests.support.wire_peer import WirePeer
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -32,6 +28,10 @@ from kafka_common.acls import (
 )
 from kafka_common.protocol.api_versions import ApiKey, api_versions_response
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.security.acl_cache import AclBinding, AclCache, VersionedAcls
+from replica_manager.server.acl_messages import binding_of, deleted, described, filter_of
+from tests.support.cli_world import Answer, Zkctl, installed_zkctl
+from tests.support.wire_peer import WirePeer
 
 TIMED_OUT, REFUSED = 4, 5
 NONE: Final = ErrorCode.none

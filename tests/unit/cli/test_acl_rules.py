@@ -11,9 +11,6 @@ from typing import Any, Final
 
 import pytest
 
-from replica_manager.security.acl_cache import AclBinding, AclCache
-from replica_manager.security.authorizer import Authorizer, Requester
-from replica_manager.security.principals import Principal
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -23,6 +20,9 @@ from kafka_common.acls import (
     ResourceType,
 )
 from kafka_common.protocol.api_versions import APIS, ApiKey
+from replica_manager.security.acl_cache import AclBinding, AclCache
+from replica_manager.security.authorizer import Authorizer, Requester
+from replica_manager.security.principals import Principal
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 acl_terms = import_module("zkcontroller_cli.values.acls")

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker_world import BrokersSession
-from tests.support.cli_world import Zkctl, installed_zkctl
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -20,6 +18,8 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
+from tests.support.broker_world import BrokersSession
+from tests.support.cli_world import Zkctl, installed_zkctl
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode, supported_operations
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.cli_world import ORDERS_ID, Zkctl, installed_zkctl
 from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from tests.support.cli_world import ORDERS_ID, Zkctl, installed_zkctl
 from zkcontroller.zookeeper.requests import Delete, SetData
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

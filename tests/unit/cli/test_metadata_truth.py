@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from kafka_common.model import ReplicaAssignment
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 

@@ -15,14 +15,14 @@ from typing import Any
 import click
 import pytest
 
-from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from tests.unit.cli.commands import all_commands, write_cluster_file
 from kafka_common.errors import (
     ConfigInvalid,
     SessionExpired,
     ZooKeeperRefused,
     ZooKeeperUnavailable,
 )
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
+from tests.unit.cli.commands import all_commands, write_cluster_file
 
 
 @pytest.fixture

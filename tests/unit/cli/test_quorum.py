@@ -14,12 +14,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from kafka_common.protocol.uuid_text import uuid_text
+from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.node.metadata_log import FOLDER
+from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
 from tests.support.cli_world import Answer, Zkctl, installed_zkctl
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, free_ports
-from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
-from kraft.metadata.metadata_batches import encode_control_batch
-from kafka_common.protocol.uuid_text import uuid_text
 
 NO_OP = b"\1\x14\0\0"
 

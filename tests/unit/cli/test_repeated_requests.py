@@ -21,11 +21,11 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i16, i32
 from kio.static.protocol import ResponsePayload
 
-from tests.support.messages import random_message
-from tests.support.wire_peer import HANG_UP, WirePeer
 from kafka_common.net.client_security import PLAINTEXT
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import response_type
+from tests.support.messages import random_message
+from tests.support.wire_peer import HANG_UP, WirePeer
 
 admin: Any = import_module("zkcontroller_cli.wire.admin")
 errors: Any = import_module("zkcontroller_cli.console.errors")

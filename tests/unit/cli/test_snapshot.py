@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -25,6 +24,7 @@ from kafka_common.acls import (
     ResourceType,
 )
 from kafka_common.model import ReplicaAssignment, TopicPartition
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Delete, SetData, Stat, ZkCode

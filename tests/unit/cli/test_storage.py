@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.configuration.meta_properties import MetaProperties, write_meta_properties
-from kraft.node.node_files import load_log_dirs
-from kraft.node.scram_arguments import FormatRefused, parse_scram
-from tests.support.cli_world import Answer, Zkctl, installed_zkctl
-from kraft.metadata.bootstrap import decode_bootstrap
-from kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from kafka_common.protocol.uuid_text import parse_uuid
+from kraft.metadata.bootstrap import decode_bootstrap
+from kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
+from kraft.node.node_files import load_log_dirs
+from kraft.node.scram_arguments import FormatRefused, parse_scram
+from replica_manager.configuration.meta_properties import MetaProperties, write_meta_properties
+from tests.support.cli_world import Answer, Zkctl, installed_zkctl
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 TOOLS_EXAMPLE = 'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]'

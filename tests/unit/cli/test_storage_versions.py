@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_world import Zkctl, installed_zkctl
 from kraft.metadata.bootstrap import decode_bootstrap
+from tests.support.cli_world import Zkctl, installed_zkctl
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 

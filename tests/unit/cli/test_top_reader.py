@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 from typing_extensions import override
 
-from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from kafka_common.net.client_security import PLAINTEXT
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.znodes import (
     ClusterIdZnode,

@@ -15,8 +15,8 @@ import pytest
 from textual import events
 from typing_extensions import override
 
-from tests.support.cli_world import Zkctl, installed_zkctl
 from kafka_common.model import ReplicaAssignment
+from tests.support.cli_world import Zkctl, installed_zkctl
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 
 model: Any = import_module("zkcontroller_cli.screen.model")

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from tests.support.cli_world import ORDERS_ID, Zkctl, furnish, installed_zkctl
 from kafka_common.model import ReplicaAssignment
+from tests.support.cli_world import ORDERS_ID, Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
     DeleteTopicZnode,

@@ -12,8 +12,8 @@ import orjson
 import pytest
 import yaml
 
-from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from kafka_common.model import Broker, Endpoint
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.requests import Create, Delete, RolledBack, SetData, ZkTransaction
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ControllerEpochZnode, ControllerZnode
 from zkcontroller_simulation.zookeeper import SimulatedSession

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from kafka_common.model import ReplicaAssignment
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.requests import Delete, SetData
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,

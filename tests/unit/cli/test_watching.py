@@ -13,9 +13,9 @@ import orjson
 import pytest
 from typing_extensions import override
 
+from kafka_common.errors import ZooKeeperUnavailable
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from tests.unit.cli.commands import all_commands
-from kafka_common.errors import ZooKeeperUnavailable
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 

@@ -15,10 +15,10 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from tests.support.messages import random_message
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import read_request, request_type, response_type, write
 from kafka_common.protocol.numeric_times import numeric_response_type
+from tests.support.messages import random_message
 
 NEWEST: Final = {
     ApiKey.METADATA: 12,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import Authority
 from kafka_common.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
+from tests.support.certificates import Authority
 
 SIZE = 3_000_000
 

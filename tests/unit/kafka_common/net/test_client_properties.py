@@ -14,6 +14,8 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT, Credentials
 from replica_manager.configuration.config import read_properties
 from replica_manager.configuration.properties import format_properties
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
@@ -25,8 +27,6 @@ from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.certificates import Authority
 from tests.support.cli_world import Zkctl, installed_zkctl
 from tests.support.quorum import Quorum
-from kafka_common.errors import ConfigInvalid
-from kafka_common.net.client_security import PLAINTEXT, Credentials
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

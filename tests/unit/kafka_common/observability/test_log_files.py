@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.kafka_log_shapes import RECORD, assert_is_kafkas
 from kafka_common.errors import ControllerMoved, SessionExpired
-from zkcontroller.state_changes.log_files import LogFiles, install_log_files, log_line
 from kafka_common.observability.log_text import throwable_text
-from zkcontroller.state_changes.log_writer import SLICE_RECORDS, LogWriter
 from kafka_common.observability.rolling_file import RollingFile
 from kafka_common.observability.sturdy_file import RETRY_S, SturdyFile, TroubleTeller
+from tests.support.kafka_log_shapes import RECORD, assert_is_kafkas
+from zkcontroller.state_changes.log_files import LogFiles, install_log_files, log_line
+from zkcontroller.state_changes.log_writer import SLICE_RECORDS, LogWriter
 from zkcontroller.state_changes.record import Kind, StateChange
 
 CONTROLLER = "kafka.controller.KafkaController"

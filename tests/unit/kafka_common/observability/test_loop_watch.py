@@ -10,11 +10,11 @@ from threading import Thread
 
 import pytest
 
-from tests.support.exposition import exposition_of
 from kafka_common.errors import ConfigInvalid
 from kafka_common.observability.exposition import registry_of
 from kafka_common.observability.loop_watch import VARIABLE, LoopWatch, watching
 from kafka_common.observability.metrics import Metrics
+from tests.support.exposition import exposition_of
 
 BOUND_MS = 20.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tests.support.exposition import exposition_of
 from kafka_common.observability.meanings import _MEANINGS, meaning_of
 from kafka_common.observability.metrics import Metrics, mbean
+from tests.support.exposition import exposition_of
 
 
 def test_prometheus_reads_what_a_metric_means() -> None:

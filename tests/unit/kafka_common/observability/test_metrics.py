@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from tests.support.exposition import exposition_of
 from kafka_common.observability.instruments import RESERVOIR_SIZE, Gauge, Histogram, Meter, Timer
 from kafka_common.observability.metrics import Metrics, mbean
+from tests.support.exposition import exposition_of
 
 CHANNELS = "ControllerChannelManager"
 

@@ -7,9 +7,9 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.exposition import exposition_of
 from kafka_common.observability.metrics import Metrics
 from kafka_common.observability.sensors import MeterSensor, Samples, SpanSensor
+from tests.support.exposition import exposition_of
 
 MBEAN = "kafka.server:type=group-coordinator-metrics"
 

@@ -10,6 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import KafkaStorage, LimitReached
+from kafka_common.model import TopicPartition
+from kafka_common.process.resource_limits import (
+    MOST_RESERVED,
+    exhausted_limit,
+    first_reserved_descriptor,
+    most_open_files,
+)
 from replica_manager.log.checkpoints import CheckpointFile
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
@@ -23,14 +31,6 @@ from tests.support.log_world import (
     batch,
     content,
     end_transaction,
-)
-from kafka_common.errors import KafkaStorage, LimitReached
-from kafka_common.model import TopicPartition
-from kafka_common.process.resource_limits import (
-    MOST_RESERVED,
-    exhausted_limit,
-    first_reserved_descriptor,
-    most_open_files,
 )
 
 ORDERS = TopicPartition("orders", 0)

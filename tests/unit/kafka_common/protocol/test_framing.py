@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.frames import parse_response_header, request_header
 from kafka_common.errors import InvalidFrame, UnsupportedVersion
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.framing import (
@@ -12,6 +11,7 @@ from kafka_common.protocol.framing import (
     parse_request_header,
     response_header,
 )
+from tests.support.frames import parse_response_header, request_header
 
 
 @pytest.mark.parametrize("client_id", [None, "", "1", "ünï"])

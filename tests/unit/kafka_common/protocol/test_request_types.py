@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from scripts.write_request_types import STUB, Message, answered, written
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_type, request_type
 from kafka_common.protocol.request_types import field_or
+from scripts.write_request_types import STUB, Message, answered, written
 
 
 def heartbeat(version: int) -> Any:

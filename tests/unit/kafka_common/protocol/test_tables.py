@@ -12,8 +12,6 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kafka_versions import all_versions
-from tests.support.paths import WIRE_DATA
 from kafka_common.errors import (
     ConfigInvalid,
     ControllerMoved,
@@ -37,6 +35,8 @@ from kafka_common.protocol.api_versions import (
 from kafka_common.protocol.error_codes import error_code, error_code_for, error_name
 from kafka_common.protocol.inter_broker_versions import transaction_verification_version, version_of
 from kafka_common.protocol.messages import read_response, request_type, response_type, write
+from tests.support.kafka_versions import all_versions
+from tests.support.paths import WIRE_DATA
 
 _TABLES: Final = [
     line.split("\t") for line in (WIRE_DATA / "tables-3.9.1.tsv").read_text("utf-8").splitlines()

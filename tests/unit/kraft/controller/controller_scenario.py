@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
+from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
@@ -22,7 +22,7 @@ from kraft.controller.quorum_controller_requests import (
 )
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from kafka_common.model import ConfigResourceType, OpType
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 BROKERS = (1, 2, 3)
 

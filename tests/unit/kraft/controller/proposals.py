@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from tests.support.kraft_world import KraftWorld
+from kafka_common.model import RECOVERED
 from kraft.controller.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
@@ -11,7 +11,7 @@ from kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from kafka_common.model import RECOVERED
+from tests.support.kraft_world import KraftWorld
 
 
 def propose(

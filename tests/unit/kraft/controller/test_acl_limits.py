@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -17,10 +16,11 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
-from kraft.controller.acl_control import AclControlManager, StandardAcl
 from kafka_common.api_error import NO_ERROR, ApiException
+from kraft.controller.acl_control import AclControlManager, StandardAcl
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.metadata.records import AccessControlEntryRecord
+from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
 
 MOST = 10_000
 

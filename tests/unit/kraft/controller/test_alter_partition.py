@@ -6,18 +6,18 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import KraftWorld
-from tests.unit.kraft.controller.proposals import propose
+from kafka_common.api_error import ApiException
+from kafka_common.model import RECOVERED, RECOVERING
 from kraft.controller.alter_partition import (
     AlteredPartition,
 )
-from kafka_common.api_error import ApiException
 from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
 from kraft.metadata.metadata_version import from_name
-from kafka_common.model import RECOVERED, RECOVERING
+from tests.support.kraft_world import KraftWorld
+from tests.unit.kraft.controller.proposals import propose
 
 UNKNOWN = UUID(int=4711)
 

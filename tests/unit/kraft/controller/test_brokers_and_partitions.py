@@ -5,9 +5,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
-from tests.unit.kraft.controller.proposals import propose
 from kafka_common.api_error import ApiException
+from kafka_common.model import RECOVERED, RECOVERING, ElectionType
 from kraft.controller.broker_changes import AssignedDirectory
 from kraft.controller.broker_transitions import BrokerTransitions
 from kraft.controller.directory_ids import UNASSIGNED
@@ -21,7 +20,8 @@ from kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from kafka_common.model import RECOVERED, RECOVERING, ElectionType
+from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
+from tests.unit.kraft.controller.proposals import propose
 
 
 def elect(

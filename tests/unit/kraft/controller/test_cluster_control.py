@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState
 from kraft.controller import directory_ids
-from kafka_common.api_error import ApiException
 from kraft.controller.cluster_control import ClusterControlManager, ClusterRecord
 from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,

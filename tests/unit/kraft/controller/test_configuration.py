@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import Keys
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.model import ConfigResourceType, ConfigSource, OpType
 from kraft.controller.config_schema import ALL_BROKERS, ConfigResource
 from kraft.controller.configuration_control import (
     ConfigOperation,
@@ -14,7 +14,7 @@ from kraft.controller.configuration_control import (
 )
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.metadata.records import ConfigRecord
-from kafka_common.model import ConfigResourceType, ConfigSource, OpType
+from tests.support.kraft_world import Keys
 
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "foo")
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")

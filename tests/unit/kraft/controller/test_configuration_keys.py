@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.kraft_world import Keys
+from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import (
     ConfigOperation,
@@ -10,7 +10,7 @@ from kraft.controller.configuration_control import (
 )
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.metadata.records import ConfigRecord
-from kafka_common.model import ConfigResourceType, OpType
+from tests.support.kraft_world import Keys
 
 FOO = ConfigResource(ConfigResourceType.TOPIC, "foo")
 

@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
 from kraft.controller.features import (
     NEVER_CHANGED,
@@ -27,6 +26,7 @@ from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.quorum_features import default_feature_map
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
 

@@ -13,14 +13,15 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.quorum_controller_world import CLUSTER_ID, SCHEMA, QuorumWorld
+from kafka_common.api_error import ApiException
+from kafka_common.model import ConfigResourceType, ElectionType, OpType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig, token_hmac
 from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from kafka_common.api_error import ApiException
 from kraft.controller.broker_changes import AssignedDirectory
 from kraft.controller.client_quota_control import ClientQuotaAlteration
 from kraft.controller.cluster_requests import (
@@ -73,8 +74,7 @@ from kraft.controller.topic_requests import (
 )
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from kafka_common.model import ConfigResourceType, ElectionType, OpType
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig, token_hmac
+from tests.support.quorum_controller_world import CLUSTER_ID, SCHEMA, QuorumWorld
 
 SECRET: Final = "secret"
 TOKEN: Final = token_hmac(SECRET, "token")

@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kafka_common.api_error import ApiError, ApiException
 from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
@@ -28,6 +27,7 @@ from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.quorum_features import TRANSACTION_VERSION, default_feature_map
 from kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature, FeatureLevelRecord
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 
 UPGRADE, SAFE, UNSAFE = (
     UpgradeType.UPGRADE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kraft.controller.quorum_controller_requests import AlterUserScramCredentials
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.scram_control import (
@@ -16,6 +15,7 @@ from kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 
 
 @pytest.fixture

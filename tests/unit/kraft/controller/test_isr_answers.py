@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import KraftWorld
+from kafka_common.model import RECOVERED, RECOVERING
 from kraft.controller.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
@@ -19,7 +19,7 @@ from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kafka_common.model import RECOVERED, RECOVERING
+from tests.support.kraft_world import KraftWorld
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from kraft.controller import quorum_controller
 from kafka_common.api_error import ApiException
+from kraft.controller import quorum_controller
 from kraft.controller.quorum_controller_requests import (
     FindAllTopicIds,
     WriteMigrationRecords,
@@ -23,6 +22,7 @@ from kraft.metadata.records import (
     PartitionChangeRecord,
 )
 from kraft.raft.values import LeaderAndEpoch
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 
 SESSION_TIMEOUT_MS = 9_000
 

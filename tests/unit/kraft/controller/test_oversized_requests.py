@@ -11,11 +11,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from kafka_common.errors import BufferAllocation
-from kraft.raft.accumulator import BatchAccumulator
-from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
 from kafka_common.api_error import ApiException
+from kafka_common.errors import BufferAllocation
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.quorum_controller_requests import (
     RegisterBroker,
@@ -30,6 +27,9 @@ from kraft.metadata.records import (
     ConfigRecord,
     MetadataRecord,
 )
+from kraft.raft.accumulator import BatchAccumulator
+from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 LONGEST = 32_767
 

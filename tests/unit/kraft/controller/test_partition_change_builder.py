@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from kafka_common.errors import IllegalState
+from kafka_common.model import RECOVERED, RECOVERING
 from kraft.controller.directory_ids import MIGRATING, UNASSIGNED
 from kraft.controller.partition_change_builder import PartitionChangeBuilder
 from kraft.controller.partition_election import PartitionElection
@@ -17,7 +18,6 @@ from kraft.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
 )
-from kafka_common.model import RECOVERED, RECOVERING
 
 TOPIC: Final = UUID(int=77)
 DIRECTORIES: Final = tuple(UUID(int=1000 + broker) for broker in range(10))

@@ -8,14 +8,14 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
+from kafka_common.api_error import ApiException
+from kafka_common.model import RECOVERED, RECOVERING
 from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
-from kafka_common.api_error import ApiException
 from kraft.controller.broker_changes import AssignedDirectory
 from kraft.controller.partition_change_builder import PartitionChangeBuilder
 from kraft.controller.partition_election import PartitionElection
@@ -27,7 +27,7 @@ from kraft.controller.partition_registration import PartitionRegistration
 from kraft.controller.replication_control import ReplicationConfig
 from kraft.metadata.metadata_version import from_name
 from kraft.metadata.records import NO_LEADER, PartitionChangeRecord
-from kafka_common.model import RECOVERED, RECOVERING
+from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
 
 TOPIC: Final = UUID(int=77)
 DIRECTORIES: Final = tuple(UUID(int=1000 + broker) for broker in range(10))

@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.migration_records import records_after_migration
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
+from kafka_common.model import ConfigResourceType, ElectionType, OpType
 from kraft.controller.client_quota_control import ClientQuotaAlteration
 from kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
@@ -41,7 +40,8 @@ from kraft.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from kafka_common.model import ConfigResourceType, ElectionType, OpType
+from tests.support.migration_records import records_after_migration
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 SESSION_TIMEOUT_MS = 9_000
 

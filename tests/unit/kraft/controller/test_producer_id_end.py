@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import KraftWorld
 from kafka_common.api_error import ApiException
 from kraft.controller.producer_id_control import (
     ProducerIdControlManager,
     ProducerIdsBlock,
 )
 from kraft.metadata.records import ProducerIdsRecord
+from tests.support.kraft_world import KraftWorld
 
 LARGEST = 2**63 - 1
 

@@ -10,11 +10,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.migration_records import records_after_migration, records_before_migration
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-from kafka_common.errors import IllegalState, RecordListTooLarge
-from kraft.controller import quorum_controller
 from kafka_common.api_error import ApiException
+from kafka_common.errors import IllegalState, RecordListTooLarge
+from kafka_common.model import ElectionType
+from kraft.controller import quorum_controller
 from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.migration_state import ZkMigrationState
@@ -62,7 +61,8 @@ from kraft.metadata.records import (
     ZkMigrationStateRecord,
 )
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
-from kafka_common.model import ElectionType
+from tests.support.migration_records import records_after_migration, records_before_migration
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 SESSION_TIMEOUT_MS = 9_000
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)

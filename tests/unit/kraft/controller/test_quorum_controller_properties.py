@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
-from tests.support.quorum_controller_world import QuorumWorld
-from tests.unit.kraft.controller.controller_scenario import BROKERS, TOPICS, Scenario, Step
 from kafka_common.api_error import ApiException
+from kafka_common.model import ConfigResourceType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.quorum_controller import QuorumController
@@ -23,7 +21,9 @@ from kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat
 from kraft.controller.quorum_controller_state import DEFAULT_SESSION_TIMEOUT_MS
 from kraft.controller.quorum_controller_values import ControllerRequestReceived
 from kraft.controller.topic_requests import CreatableTopicResult
-from kafka_common.model import ConfigResourceType
+from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
+from tests.support.quorum_controller_world import QuorumWorld
+from tests.unit.kraft.controller.controller_scenario import BROKERS, TOPICS, Scenario, Step
 
 HEARTBEAT_INTERVAL_MS = 2_000
 

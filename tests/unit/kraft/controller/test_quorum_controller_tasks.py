@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from kafka_common.api_error import ApiError
+from kafka_common.model import ConfigResourceType, ElectionType, OpType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
@@ -33,8 +34,7 @@ from kraft.metadata.records import (
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,
 )
-from kafka_common.model import ConfigResourceType, ElectionType, OpType
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
 

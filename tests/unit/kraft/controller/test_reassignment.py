@@ -5,8 +5,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import KraftWorld
-from tests.unit.kraft.controller.proposals import propose
 from kafka_common.api_error import NO_ERROR, ApiError
 from kraft.controller.partition_reassignment import (
     PartitionReassignmentReplicas,
@@ -18,6 +16,8 @@ from kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.support.kraft_world import KraftWorld
+from tests.unit.kraft.controller.proposals import propose
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import WITH_ELR, KraftWorld
+from kafka_common.model import ElectionType
 from kraft.controller.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
@@ -24,7 +24,7 @@ from kraft.controller.reassignment_control import (
 from kraft.controller.replication_control import ReplicationConfig
 from kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
 from kraft.metadata.records import NO_LEADER
-from kafka_common.model import ElectionType
+from tests.support.kraft_world import WITH_ELR, KraftWorld
 
 BROKERS = (1, 2, 3, 4, 5)
 broker = st.sampled_from(BROKERS)

@@ -9,8 +9,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
-from tests.support.kraft_world import KraftWorld
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -19,9 +17,12 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
 )
-from kafka_common.errors import IllegalState
-from kraft.controller.acl_control import AclControlManager, StandardAcl
 from kafka_common.api_error import NO_ERROR, ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.scram import ScramMechanism, is_proof, salt_password
+from kafka_common.protocol.scram import client_proof as proof_of
+from kraft.controller.acl_control import AclControlManager, StandardAcl
 from kraft.controller.client_quota_control import (
     ClientQuotaAlteration,
     ClientQuotaControlManager,
@@ -55,9 +56,8 @@ from kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
-from kafka_common.protocol.scram import ScramMechanism, is_proof, salt_password
-from kafka_common.protocol.scram import client_proof as proof_of
+from replica_manager.security.acl_cache import AclBindingFilter, AclBindingFilters
+from tests.support.kraft_world import KraftWorld
 
 
 def kinds(records: Iterable[VersionedRecord]) -> list[object]:

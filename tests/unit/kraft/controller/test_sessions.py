@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kraft.controller.quorum_controller_requests import UnregisterBroker
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.registrations import BrokerRegistration
@@ -14,6 +13,7 @@ from kraft.metadata.records import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 
 SESSION_TIMEOUT_MS = 9_000
 

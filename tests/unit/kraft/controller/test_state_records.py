@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from tests.support.state_records import DEFAULTS, USER, everything, stable_records
-from tests.unit.kraft.controller.controller_scenario import BROKERS, Scenario, Step
 from kafka_common import acls as acl_words
 from kafka_common.errors import IllegalState, UnsupportedVersion
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 from kraft.controller.acl_control import StandardAcl
 from kraft.controller.client_quota_control import ClientQuotaAlteration
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
@@ -76,8 +75,9 @@ from kraft.metadata.records import (
 )
 from kraft.metadata.snapshot_batches import SnapshotBatches
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
-from kafka_common.model import ConfigResourceType, OpType
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.state_records import DEFAULTS, USER, everything, stable_records
+from tests.unit.kraft.controller.controller_scenario import BROKERS, Scenario, Step
 
 EPOCH = 1
 CONFIG = QuorumControllerConfig(

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 from kraft.controller.delegation_token_control import (
     CreatedDelegationToken,
     DelegationTokenControlManager,
@@ -20,7 +21,6 @@ from kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 
 DAY_MS = 86_400_000
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import KraftWorld, no_quota
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from kafka_common.api_error import NO_ERROR, ApiException
+from kafka_common.model import RECOVERING, ConfigResourceType, ElectionType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
@@ -26,7 +25,8 @@ from kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from kraft.metadata.records import PartitionChangeRecord
-from kafka_common.model import RECOVERING, ConfigResourceType, ElectionType
+from tests.support.kraft_world import KraftWorld, no_quota
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 
 IMPOSSIBLE = "a name with spaces"
 """Of a topic that is refused, and counts nevertheless."""

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kraft_world import KraftWorld, directory, no_quota
-from kafka_common.errors import IllegalState
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.errors import IllegalState
+from kafka_common.model import ConfigSource
 from kraft.controller.replication_control import ReplicationConfig
 from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
@@ -27,7 +27,7 @@ from kraft.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from kafka_common.model import ConfigSource
+from tests.support.kraft_world import KraftWorld, directory, no_quota
 
 
 def create(

@@ -13,6 +13,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, i64, u16
 
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.controller_service import (
     ControllerRegistrations,
@@ -22,9 +25,6 @@ from kraft.node.controller_service import (
 from kraft.node.described_config import described_config
 from kraft.node.quorum_node import QuorumNode
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
 
 BROKER: Final = 11
 

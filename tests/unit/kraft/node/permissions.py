@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32
 from kio.static.protocol import RequestPayload
 
-from tests.support.quorum import CLUSTER_ID, in_the_end
-from tests.support.secured_quorum import SecuredNode
 from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.quorum_controller_requests import (
@@ -20,8 +20,8 @@ from kraft.controller.quorum_controller_requests import (
     RegisterBroker,
 )
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
+from tests.support.quorum import CLUSTER_ID, in_the_end
+from tests.support.secured_quorum import SecuredNode
 
 CLUSTER: Final = "kafka-cluster"
 SOON: Final = timedelta(seconds=10)

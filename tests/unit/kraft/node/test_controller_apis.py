@@ -10,14 +10,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32, i64
 
-from replica_manager.security.principals import ANONYMOUS
-from tests.support.envelopes import principal_bytes
-from tests.support.frames import parse_response_header, request_header
-from tests.unit.kraft.node.controller_client import BROKER, SOON, Client, told
 from kafka_common.protocol.api_versions import ApiKey, request_header_version
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.primitives import MAX_STRING_BYTES
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.security.principals import ANONYMOUS
+from tests.support.envelopes import principal_bytes
+from tests.support.frames import parse_response_header, request_header
+from tests.unit.kraft.node.controller_client import BROKER, SOON, Client, told
 
 NO_ID: Final = UUID(int=0)
 

@@ -10,9 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from kraft.node.controller_configuration import BrokerConfigSchema
-from tests.support.quorum import CLUSTER_ID
-from tests.support.quorum_controllers import Controllers
+from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
@@ -26,7 +24,9 @@ from kraft.controller.quorum_controller_requests import (
 from kraft.controller.topic_requests import CreatableTopic, CreateTopicsRequest
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from kafka_common.model import ConfigResourceType, OpType
+from kraft.node.controller_configuration import BrokerConfigSchema
+from tests.support.quorum import CLUSTER_ID
+from tests.support.quorum_controllers import Controllers
 
 HOUR_MS = 3_600_000
 CONVERTED = ("log.retention.hours", "log.roll.hours", "log.roll.jitter.hours")

@@ -12,6 +12,11 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32, i64Timedelta, u16
 from kio.static.protocol import RequestPayload
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.versioned_messages import request_schema
 from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
 from tests.unit.kraft.node.permissions import (
     CLUSTER,
@@ -20,11 +25,6 @@ from tests.unit.kraft.node.permissions import (
     allow,
     codes,
 )
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read, write
-from kafka_common.protocol.numeric_times import numeric_response_type
-from kafka_common.protocol.versioned_messages import request_schema
 
 SOMEWHERE: Final = UUID(int=7)
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16

@@ -12,6 +12,13 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 from typing_extensions import override
 
+from kafka_common.api_error import ApiException
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.framing import parse_request_header
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
+from kraft.controller.features import FinalizedControllerFeatures
+from kraft.controller.quorum_controller_requests import ControllerRequest
 from kraft.node.client_metrics_configs import validate_client_metrics
 from kraft.node.controller_apis.call import Controller
 from kraft.node.node_versions import NodeVersions
@@ -19,13 +26,6 @@ from tests.support.config_messages import altered_resources
 from tests.support.frames import request_header
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.unit.kraft.node.controller_client import Client, told
-from kafka_common.api_error import ApiException
-from kraft.controller.features import FinalizedControllerFeatures
-from kraft.controller.quorum_controller_requests import ControllerRequest
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.framing import parse_request_header
-from kafka_common.protocol.messages import write
-from kafka_common.protocol.versioned_messages import request_schema
 
 OFFERED_BY_KAFKA: Final = {
     1: (0, 17), 7: (0, 3), 17: (0, 1), 18: (0, 4), 19: (0, 7), 20: (0, 6), 29: (0, 3), 30: (0, 3),

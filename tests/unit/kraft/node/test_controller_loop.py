@@ -12,11 +12,6 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
-from kraft.node.controller_loop import ControllerLoop
-from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from tests.support.quorum_controllers import Controllers, stable_offset, told
 from kafka_common.api_error import ApiException
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.quorum_controller import QuorumController
@@ -27,6 +22,11 @@ from kraft.controller.quorum_controller_state import (
 )
 from kraft.controller.quorum_controller_values import FatalFault
 from kraft.controller.result import VersionedRecord
+from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
+from kraft.node.controller_loop import ControllerLoop
+from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.quorum_controllers import Controllers, stable_offset, told
 
 SECOND_MS: Final = 1_000
 LONGER_THAN_A_SESSION_MS: Final = 10_000

@@ -13,21 +13,21 @@ from typing import Final
 
 import pytest
 
-from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
-from tests.support.quorum import eventually
-from tests.support.quorum_controller_world import QuorumWorld, topic
-from tests.support.quorum_controllers import Controllers, told
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.instruments import Attribute
+from kafka_common.observability.meanings import meaning_of
+from kafka_common.observability.metrics import Metrics
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
 from kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     IncrementalAlterConfigs,
 )
-from kafka_common.model import ConfigResourceType, OpType
-from kafka_common.observability.exposition import registry_of
-from kafka_common.observability.instruments import Attribute
-from kafka_common.observability.meanings import meaning_of
-from kafka_common.observability.metrics import Metrics
+from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
+from tests.support.quorum import eventually
+from tests.support.quorum_controller_world import QuorumWorld, topic
+from tests.support.quorum_controllers import Controllers, told
 
 SESSION_MS: Final = 9_000
 

@@ -13,6 +13,15 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32, i64
 from kio.static.protocol import RequestPayload
 
+from kafka_common.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
 from replica_manager.security.acl_cache import (
     AclBinding,
     AclBindingFilter,
@@ -34,15 +43,6 @@ from tests.unit.kraft.node.permissions import (
     codes,
     topic_creation,
 )
-from kafka_common.acls import (
-    AccessControlEntry,
-    AclOperation,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
 
 # Requests.
 

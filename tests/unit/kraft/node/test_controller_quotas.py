@@ -15,17 +15,10 @@ from kio.static.primitive import i16, i32
 from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
-from replica_manager.network.connection import Peer, ResponseFrame
-from kraft.node.controller_apis.call import Controller
-from kraft.node.quorum_requests import QuorumRequests
-from kraft.node.quota_publisher import MutationQuotaPublisher
-from replica_manager.quotas.client_quotas import ClientKey
-from replica_manager.quotas.mutation_quotas import MutationQuotas
-from tests.support.frames import parse_response_header, request_header
-from tests.support.quorum import in_the_end
-from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
-from tests.unit.kraft.node.permissions import an_existing_topic
 from kafka_common.api_error import ApiException
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.versioned_messages import request_schema
 from kraft.controller.client_quota_control import ClientQuotaAlteration
 from kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
@@ -35,9 +28,16 @@ from kraft.controller.quorum_controller_requests import (
 from kraft.controller.quorum_controller_values import unlimited
 from kraft.controller.topic_requests import CreatableTopicResult, PartitionChangeQuota
 from kraft.metadata.records import ClientQuotaRecord, EntityData
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.versioned_messages import request_schema
+from kraft.node.controller_apis.call import Controller
+from kraft.node.quorum_requests import QuorumRequests
+from kraft.node.quota_publisher import MutationQuotaPublisher
+from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.quotas.client_quotas import ClientKey
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from tests.support.frames import parse_response_header, request_header
+from tests.support.quorum import in_the_end
+from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
+from tests.unit.kraft.node.permissions import an_existing_topic
 
 STRICT, PERMISSIVE = 7, 5
 KEY: Final = "controller_mutation_rate"

@@ -13,6 +13,11 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 from typing_extensions import override
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.wall_time import set_wall_time_offset
 from kraft.node.controller_apis.call import (
     Call,
     Controller,
@@ -29,11 +34,6 @@ from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
 from tests.unit.kraft.node.controller_client import Client, told
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read, write
-from kafka_common.protocol.numeric_times import numeric_response_type
-from kafka_common.protocol.versioned_messages import request_schema
-from kafka_common.wall_time import set_wall_time_offset
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")

@@ -11,10 +11,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, u16
 
-from tests.support.quorum import CLUSTER_ID
-from tests.unit.kraft.node.controller_client import Client, told
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from tests.support.quorum import CLUSTER_ID
+from tests.unit.kraft.node.controller_client import Client, told
 
 SOMEWHERE = UUID(int=7)
 

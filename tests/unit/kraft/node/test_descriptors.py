@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from kraft.node.metadata_log_config import MetadataLogConfig
-from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
-from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
-from tests.support.descriptors import no_more_files, open_descriptors
-from tests.support.quorum import QUICK, Quorum, eventually
 from kafka_common.errors import LimitReached
-from kraft.raft.values import ElectionState, OffsetAndEpoch
 from kafka_common.process.spare_descriptors import (
     MOST_SPARE,
     SPARE_DESCRIPTORS,
     SpareDescriptors,
 )
+from kraft.node.metadata_log_config import MetadataLogConfig
+from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
+from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
+from kraft.raft.values import ElectionState, OffsetAndEpoch
+from tests.support.descriptors import no_more_files, open_descriptors
+from tests.support.quorum import QUICK, Quorum, eventually
 
 ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
 PATIENT = replace(QUICK, fetch_timeout_ms=20_000)

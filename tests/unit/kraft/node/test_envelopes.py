@@ -10,17 +10,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.network.connection import Peer
-from kraft.node.controller_apis.call import Controller, ControllerRequestContext
-from kraft.node.controller_apis.envelope import EnvelopeRefused, open_envelope
-from kraft.node.quorum_requests import QuorumRequests
-from replica_manager.security.principals import Principal
-from tests.support.envelopes import principal_bytes
-from tests.support.frames import parse_response_header, request_header
-from kraft.controller.quorum_controller_requests import ControllerRequest
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.versioned_messages import request_schema
+from kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.node.controller_apis.call import Controller, ControllerRequestContext
+from kraft.node.controller_apis.envelope import EnvelopeRefused, open_envelope
+from kraft.node.quorum_requests import QuorumRequests
+from replica_manager.network.connection import Peer
+from replica_manager.security.principals import Principal
+from tests.support.envelopes import principal_bytes
+from tests.support.frames import parse_response_header, request_header
 
 BROKER = ControllerRequestContext(
     int(ApiKey.ENVELOPE), 0, "broker", Principal("User", "broker"), "10.0.0.9", "CONTROLLER", "SSL"

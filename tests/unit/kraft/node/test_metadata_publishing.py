@@ -11,17 +11,7 @@ from typing import Any, cast
 import pytest
 from typing_extensions import override
 
-from kraft.node.metadata_publishing import (
-    DECODED_AT_ONCE_BYTES,
-    LISTENER_NAME,
-    MetadataPublishing,
-)
-from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
-from kraft.node.raft_driver import CommittedBatches
-from kraft.node.security_publishers import ScramPublisher
-from replica_manager.security.scram_credentials import ScramCredentials
-from tests.support.metadata_batches import encode_data_batch
-from tests.support.quorum import Quorum, eventually
+from kafka_common.protocol.scram import ScramCredential
 from kraft.metadata.codec import encode_record
 from kraft.metadata.records import (
     AbortTransactionRecord,
@@ -34,8 +24,18 @@ from kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
+from kraft.node.metadata_publishing import (
+    DECODED_AT_ONCE_BYTES,
+    LISTENER_NAME,
+    MetadataPublishing,
+)
+from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
+from kraft.node.raft_driver import CommittedBatches
+from kraft.node.security_publishers import ScramPublisher
 from kraft.raft.values import OffsetAndEpoch
-from kafka_common.protocol.scram import ScramCredential
+from replica_manager.security.scram_credentials import ScramCredentials
+from tests.support.metadata_batches import encode_data_batch
+from tests.support.quorum import Quorum, eventually
 
 
 class Recorder:

@@ -12,13 +12,13 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
+from kafka_common.errors import ConfigInvalid
+from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.controller_service import controller_maker
 from kraft.node.quorum_process import LineWriter, run_node
 from tests.support.quorum import CLUSTER_ID
 from tests.support.quorum_controller_world import RaftOfNode, SharedLog
-from kafka_common.errors import ConfigInvalid
-from kraft.metadata.bootstrap import BootstrapMetadata
 
 NODE: Final = {
     "process.roles": "controller",

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.quorum import CLUSTER_ID, Quorum
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response as read_message
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
 from kraft.raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -20,11 +24,7 @@ from kraft.raft.messages import (
 )
 from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 from kraft.raft.wire import OFFERED, api_key_of, read_response, write_request
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response as read_message
-from kafka_common.protocol.messages import write
-from kafka_common.protocol.versioned_messages import request_schema
+from tests.support.quorum import CLUSTER_ID, Quorum
 
 
 def asked(directory: Path, scenario: Callable[[Connection], Awaitable[None]]) -> None:

@@ -13,8 +13,24 @@ from cryptography.x509.oid import NameOID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT, Credentials
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import read_response
+from kafka_common.protocol.scram import ScramMechanism, salt_password
+from kafka_common.protocol.versioned_messages import request_schema
+from kraft.metadata.bootstrap import (
+    BOOTSTRAP_FILE,
+    BootstrapMetadata,
+    encode_bootstrap,
+)
+from kraft.metadata.metadata_version import LATEST_PRODUCTION
 from kraft.node.node_security import node_security
 from kraft.node.scram_arguments import parse_scram
+from kraft.raft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import api_key_of, write_request
 from tests.support.certificates import Authority
 from tests.support.quorum import CLUSTER_ID, eventually, in_the_end
 from tests.support.secured_quorum import (
@@ -25,22 +41,6 @@ from tests.support.secured_quorum import (
     SecuredQuorum,
     told,
 )
-from kafka_common.errors import ConfigInvalid
-from kraft.raft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
-from kraft.metadata.bootstrap import (
-    BOOTSTRAP_FILE,
-    BootstrapMetadata,
-    encode_bootstrap,
-)
-from kraft.metadata.metadata_version import LATEST_PRODUCTION
-from kraft.raft.values import OffsetAndEpoch, ReplicaKey
-from kraft.raft.wire import api_key_of, write_request
-from kafka_common.net.client_security import PLAINTEXT, Credentials
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import read_response
-from kafka_common.protocol.scram import ScramMechanism, salt_password
-from kafka_common.protocol.versioned_messages import request_schema
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

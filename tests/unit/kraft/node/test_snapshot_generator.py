@@ -15,12 +15,6 @@ from uuid import UUID
 
 import pytest
 
-from kraft.node.snapshot_generator import CommittedProgress, SnapshotGenerator
-from tests.support.quorum import eventually, in_the_end
-from tests.support.quorum_controller_world import QuorumWorld
-from tests.support.quorum_controllers import Controllers, stable_offset, told
-from tests.support.state_records import stable_records
-from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_values import (
     CommitHandled,
@@ -39,7 +33,13 @@ from kraft.metadata.records import (
     TopicRecord,
     VersionedRecord,
 )
+from kraft.node.snapshot_generator import CommittedProgress, SnapshotGenerator
+from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
 from kraft.raft.values import OffsetAndEpoch
+from tests.support.quorum import eventually, in_the_end
+from tests.support.quorum_controller_world import QuorumWorld
+from tests.support.quorum_controllers import Controllers, stable_offset, told
+from tests.support.state_records import stable_records
 
 HALF_ID: Final = UUID(int=7)
 T = TypeVar("T")

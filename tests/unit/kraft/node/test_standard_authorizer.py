@@ -8,16 +8,16 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kraft.node.security_publishers import AclPublisher
-from replica_manager.security.acl_cache import AclBindingFilter
-from replica_manager.security.authorizer import CLUSTER_NAME, Requester
-from replica_manager.security.principals import Principal
-from replica_manager.security.standard_authorizer import AuthorizerNotReady, StandardAuthorizer
 from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
 from kraft.metadata.records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
 )
+from kraft.node.security_publishers import AclPublisher
+from replica_manager.security.acl_cache import AclBindingFilter
+from replica_manager.security.authorizer import CLUSTER_NAME, Requester
+from replica_manager.security.principals import Principal
+from replica_manager.security.standard_authorizer import AuthorizerNotReady, StandardAuthorizer
 
 ADMIN = Requester(Principal("User", "admin"), "10.0.0.1", "CREATE_TOPICS")
 ALICE = Requester(Principal("User", "alice"), "10.0.0.2", "CREATE_TOPICS")

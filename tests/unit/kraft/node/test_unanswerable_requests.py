@@ -16,21 +16,21 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32, i64
 from typing_extensions import override
 
-from replica_manager.network.connection import Peer
-from kraft.node.controller_apis.call import Controller
-from kraft.node.quorum_requests import QuorumRequests
-from replica_manager.security.principals import Principal
-from tests.support.envelopes import principal_bytes
-from tests.support.frames import parse_response_header, request_header
-from tests.unit.kraft.node.controller_client import Client, told
-from kraft.controller.quorum_controller_requests import ControllerRequest
-from kraft.raft.messages import VoteRequest, VoteResponse
-from kraft.raft.values import OffsetAndEpoch, ReplicaKey
-from kraft.raft.wire import write_request
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.versioned_messages import request_schema
+from kraft.controller.quorum_controller_requests import ControllerRequest
+from kraft.node.controller_apis.call import Controller
+from kraft.node.quorum_requests import QuorumRequests
+from kraft.raft.messages import VoteRequest, VoteResponse
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import write_request
+from replica_manager.network.connection import Peer
+from replica_manager.security.principals import Principal
+from tests.support.envelopes import principal_bytes
+from tests.support.frames import parse_response_header, request_header
+from tests.unit.kraft.node.controller_client import Client, told
 
 NO_WIRE_HOLDS: Final = SimpleNamespace(first_producer_id=2**63, size=1000)
 """A block of producer ids that begins beyond 64 bits."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 from kraft.node.metadata_log import KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
 from tests.support.log_world import START_MS
-from kafka_common.protocol.record_batch import encode_batch
-from kafka_common.protocol.records import Record
 
 
 def batch(base: int, epoch: int, *values: bytes, is_control: bool = False) -> bytes:

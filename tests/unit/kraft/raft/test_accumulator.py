@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.raft_harness import START_MS, batches_in
 from kafka_common.errors import BufferAllocation, NotLeader, RecordListTooLarge
 from kraft.raft.accumulator import BatchAccumulator, CompletedBatch
 from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
+from tests.support.raft_harness import START_MS, batches_in
 
 EPOCH = 17
 BASE = 157

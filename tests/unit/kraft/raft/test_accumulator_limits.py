@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.raft_harness import START_MS, batches_in
 from kafka_common.errors import RecordListTooLarge
+from kafka_common.protocol.record_batch import HEADER_BYTES
 from kraft.raft.accumulator import BatchAccumulator
 from kraft.raft.config import MAX_BATCH_BYTES, NEVER_MS
-from kafka_common.protocol.record_batch import HEADER_BYTES
+from tests.support.raft_harness import START_MS, batches_in
 
 EPOCH, BASE, LINGER_MS = 17, 157, 25
 HALF = b"h" * (MAX_BATCH_BYTES // 2)

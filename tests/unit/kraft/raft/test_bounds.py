@@ -8,17 +8,6 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    CONFIG,
-    LISTENER,
-    START_MS,
-    RaftHarness,
-    endpoint,
-    fetch,
-    fetch_snapshot,
-    log_of,
-    voter_set,
-)
 from kafka_common.errors import RaftFatal
 from kraft.raft.accumulator import BatchAccumulator
 from kraft.raft.config import QuorumConfig
@@ -39,6 +28,17 @@ from kraft.raft.quorum import Quorum
 from kraft.raft.request_manager import RequestManager
 from kraft.raft.states import StateName, UnattachedState
 from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from tests.support.raft_harness import (
+    CONFIG,
+    LISTENER,
+    START_MS,
+    RaftHarness,
+    endpoint,
+    fetch,
+    fetch_snapshot,
+    log_of,
+    voter_set,
+)
 
 QUORUM_MS = CONFIG.check_quorum_timeout_ms
 TWO = ReplicaKey(2)

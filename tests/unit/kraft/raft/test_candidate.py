@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from kafka_common.errors import RaftFatal
 from kraft.raft.states import (
     CandidateState,
@@ -16,6 +15,7 @@ from kraft.raft.states import (
     Vote,
 )
 from kraft.raft.values import ElectionState, ReplicaKey
+from tests.support.raft_harness import LISTENER, endpoint, voter_set
 
 HERE, THERE = UUID(int=101), UUID(int=202)
 

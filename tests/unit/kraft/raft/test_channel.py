@@ -11,20 +11,20 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.network.connection import Peer, Respond, ResponseFrame
-from replica_manager.network.listener import ServerLimits, SocketServer
-from kraft.node.raft_channel import Outcome, RaftChannels
-from tests.support.quorum import eventually, free_ports
-from kraft.raft.inputs import RaftRequestFailed, RaftResponseReceived
-from kraft.raft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
-from kraft.raft.outputs import SendRequest
-from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
-from kraft.raft.wire import OFFERED, write_response
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
 from kafka_common.protocol.api_versions import ApiKey, api_versions_response
 from kafka_common.protocol.framing import frame, parse_request_header, response_header
 from kafka_common.protocol.messages import write
+from kraft.node.raft_channel import Outcome, RaftChannels
+from kraft.raft.inputs import RaftRequestFailed, RaftResponseReceived
+from kraft.raft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
+from kraft.raft.outputs import SendRequest
+from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey
+from kraft.raft.wire import OFFERED, write_response
+from replica_manager.network.connection import Peer, Respond, ResponseFrame
+from replica_manager.network.listener import ServerLimits, SocketServer
+from tests.support.quorum import eventually, free_ports
 
 VOTE: Final = VoteRequest("cluster", ReplicaKey(2), 5, ReplicaKey(1), OffsetAndEpoch(3, 4))
 GRANTED: Final = VoteResponse(leader_epoch=5, vote_granted=True)

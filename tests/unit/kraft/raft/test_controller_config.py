@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kraft.controller.snapshot_trigger import SnapshotConfig
 from kraft.node.controller_config import ControllerServerConfig, load_controller_config
 from kraft.node.metadata_log_config import MetadataLogConfig
-from kafka_common.errors import ConfigInvalid
 from kraft.raft.config import QuorumConfig
-from kraft.controller.snapshot_trigger import SnapshotConfig
 from kraft.raft.values import NodeAddress
-from kafka_common.model import Endpoint
 
 CONTROLLER = {
     "process.roles": "controller",

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from kafka_common.observability.metrics import Metrics
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.raft_metrics import RaftMetrics
-from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from kraft.raft.config import (
     MAX_BATCH_BYTES,
     MAX_COMPLETED_BATCHES,
@@ -20,7 +20,7 @@ from kraft.raft.config import (
 )
 from kraft.raft.raft import RaftNode
 from kraft.raft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
-from kafka_common.observability.metrics import Metrics
+from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 NODE = {

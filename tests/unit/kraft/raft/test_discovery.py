@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import RaftFatal
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import FetchRequest, FetchResponse
+from kraft.raft.outputs import RaftOutput, SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, ReplicaKey
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -16,12 +22,6 @@ from tests.support.raft_harness import (
     records,
     refused,
 )
-from kafka_common.errors import RaftFatal
-from kraft.raft.config import QuorumConfig
-from kraft.raft.messages import FetchRequest, FetchResponse
-from kraft.raft.outputs import RaftOutput, SendRequest
-from kraft.raft.states import StateName
-from kraft.raft.values import ElectionState, ReplicaKey
 
 SERVERS = (endpoint(2), endpoint(3))
 """Known by address alone: -2 and -3."""

@@ -8,7 +8,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from tests.support.raft_harness import FETCH_MS, RaftHarness, begin, vote
 from kraft.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -17,6 +16,7 @@ from kraft.raft.messages import (
 )
 from kraft.raft.states import StateName
 from kraft.raft.values import OffsetAndEpoch
+from tests.support.raft_harness import FETCH_MS, RaftHarness, begin, vote
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 SNAPSHOT = OffsetAndEpoch(7, 2)

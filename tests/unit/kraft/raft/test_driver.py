@@ -12,10 +12,9 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
+from kafka_common.errors import RaftFatal
 from kraft.node import raft_driver
 from kraft.node.raft_driver import Flush, RaftDriver
-from tests.support.quorum import CLUSTER_ID, eventually
-from kafka_common.errors import RaftFatal
 from kraft.raft.config import QuorumConfig
 from kraft.raft.inputs import RaftResponseReceived
 from kraft.raft.messages import (
@@ -38,6 +37,7 @@ from kraft.raft.values import (
     ReplicaKey,
     VoterSet,
 )
+from tests.support.quorum import CLUSTER_ID, eventually
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})

@@ -7,7 +7,6 @@ from random import Random
 from typing import Final
 
 from kraft.node.raft_driver import Flush, RaftDriver
-from tests.support.quorum import CLUSTER_ID
 from kraft.raft.config import QuorumConfig
 from kraft.raft.messages import VoteRequest, VoteResponse
 from kraft.raft.outputs import SendRequest
@@ -19,6 +18,7 @@ from kraft.raft.values import (
     ReplicaKey,
     VoterSet,
 )
+from tests.support.quorum import CLUSTER_ID
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})

@@ -7,6 +7,12 @@ from uuid import UUID
 import pytest
 from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
 
+from kafka_common.protocol.messages import read
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import FetchRequest, VoteRequest
+from kraft.raft.outputs import FlushLog, PersistElection, SendRequest
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CONFIG,
     EARLY,
@@ -23,12 +29,6 @@ from tests.support.raft_harness import (
     rejected,
     vote,
 )
-from kraft.raft.config import QuorumConfig
-from kraft.raft.messages import FetchRequest, VoteRequest
-from kraft.raft.outputs import FlushLog, PersistElection, SendRequest
-from kraft.raft.states import StateName
-from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
-from kafka_common.protocol.messages import read
 
 HERE = UUID(int=101)
 

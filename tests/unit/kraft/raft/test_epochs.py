@@ -7,22 +7,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    CLUSTER,
-    CONFIG,
-    ELECTION_MS,
-    FETCH_MS,
-    LISTENER,
-    RaftHarness,
-    begin,
-    end,
-    endpoint,
-    fetch,
-    fetch_snapshot,
-    granted,
-    log_of,
-    vote,
-)
 from kafka_common.errors import RaftFatal
 from kraft.raft.config import QuorumConfig
 from kraft.raft.inputs import Resign
@@ -45,6 +29,22 @@ from kraft.raft.values import (
     NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
+)
+from tests.support.raft_harness import (
+    CLUSTER,
+    CONFIG,
+    ELECTION_MS,
+    FETCH_MS,
+    LISTENER,
+    RaftHarness,
+    begin,
+    end,
+    endpoint,
+    fetch,
+    fetch_snapshot,
+    granted,
+    log_of,
+    vote,
 )
 
 QUORUM_MS = 3000

@@ -5,17 +5,6 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    CONFIG,
-    LISTENER,
-    RaftHarness,
-    batches_in,
-    begin,
-    endpoint,
-    fetch,
-    log_of,
-    vote,
-)
 from kafka_common.errors import NotLeader, RecordListTooLarge
 from kraft.raft.config import (
     MAX_BATCH_BYTES,
@@ -34,6 +23,17 @@ from kraft.raft.messages import (
 from kraft.raft.outputs import FlushLog, SendResponse
 from kraft.raft.values import (
     OffsetAndEpoch,
+)
+from tests.support.raft_harness import (
+    CONFIG,
+    LISTENER,
+    RaftHarness,
+    batches_in,
+    begin,
+    endpoint,
+    fetch,
+    log_of,
+    vote,
 )
 
 LINGER_MS = CONFIG.append_linger_ms

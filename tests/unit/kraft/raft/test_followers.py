@@ -5,18 +5,6 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    CLUSTER,
-    CONFIG,
-    FETCH_MS,
-    RaftHarness,
-    batch,
-    endpoint,
-    log_of,
-    records,
-    refused,
-)
-from tests.unit.kraft.raft.followers import diverging, fetches
 from kafka_common.errors import RaftFatal
 from kraft.raft.config import (
     QuorumConfig,
@@ -32,6 +20,18 @@ from kraft.raft.values import (
     OffsetAndEpoch,
     ReplicaKey,
 )
+from tests.support.raft_harness import (
+    CLUSTER,
+    CONFIG,
+    FETCH_MS,
+    RaftHarness,
+    batch,
+    endpoint,
+    log_of,
+    records,
+    refused,
+)
+from tests.unit.kraft.raft.followers import diverging, fetches
 
 # A follower fetches.
 

@@ -13,19 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    CONFIG,
-    LISTENER,
-    RaftHarness,
-    batches_in,
-    begin,
-    endpoint,
-    fetch,
-    fetch_snapshot,
-    granted,
-    log_of,
-    vote,
-)
+from kafka_common.protocol import messages
+from kafka_common.protocol.api_versions import ApiKey
 from kraft.raft.inputs import RaftShutdown, Resign
 from kraft.raft.messages import (
     AnyRaftResponse,
@@ -40,8 +29,19 @@ from kraft.raft.outputs import RaftOutput, SendRequest
 from kraft.raft.states import StateName
 from kraft.raft.values import METADATA_TOPIC_ID, OffsetAndEpoch
 from kraft.raft.wire import write_response
-from kafka_common.protocol import messages
-from kafka_common.protocol.api_versions import ApiKey
+from tests.support.raft_harness import (
+    CONFIG,
+    LISTENER,
+    RaftHarness,
+    batches_in,
+    begin,
+    endpoint,
+    fetch,
+    fetch_snapshot,
+    granted,
+    log_of,
+    vote,
+)
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 SNAPSHOT: Final = OffsetAndEpoch(4, 1)

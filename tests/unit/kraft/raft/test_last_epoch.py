@@ -7,16 +7,6 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    ELECTION_MS,
-    FETCH_MS,
-    RaftHarness,
-    begin,
-    end,
-    endpoint,
-    log_of,
-    vote,
-)
 from kraft.raft.config import LAST_EPOCH, MAX_EPOCH_LEAP
 from kraft.raft.inputs import Resign
 from kraft.raft.messages import (
@@ -29,6 +19,16 @@ from kraft.raft.messages import (
 from kraft.raft.outputs import PersistElection
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from tests.support.raft_harness import (
+    ELECTION_MS,
+    FETCH_MS,
+    RaftHarness,
+    begin,
+    end,
+    endpoint,
+    log_of,
+    vote,
+)
 
 HALF: Final = LAST_EPOCH // 2
 LATE: Final = HALF + 5

@@ -6,6 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from kafka_common.errors import RaftFatal
+from kraft.raft.accumulator import BatchAccumulator
+from kraft.raft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
+from kraft.raft.leader_state import LeaderState
+from kraft.raft.values import ReplicaKey, by_descending_offset
 from tests.support.raft_harness import (
     CONFIG,
     FETCH_MS,
@@ -14,11 +19,6 @@ from tests.support.raft_harness import (
     endpoint,
     voter_set,
 )
-from kafka_common.errors import RaftFatal
-from kraft.raft.accumulator import BatchAccumulator
-from kraft.raft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
-from kraft.raft.leader_state import LeaderState
-from kraft.raft.values import ReplicaKey, by_descending_offset
 
 EPOCH = 5
 EPOCH_START = 10

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from kraft.raft.messages import EndQuorumEpochRequest
+from kraft.raft.outputs import FlushLog
+from kraft.raft.states import StateName
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -16,9 +19,6 @@ from tests.support.raft_harness import (
     refused,
 )
 from tests.unit.kraft.raft.followers import diverging, fetches
-from kraft.raft.messages import EndQuorumEpochRequest
-from kraft.raft.outputs import FlushLog
-from kraft.raft.states import StateName
 
 
 def test_a_leader_that_may_not_append_resigns_and_has_lost_nothing_committed() -> None:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from kraft.raft.config import CLEANER_PERIOD_MS
+from kraft.raft.inputs import ListenerAdvanced, Resign
+from kraft.raft.outputs import (
+    DeliverCommit,
+    DeliverLeader,
+    DeliverSnapshot,
+    FlushLog,
+    RaftOutput,
+)
+from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -14,16 +24,6 @@ from tests.support.raft_harness import (
     records,
     vote,
 )
-from kraft.raft.config import CLEANER_PERIOD_MS
-from kraft.raft.inputs import ListenerAdvanced, Resign
-from kraft.raft.outputs import (
-    DeliverCommit,
-    DeliverLeader,
-    DeliverSnapshot,
-    FlushLog,
-    RaftOutput,
-)
-from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 READER = "reader"

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kraft.node.metadata_log import FOLDER
-from kraft.node.metadata_log_config import MetadataLogConfig
-from tests.unit.kraft.raft.log_files import batch, filled, opened
 from kafka_common.errors import (
     ConfigInvalid,
     CorruptRecord,
@@ -16,11 +13,14 @@ from kafka_common.errors import (
     RaftFatal,
     UnexpectedAppendOffset,
 )
-from kraft.raft.raft_log import RaftLog
-from kraft.raft.values import OffsetAndEpoch
 from kafka_common.protocol import record_batch
 from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.record_batch import iterate_batches
+from kraft.node.metadata_log import FOLDER
+from kraft.node.metadata_log_config import MetadataLogConfig
+from kraft.raft.raft_log import RaftLog
+from kraft.raft.values import OffsetAndEpoch
+from tests.unit.kraft.raft.log_files import batch, filled, opened
 
 
 def test_it_is_a_raft_log(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import CorruptRecord, KafkaStorage, RaftFatal
+from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.node.metadata_log import FOLDER, KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.snapshot_files import SnapshotWriter, parse_name
-from tests.support.log_world import START_MS
-from tests.unit.kraft.raft.log_files import batch, filled, opened
-from kafka_common.errors import CorruptRecord, KafkaStorage, RaftFatal
 from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
-from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.raft.raft_log import LogPosition, validate_position
 from kraft.raft.values import OffsetAndEpoch
+from tests.support.log_world import START_MS
+from tests.unit.kraft.raft.log_files import batch, filled, opened
 
 SMALL: MetadataLogConfig = MetadataLogConfig(
     segment_bytes=200, segment_min_bytes=12, retention_max_bytes=-1, retention_ms=-1

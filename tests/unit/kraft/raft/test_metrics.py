@@ -8,6 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from kafka_common.observability.exposition import registry_of
+from kafka_common.observability.meanings import meaning_of
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.node.raft_metrics import IdleRatio, RaftMetrics
 from kraft.raft.config import QuorumConfig
 from kraft.raft.inputs import (
@@ -22,10 +26,6 @@ from kraft.raft.messages import BeginQuorumEpochRequest, VoteRequest, VoteRespon
 from kraft.raft.outputs import PersistElection, RaftOutput, SendRequest
 from kraft.raft.raft import RaftNode
 from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
-from kafka_common.observability.exposition import registry_of
-from kafka_common.observability.meanings import meaning_of
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 VOTERS: Final = VoterSet({each: NodeAddress("127.0.0.1", 9000 + each) for each in (1, 2, 3)})

@@ -10,12 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from replica_manager.configuration.meta_properties import (
-    MetaProperties,
-    meta_properties_of,
-    write_meta_properties,
-)
-from replica_manager.configuration.properties import parse_properties
+from kafka_common.errors import ConfigInvalid
 from kraft.node.metadata_log import FOLDER
 from kraft.node.node_files import (
     NodeFilesInvalid,
@@ -25,7 +20,12 @@ from kraft.node.node_files import (
     lock_metadata_log_dir,
     new_directory_id,
 )
-from kafka_common.errors import ConfigInvalid
+from replica_manager.configuration.meta_properties import (
+    MetaProperties,
+    meta_properties_of,
+    write_meta_properties,
+)
+from replica_manager.configuration.properties import parse_properties
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 IDS = [UUID(int=(n << 100) + n) for n in range(1, 20)]

@@ -8,6 +8,23 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
+from kraft.raft.config import MAX_FETCH_ANSWER_BYTES
+from kraft.raft.inputs import Resign
+from kraft.raft.messages import (
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    VoteResponse,
+)
+from kraft.raft.outputs import DeliverLeader
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -24,23 +41,6 @@ from tests.support.raft_harness import (
     rejected,
     vote,
 )
-from kraft.raft.config import MAX_FETCH_ANSWER_BYTES
-from kraft.raft.inputs import Resign
-from kraft.raft.messages import (
-    BeginQuorumEpochResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
-    VoteResponse,
-)
-from kraft.raft.outputs import DeliverLeader
-from kraft.raft.states import StateName
-from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
-from kafka_common.protocol.record_batch import encode_batch
-from kafka_common.protocol.records import Record
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 

@@ -5,12 +5,12 @@ And no one leads whose own vote is not on disk.
 
 from __future__ import annotations
 
-from tests.support.raft_harness import CONFIG, EARLY, START_MS, RaftHarness, log_of, vote
 from kraft.raft.inputs import ElectionPersisted, RaftRequestReceived, RaftTick
 from kraft.raft.messages import VoteRequest, VoteResponse
 from kraft.raft.outputs import FlushLog, PersistElection, SendRequest, SendResponse
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from tests.support.raft_harness import CONFIG, EARLY, START_MS, RaftHarness, log_of, vote
 
 
 def test_an_epoch_is_on_disk_before_it_is_sent_though_the_next_one_begins_at_once() -> None:

@@ -7,16 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.raft_harness import (
-    CONFIG,
-    ELECTION_MS,
-    FETCH_MS,
-    LISTENER,
-    START_MS,
-    FixedRandom,
-    endpoint,
-    voter_set,
-)
 from kafka_common.errors import RaftFatal
 from kraft.raft.config import NEVER_MS
 from kraft.raft.leader_state import LeaderState
@@ -32,6 +22,16 @@ from kraft.raft.states import (
     Vote,
 )
 from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from tests.support.raft_harness import (
+    CONFIG,
+    ELECTION_MS,
+    FETCH_MS,
+    LISTENER,
+    START_MS,
+    FixedRandom,
+    endpoint,
+    voter_set,
+)
 
 OTHER = {LISTENER: endpoint(2)}
 EMPTY_LOG = OffsetAndEpoch(0, 0)

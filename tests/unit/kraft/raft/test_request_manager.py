@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.raft_harness import START_MS, FixedRandom, endpoint
 from kraft.raft.config import NEVER_MS
 from kraft.raft.request_manager import RequestManager
+from tests.support.raft_harness import START_MS, FixedRandom, endpoint
 
 REQUEST_MS, BACKOFF_MS = 2000, 20
 SERVERS = {-2: endpoint(2), -3: endpoint(3), -4: endpoint(4)}

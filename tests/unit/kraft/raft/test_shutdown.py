@@ -5,17 +5,6 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.raft_harness import (
-    ELECTION_MS,
-    RaftHarness,
-    begin,
-    endpoint,
-    fetch,
-    fetch_snapshot,
-    granted,
-    log_of,
-    vote,
-)
 from kraft.raft.inputs import RaftShutdown, RaftTick
 from kraft.raft.messages import (
     EndQuorumEpochRequest,
@@ -27,6 +16,17 @@ from kraft.raft.messages import (
 from kraft.raft.outputs import SendRequest, ShutdownDone
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, OffsetAndEpoch
+from tests.support.raft_harness import (
+    ELECTION_MS,
+    RaftHarness,
+    begin,
+    endpoint,
+    fetch,
+    fetch_snapshot,
+    granted,
+    log_of,
+    vote,
+)
 
 TIMEOUT_MS = 5000
 GRACEFUL, TOO_LATE = [ShutdownDone(is_graceful=True)], [ShutdownDone(is_graceful=False)]

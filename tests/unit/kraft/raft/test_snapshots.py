@@ -6,6 +6,18 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.errors import RaftFatal
+from kraft.raft.config import MAX_FETCH_BYTES
+from kraft.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+)
+from kraft.raft.states import StateName
+from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CLUSTER,
     CONFIG,
@@ -20,18 +32,6 @@ from tests.support.raft_harness import (
     records,
     vote,
 )
-from kafka_common.errors import RaftFatal
-from kraft.raft.config import MAX_FETCH_BYTES
-from kraft.raft.messages import (
-    BeginQuorumEpochRequest,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    VoteRequest,
-)
-from kraft.raft.states import StateName
-from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 EARLIER, LATEST = OffsetAndEpoch(4, 1), OffsetAndEpoch(7, 2)

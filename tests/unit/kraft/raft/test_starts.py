@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.raft_harness import ELECTION_MS, RaftHarness, log_of, vote
 from kraft.raft.messages import VoteRequest
 from kraft.raft.outputs import SendRequest
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
+from tests.support.raft_harness import ELECTION_MS, RaftHarness, log_of, vote
 
 
 def test_records_of_the_epoch_that_a_node_has_voted_in_do_not_say_who_wrote_them() -> None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.raft_harness import RaftHarness, batch, log_of
-from tests.support.raft_harness import records as answer
 from kafka_common.errors import RaftFatal
+from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.raft.control_records import (
     ControlRecord,
     KRaftVersion,
@@ -19,9 +18,10 @@ from kraft.raft.control_records import (
     Voter,
     VoterEndpoint,
 )
-from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.raft.static_voters import VoterRecordsGuard
 from kraft.raft.values import OffsetAndEpoch
+from tests.support.raft_harness import RaftHarness, batch, log_of
+from tests.support.raft_harness import records as answer
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 FIVE = KRaftVoters(

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.raft_harness import CLUSTER, CONFIG, RaftHarness
 from kraft.raft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraft.raft.states import StateName
 from kraft.raft.values import ReplicaKey
+from tests.support.raft_harness import CLUSTER, CONFIG, RaftHarness
 
 HERE, ELSEWHERE = UUID(int=101), UUID(int=202)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.raft_harness import endpoint, voter_set
 from kafka_common.errors import RaftFatal
 from kraft.raft.values import ElectionState, ReplicaKey
+from tests.support.raft_harness import endpoint, voter_set
 
 
 def test_voters_come_in_the_order_of_their_ids() -> None:

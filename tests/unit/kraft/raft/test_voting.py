@@ -7,6 +7,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import RaftFatal
+from kraft.raft.messages import FetchRequest, VoteRequest, VoteResponse
+from kraft.raft.outputs import PersistElection, SendRequest, SendResponse
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CONFIG,
     ELECTION_MS,
@@ -18,11 +23,6 @@ from tests.support.raft_harness import (
     rejected,
     vote,
 )
-from kafka_common.errors import RaftFatal
-from kraft.raft.messages import FetchRequest, VoteRequest, VoteResponse
-from kraft.raft.outputs import PersistElection, SendRequest, SendResponse
-from kraft.raft.states import StateName
-from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 HERE, THERE = UUID(int=101), UUID(int=202)
 

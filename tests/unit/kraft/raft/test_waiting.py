@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.raft.inputs import RaftShutdown
+from kraft.raft.messages import VoteRequest
+from kraft.raft.outputs import SendRequest
 from tests.support.raft_harness import (
     CONFIG,
     RaftHarness,
@@ -11,9 +14,6 @@ from tests.support.raft_harness import (
     fetch,
     rejected,
 )
-from kraft.raft.inputs import RaftShutdown
-from kraft.raft.messages import VoteRequest
-from kraft.raft.outputs import SendRequest
 
 
 @pytest.mark.parametrize("waits_ms", [(70, 300), (300, 70)])

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import RaftFatal
+from kraft.raft.messages import BeginQuorumEpochResponse, FetchRequest, VoteResponse
+from kraft.raft.states import StateName
+from kraft.raft.values import ElectionState
 from tests.support.raft_harness import (
     FETCH_MS,
     LISTENER,
@@ -14,10 +18,6 @@ from tests.support.raft_harness import (
     refused,
     vote,
 )
-from kafka_common.errors import RaftFatal
-from kraft.raft.messages import BeginQuorumEpochResponse, FetchRequest, VoteResponse
-from kraft.raft.states import StateName
-from kraft.raft.values import ElectionState
 
 OTHER = "OTHER"
 BOTH = {LISTENER: endpoint(2), OTHER: endpoint(22)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_gauges import register_network_gauges, register_process_gauges
 from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
-from kafka_common.observability.metrics import Metrics
 
 SERVER = "kafka.server:type=KafkaServer,name="
 NETWORK = "kafka.network:type=SocketServer,name="

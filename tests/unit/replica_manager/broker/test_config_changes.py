@@ -11,6 +11,8 @@ from typing import cast
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid, ZooKeeperRefused
+from kafka_common.model import Broker
 from replica_manager.broker.config_changes import ConfigChanges
 from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.configuration.config import BrokerConfig
@@ -18,8 +20,6 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.topics.topic_creation import NewTopic
 from tests.support.broker_world import BrokersSession
-from kafka_common.errors import ConfigInvalid, ZooKeeperRefused
-from kafka_common.model import Broker
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import PERSISTENT_PATHS, ConfigChangeZnode, ConfigZnode

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from kafka_common.errors import BrokerIdInUse, ConfigInvalid, InconsistentClusterId
 from replica_manager.broker.registration import (
     ZooKeeperRegistration,
     check_endpoints,
@@ -26,7 +27,6 @@ from replica_manager.configuration.meta_properties import (
     write_meta_properties,
 )
 from tests.support.broker_world import broker
-from kafka_common.errors import BrokerIdInUse, ConfigInvalid, InconsistentClusterId
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ClusterIdZnode

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.model import TopicPartition
 from replica_manager.broker.log_dir_failure_handler import LogDirFailureHandler
 from replica_manager.log.log_manager import LogDirFailure
-from kafka_common.model import TopicPartition
 
 A, B = Path("/a"), Path("/b")
 ORDERS = TopicPartition("orders", 0)

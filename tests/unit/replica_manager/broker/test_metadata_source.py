@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from replica_manager.broker.broker_server import BrokerServer, BrokerState
-from replica_manager.configuration.config import BrokerConfig
-from tests.support.memory_metadata import BROKER_EPOCH, CLUSTER_ID, MemorySource, Unreachable
 from kafka_common.errors import ConfigInvalid
 from kafka_common.net.connection import Connection
 from kafka_common.observability.metrics import mbean
+from replica_manager.broker.broker_server import BrokerServer, BrokerState
+from replica_manager.configuration.config import BrokerConfig
+from tests.support.memory_metadata import BROKER_EPOCH, CLUSTER_ID, MemorySource, Unreachable
 from zkcontroller.state_changes.record import StateChange
 
 START = [

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.observability.metrics import Metrics, mbean
 from replica_manager import metrics_server
 from replica_manager.metrics_server import MOST_SCRAPES, MetricsServer
 from tests.integration.broker_processes import wait_for
-from kafka_common.errors import ConfigInvalid
-from kafka_common.observability.metrics import Metrics, mbean
 
 ACTIVE = mbean("kafka.controller", "KafkaController", "ActiveControllerCount")
 

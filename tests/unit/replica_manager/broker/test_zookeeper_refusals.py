@@ -20,6 +20,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from kafka_common.errors import ZooKeeperRefused
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.refresher import Refresher
@@ -45,17 +56,6 @@ from replica_manager.server.topics.partition_creation import NewPartitions
 from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.support.broker_world import BrokersSession
-from kafka_common.acls import (
-    AccessControlEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
-from kafka_common.errors import ZooKeeperRefused
-from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.zookeeper.requests import Create, ZkCode, ZkRequest
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import (
     MOST_SUGGESTIONS,
@@ -23,7 +24,6 @@ from replica_manager.configuration.topic_keys import (
     inherited_value,
     validate_topic_config,
 )
-from kafka_common.errors import ConfigInvalid
 
 
 def config(**properties: str) -> BrokerConfig:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.environment import (
     property_name,
     read_environment,
     variable_name,
 )
-from kafka_common.errors import ConfigInvalid
 
 NO_SECRETS = Path("/nonexistent")
 

@@ -22,6 +22,10 @@ from uuid import uuid4
 import pytest
 from cryptography.x509.oid import NameOID
 
+from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kraft.node.controller_config import ControllerServerConfig
+from kraft.node.described_config import described_config
+from kraft.node.node_security import node_security
 from replica_manager.broker.broker_settings import controller_settings, limits_of
 from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.broker_keys import BROKER_KEYS
@@ -30,14 +34,10 @@ from replica_manager.configuration.config_keys import BLANKS, parse_type, split_
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.transaction_settings import transaction_settings
-from kraft.node.controller_config import ControllerServerConfig
-from kraft.node.described_config import described_config
-from kraft.node.node_security import node_security
 from replica_manager.security.client_properties import client_security_of
 from replica_manager.security.delegation_tokens import token_settings
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from tests.support.certificates import Authority
-from kafka_common.errors import ConfigInvalid, ZkControllerError
 from zkcontroller.state_changes.record import StateChange
 
 LONG: Final = 200_000

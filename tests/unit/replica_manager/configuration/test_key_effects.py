@@ -13,6 +13,8 @@ from typing import cast
 import pytest
 
 import replica_manager
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import PLAINTEXT
 from replica_manager.broker.broker_settings import (
     channel_settings,
     controller_settings,
@@ -43,8 +45,6 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.network.broker_links import link_keys
 from replica_manager.resizable_executor import ResizableExecutor
 from tests.support.broker_world import BrokersSession
-from kafka_common.errors import ConfigInvalid
-from kafka_common.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.dynamic_passwords import DynamicPasswords, NoPasswordSecret
 from replica_manager.security.password_encoder import PasswordEncoder, PasswordUnreadable
 from tests.support.paths import DATA
-from kafka_common.errors import ConfigInvalid
 
 PASSWORD = "störe,pass:😀"
 

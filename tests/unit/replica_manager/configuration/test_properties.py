@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_manager.configuration.properties import format_properties, parse_properties
 from kafka_common.errors import ConfigInvalid
+from replica_manager.configuration.properties import format_properties, parse_properties
 
 
 @pytest.mark.parametrize("separator", ["=", ":", " ", "\t", " = ", " : ", "   "])

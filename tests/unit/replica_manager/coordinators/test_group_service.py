@@ -13,6 +13,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ConfigInvalid, LimitReached
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
+from kafka_common.wall_time import set_wall_time_offset
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators import group_loading
 from replica_manager.coordinators.group_service import GroupService
@@ -46,12 +52,6 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
 from tests.support.group_logs import GroupLogs
 from tests.support.log_world import START_MS, batch
-from kafka_common.errors import ConfigInvalid, LimitReached
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
-from kafka_common.wall_time import set_wall_time_offset
 
 GROUP = "billing"
 ORDERS = TopicPartition("orders", 0)

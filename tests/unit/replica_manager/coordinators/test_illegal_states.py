@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from kafka_common.errors import IllegalState
 from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
 from replica_manager.coordinators.transactions.states import TransactionState
 from replica_manager.coordinators.transactions.transaction import LAST_PRODUCER_EPOCH, Transaction
-from kafka_common.errors import IllegalState
 
 
 def producer(state: TransactionState = TransactionState.EMPTY, epoch: int = 0) -> Transaction:

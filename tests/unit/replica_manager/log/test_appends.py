@@ -13,20 +13,6 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from replica_manager.log.log_config import LogConfig
-from replica_manager.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
-from tests.support.log_world import (
-    START_MS,
-    LogWorld,
-    at,
-    base_offsets,
-    batch,
-    content,
-    offsets,
-    read,
-    records_of,
-)
-from tests.support.paths import WIRE_DATA
 from kafka_common.errors import (
     CorruptRecord,
     InconsistentTopicId,
@@ -42,6 +28,20 @@ from kafka_common.errors import (
 from kafka_common.protocol.compression import Codec
 from kafka_common.protocol.record_batch import encode_batch, read_header
 from kafka_common.protocol.records import Record
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.partition_metadata import PartitionMetadataCorrupt, read_topic_id
+from tests.support.log_world import (
+    START_MS,
+    LogWorld,
+    at,
+    base_offsets,
+    batch,
+    content,
+    offsets,
+    read,
+    records_of,
+)
+from tests.support.paths import WIRE_DATA
 
 
 @pytest.fixture

@@ -14,6 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import (
+    BatchHeader,
+    encode_batch,
+    iterate_batch,
+    iterate_batches,
+    read_header,
+)
+from kafka_common.protocol.records import Record
 from replica_manager.broker.broker_gauges import register_cleaner_gauges
 from replica_manager.log.checkpoints import read_offsets
 from replica_manager.log.cleaner_manager import CleanerManager
@@ -41,17 +52,6 @@ from tests.support.log_world import (
     read,
 )
 from tests.support.paths import WIRE_DATA
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import (
-    BatchHeader,
-    encode_batch,
-    iterate_batch,
-    iterate_batches,
-    read_header,
-)
-from kafka_common.protocol.records import Record
 
 MEMORY = 2**20
 COMPACTED = LogConfig(

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from kafka_common.protocol.records import Record
 from replica_manager.log import checkpoints
 from replica_manager.log.checkpoints import CheckpointFile, read_offsets
 from replica_manager.log.cleaner_manager import CleanerManager
@@ -23,9 +26,6 @@ from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import START_MS, batch, content
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
-from kafka_common.protocol.records import Record
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)

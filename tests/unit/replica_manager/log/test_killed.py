@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
 from replica_manager.log.log_cleaner import cleaning_job
 from tests.support import log_writer
 from tests.support.log_writer import KEYS, ORDERS, now_ms, open_logs
 from tests.support.paths import ROOT
-from kafka_common.protocol.record_batch import iterate_batch, iterate_batches
 
 APPENDS = (100, 400, 777)
 """How many are seen before each kill."""

@@ -14,6 +14,10 @@ from uuid import UUID
 
 import pytest
 
+from kafka_common.errors import KafkaStorage
+from kafka_common.model import TopicPartition
+from kafka_common.observability.instruments import Timer
+from kafka_common.protocol.compression import Codec
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.topic_keys import validate_topic_config
 from replica_manager.log import maintenance as maintenance_module
@@ -35,10 +39,6 @@ from replica_manager.log.log_directory import (
 from replica_manager.log.log_manager import DuplicateLog, LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
 from tests.support.log_world import START_MS, base_offsets, batch, files, offsets, read
-from kafka_common.errors import KafkaStorage
-from kafka_common.model import TopicPartition
-from kafka_common.observability.instruments import Timer
-from kafka_common.protocol.compression import Codec
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 1)

@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.producer_state import AppendOrigin
 from tests.support.log_world import (
@@ -17,12 +23,6 @@ from tests.support.log_world import (
     content,
     end_transaction,
     read,
-)
-from kafka_common.errors import (
-    InvalidProducerEpoch,
-    InvalidTxnState,
-    OutOfOrderSequence,
-    TransactionCoordinatorFenced,
 )
 
 LAST_SEQUENCE = 2**31 - 1

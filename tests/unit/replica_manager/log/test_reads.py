@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_common.errors import OffsetOutOfRange
+from kafka_common.protocol.compression import Codec
 from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset, EpochEntry, LeaderEpochs
 from replica_manager.log.local_log import LogOffsetMetadata
 from replica_manager.log.log_config import LogConfig
@@ -35,8 +37,6 @@ from tests.support.log_world import (
     offsets,
     read,
 )
-from kafka_common.errors import OffsetOutOfRange
-from kafka_common.protocol.compression import Codec
 
 
 @pytest.fixture

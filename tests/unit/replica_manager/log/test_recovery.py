@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import OutOfOrderSequence
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import RecoveryProgress
@@ -34,7 +35,6 @@ from tests.support.log_world import (
     read,
 )
 from tests.support.paths import WIRE_DATA
-from kafka_common.errors import OutOfOrderSequence
 
 SEGMENT_BYTES = 3 * len(batch(2))
 

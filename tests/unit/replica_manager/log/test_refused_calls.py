@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import KafkaStorage, LimitReached
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
@@ -27,7 +28,6 @@ from tests.support.log_world import (
     read,
 )
 from tests.support.refused_calls import CALLS, refused_call
-from kafka_common.errors import KafkaStorage, LimitReached
 
 LARGE = batch(size=600)
 SMALL = batch()

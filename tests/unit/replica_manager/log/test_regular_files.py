@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.model import TopicPartition
 from replica_manager.configuration.meta_properties import LogDirLocks, read_properties
 from replica_manager.log import checkpoints
 from replica_manager.log.log_config import LogConfig
@@ -14,7 +15,6 @@ from replica_manager.log.log_loading import remove_log_files
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.regular_files import open_regular, read_file, root_warning
 from tests.support.log_world import START_MS, batch
-from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 SEGMENT = LogConfig(segment_bytes=4 * len(batch()))

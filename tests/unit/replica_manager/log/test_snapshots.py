@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kafka_common.errors import KafkaStorage, OutOfOrderSequence, UnexpectedAppendOffset
+from kafka_common.model import TopicPartition
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
@@ -26,8 +28,6 @@ from tests.support.log_world import (
     content,
     files,
 )
-from kafka_common.errors import KafkaStorage, OutOfOrderSequence, UnexpectedAppendOffset
-from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

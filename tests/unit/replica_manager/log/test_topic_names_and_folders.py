@@ -18,15 +18,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.topic_names import invalid_partition_reason
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_directory import FolderNameInvalid, PartitionRefused
 from replica_manager.log.log_manager import LogManager
 from tests.support.broker_world import BrokerWorld, broker
 from tests.support.log_world import START_MS
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.versioned_messages import request_schema
-from kafka_common.topic_names import invalid_partition_reason
 from zkcontroller_simulation.world import World
 
 HEALTHY = TopicPartition("healthy", 0)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kafka_common.net.presence import abandonable, raise_if_abandoned
+from kafka_common.protocol.messages import write
 from replica_manager.network import listener
 from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import SocketServer
@@ -23,8 +25,6 @@ from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.unit.replica_manager.network.echo_server import server_with
 from tests.unit.replica_manager.server.produced import request as produced
-from kafka_common.net.presence import abandonable, raise_if_abandoned
-from kafka_common.protocol.messages import write
 
 CLIENTS = 200
 FOREVER_MS = 2**31 - 1

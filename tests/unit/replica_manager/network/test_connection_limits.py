@@ -15,6 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
+from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network import listener
@@ -22,9 +25,6 @@ from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_quotas import ConnectionQuotas
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.descriptors import highest_descriptor, limit_restored, open_descriptors
-from kafka_common.errors import ConfigInvalid
-from kafka_common.model import Endpoint
-from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 PUBLIC, INTERNAL = "PUBLIC", "INTERNAL"
 LISTENERS = {

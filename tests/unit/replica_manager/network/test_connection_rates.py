@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_quotas import BrokerQuotas
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
@@ -23,8 +25,6 @@ from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_rates import ConnectionRates
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.quotas.rate_quotas import QuotaWindows
-from kafka_common.model import Endpoint
-from kafka_common.observability.metrics import Metrics
 
 UNLIMITED = 2**31 - 1
 HOME = "192.0.2.1"

@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from kafka_common.model import Endpoint
+from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.messages import read_request, read_response, write
 from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.server.dispatch import respond
@@ -19,9 +22,6 @@ from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.frames import request_header
 from tests.unit.replica_manager.network.bodies import empty_body
-from kafka_common.model import Endpoint
-from kafka_common.protocol.api_versions import APIS, ApiKey
-from kafka_common.protocol.messages import read_request, read_response, write
 
 MUTATED_FRAMES = 10_000
 PIPELINED = 8

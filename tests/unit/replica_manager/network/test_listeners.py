@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.model import Endpoint
 from replica_manager.configuration.listeners import (
     Listeners,
     connection_string,
     resolve_listeners,
     with_real_addresses,
 )
-from kafka_common.errors import ConfigInvalid
-from kafka_common.model import Endpoint
 
 
 def resolve(

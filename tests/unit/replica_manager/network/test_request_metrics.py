@@ -14,13 +14,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 
-from replica_manager.quotas.loop_time import LoopTime, Timed
-from replica_manager.server.request_metrics import RequestMetrics
-from tests.support.broker_world import BrokerWorld
-from tests.support.exposition import exposition_of
-from tests.support.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
-from tests.support.frames import request_header
-from tests.support.log_world import START_MS, batch
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.compression import Codec
@@ -28,6 +21,13 @@ from kafka_common.protocol.legacy_messages import encode_messages
 from kafka_common.protocol.messages import write
 from kafka_common.protocol.record_batch import MemoryRecords, encode_batch
 from kafka_common.protocol.records import Record
+from replica_manager.quotas.loop_time import LoopTime, Timed
+from replica_manager.server.request_metrics import RequestMetrics
+from tests.support.broker_world import BrokerWorld
+from tests.support.exposition import exposition_of
+from tests.support.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
+from tests.support.frames import request_header
+from tests.support.log_world import START_MS, batch
 
 MS = 1_000_000
 TIMES = {

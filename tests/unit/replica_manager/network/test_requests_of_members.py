@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.server.authorization import MORE_LISTENERS_KEY, OF_MEMBERS
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.guarded_world import CLUSTER, guarded_world, permit
 from tests.support.request_shapes import Shape
-from kafka_common.acls import AclOperation
-from kafka_common.protocol.api_versions import ApiKey
 
 REFUSED: Final = ErrorCode.cluster_authorization_failed
 LISTENERS: Final[dict[str, Any]] = {

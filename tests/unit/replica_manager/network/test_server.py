@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid, InvalidFrame
+from kafka_common.model import Endpoint
+from kafka_common.protocol.messages import read_response
 from replica_manager.network.connection import (
     RECEIVING_TURN_S,
     REQUESTS_AT_ONCE,
@@ -24,10 +27,14 @@ from replica_manager.network.connection import (
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.frames import request_header
-from tests.unit.replica_manager.network.echo_server import LOCAL, answer, connect, echo, framed, server_with
-from kafka_common.errors import ConfigInvalid, InvalidFrame
-from kafka_common.model import Endpoint
-from kafka_common.protocol.messages import read_response
+from tests.unit.replica_manager.network.echo_server import (
+    LOCAL,
+    answer,
+    connect,
+    echo,
+    framed,
+    server_with,
+)
 
 INTERNAL = Endpoint("127.0.0.1", 0, "INTERNAL", "PLAINTEXT")
 METADATA_V1 = request_header(3, 1, 9, "test") + b"\xff\xff\xff\xff"

@@ -17,6 +17,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.versioned_messages import request_schema
 from replica_manager.network.connection import Peer
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
@@ -28,9 +31,6 @@ from tests.support.fetch_world import NEWEST, ORDERS_ID, ask, fill, log_of, made
 from tests.support.fetch_world import request as fetch_request
 from tests.support.frames import request_header
 from tests.support.log_world import batch
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import write
-from kafka_common.protocol.versioned_messages import request_schema
 
 CLIENT = "clients/test"
 """What the client of a :class:`BrokerWorld` is called."""

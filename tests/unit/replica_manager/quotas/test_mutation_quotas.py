@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.sanitizer import DEFAULT_ENTITY
 from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.quotas import client_quotas
@@ -30,13 +31,7 @@ from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from tests.support.broker_world import BrokersSession, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, SetData
 from zkcontroller.zookeeper.session import ZooKeeperSession
-from zkcontroller.zookeeper.znodes import (
-    DEFAULT_ENTITY,
-    BrokerIdZnode,
-    ConfigChangeZnode,
-    ConfigZnode,
-    TopicZnode,
-)
+from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigChangeZnode, ConfigZnode, TopicZnode
 from zkcontroller_simulation.zookeeper_server import SimulatedZooKeeper
 
 DEFAULT = DEFAULT_ENTITY

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.quota_entities import QuotaChange, altered
-from tests.support.broker_world import BrokerWorld
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.server.quota_entities import QuotaChange, altered
+from tests.support.broker_world import BrokerWorld
 from zkcontroller.zookeeper.requests import Create, Delete
 from zkcontroller.zookeeper.znodes import (
     ConfigChangesZnode,

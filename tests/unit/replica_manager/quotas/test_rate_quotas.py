@@ -10,6 +10,7 @@ import math
 
 import pytest
 
+from kafka_common.observability.metrics import Metrics
 from replica_manager.quotas import client_quotas
 from replica_manager.quotas.client_quotas import INACTIVE_MS, LONGEST_THROTTLE_MS
 from replica_manager.quotas.loop_time import LoopTime
@@ -17,7 +18,6 @@ from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.quotas.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.quotas.rate_quotas import FETCH, PRODUCE, REQUEST, QuotaWindows, RateQuotas
 from tests.support.exposition import exposition_of
-from kafka_common.observability.metrics import Metrics
 
 START_MS = 1_000_000
 MS = 1_000_000

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.fetch_requests import (
     AskRecords,
     FetchAnswers,
@@ -24,7 +25,6 @@ from replica_manager.replication.fetch_steps import (
 from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.followers import take_records
-from kafka_common.model import TopicPartition
 
 ID = UUID(int=7)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.isr import PendingIsr
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.simulation.replication_log import InMemoryLog
-from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
 
 ID = UUID(int=7)

@@ -19,6 +19,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsr, TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.bulk import leader_and_isr_body
+from kafka_common.protocol.messages import read_response
+from kafka_common.protocol.record_batch import MemoryRecords
 from replica_manager.broker.broker_gauges import LATE_TRANSACTION_BUFFER_MS, register_replica_gauges
 from replica_manager.log import files
 from replica_manager.log.checkpoints import write_offsets
@@ -37,11 +42,6 @@ from tests.support.control_entries import leader_and_isr_entry
 from tests.support.frames import parse_response_header, request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
-from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsr, TopicPartition
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.bulk import leader_and_isr_body
-from kafka_common.protocol.messages import read_response
-from kafka_common.protocol.record_batch import MemoryRecords
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.replication.fetch_session_handler import (
     FetchSessionHandler,
     FetchSessionRequest,
@@ -19,8 +21,6 @@ from replica_manager.replication.fetch_values import (
     FetchMetadata,
     TopicIdPartition,
 )
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 ID, OTHER_ID = UUID(int=7), UUID(int=8)
 ZERO, ONE, TWO = (TopicPartition("orders", number) for number in range(3))

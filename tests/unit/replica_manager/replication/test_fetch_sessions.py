@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication import fetch_sessions
 from replica_manager.replication.fetch_sessions import (
@@ -31,7 +32,6 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
-from kafka_common.protocol.fetch import FetchPartition
 
 ID = UUID(int=7)
 NAMES = {ID: "orders"}

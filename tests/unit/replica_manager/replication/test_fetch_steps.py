@@ -13,6 +13,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.errors import CorruptRecord, KafkaStorage, LimitReached
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record as LogRecord
 from replica_manager.log import unified_log
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
@@ -36,12 +41,15 @@ from replica_manager.replication.fetch_steps import (
 from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.log_world import LogWorld, at, batch
-from tests.unit.replica_manager.replication.follower import EPOCH, ID, ONE, ZERO, Follower, failed, records
-from kafka_common.errors import CorruptRecord, KafkaStorage, LimitReached
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
-from kafka_common.protocol.record_batch import encode_batch
-from kafka_common.protocol.records import Record as LogRecord
+from tests.unit.replica_manager.replication.follower import (
+    EPOCH,
+    ID,
+    ONE,
+    ZERO,
+    Follower,
+    failed,
+    records,
+)
 
 
 def diverging(epoch: int, end_offset: int) -> FetchPartitionData:

@@ -20,6 +20,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.model import Endpoint, TopicPartition
+from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.log import unified_log
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.truncation_plans import TruncationPlan
@@ -38,11 +43,6 @@ from tests.simulation.replication_log import Appended, InMemoryLog
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.log_world import LogWorld, at, batch
 from tests.support.wire_peer import HANG_UP, WirePeer, until
-from kafka_common.model import Endpoint, TopicPartition
-from kafka_common.observability.metrics import Metrics
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.inter_broker_versions import LATEST, version_of
-from kafka_common.protocol.versioned_messages import response_schema
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

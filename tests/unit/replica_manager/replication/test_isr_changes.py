@@ -17,6 +17,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Endpoint, TopicPartition
+from kafka_common.observability.metrics import Metrics, mbean
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager
 from replica_manager.replication.controller_connection import ControllerNode
 from replica_manager.replication.controller_link import (
@@ -37,11 +42,6 @@ from tests.unit.replica_manager.replication.led_isr import (
     led,
     shrink,
 )
-from kafka_common.model import Endpoint, TopicPartition
-from kafka_common.observability.metrics import Metrics, mbean
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.inter_broker_versions import LATEST, version_of
-from kafka_common.protocol.versioned_messages import response_schema
 from zkcontroller.zookeeper.requests import Create, SetData, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.isr import (
     AlteredIsr,
     CommittedIsr,
@@ -18,7 +19,6 @@ from replica_manager.replication.isr import (
     proposed_shrink,
 )
 from replica_manager.replication.isr_proposals import AlterPartitionCall, IsrProposals, Proposed
-from kafka_common.model import TopicPartition
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

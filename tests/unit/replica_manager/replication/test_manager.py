@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InconsistentTopicId, KafkaStorage
+from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
@@ -25,8 +27,6 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.steps import completed
-from kafka_common.errors import InconsistentTopicId, KafkaStorage
-from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import StateChange
 

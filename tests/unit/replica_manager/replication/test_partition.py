@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.isr import (
@@ -30,8 +32,6 @@ from replica_manager.replication.partition_reads import (
     prepare_read,
 )
 from tests.simulation.replication_log import InMemoryLog
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 from zkcontroller.state_changes.record import Kind, StateChange
 
 LAG_MS = 1_000

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
@@ -21,8 +23,6 @@ from replica_manager.replication.delayed_fetch import (
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.purgatory import Purgatory
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

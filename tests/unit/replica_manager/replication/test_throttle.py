@@ -14,6 +14,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_requests import (
@@ -37,8 +39,6 @@ from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.broker_world import BrokerWorld
 from tests.support.followers import take_records
 from tests.support.log_world import batch
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.fetch import FetchPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 ID = UUID(int=7)

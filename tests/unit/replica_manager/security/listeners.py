@@ -13,6 +13,10 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
+from kafka_common.model import Endpoint
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.messages import response_type, write
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
@@ -20,10 +24,6 @@ from replica_manager.security.key_material import KeyMaterial, use_key
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
 from tests.support.certificates import Authority, Identity
-from kafka_common.model import Endpoint
-from kafka_common.protocol.framing import frame, parse_request_header, response_header
-from kafka_common.protocol.messages import response_type, write
-from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 
 AUTHORITY = Authority()
 

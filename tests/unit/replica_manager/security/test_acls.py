@@ -12,6 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
 from replica_manager.security.acl_cache import (
     AclBinding,
     AclBindingFilter,
@@ -30,15 +39,6 @@ from replica_manager.security.audit_log import (
 from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer, Requester
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
 from tests.support.broker_world import BrokersSession
-from kafka_common.acls import (
-    AccessControlEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
-from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.principals import Principal
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
@@ -21,7 +22,6 @@ from tests.support.guarded_world import (
     guarded_world,
     schema,
 )
-from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 TIMEOUT_S: Final = 10

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid, SaslRefused
+from kafka_common.protocol.sasl_client import ScramClient
+from kafka_common.protocol.scram import MAX_CLIENT_ITERATIONS, MECHANISMS, ServerFirst
 from replica_manager.security.key_material import (
     MAX_STORE_BYTES,
     TrustStoreSettings,
     load_trust_store,
 )
-from kafka_common.errors import ConfigInvalid, SaslRefused
-from kafka_common.protocol.sasl_client import ScramClient
-from kafka_common.protocol.scram import MAX_CLIENT_ITERATIONS, MECHANISMS, ServerFirst
 
 
 @pytest.mark.parametrize("iterations", [MAX_CLIENT_ITERATIONS + 1, 999_999_999])

@@ -15,6 +15,9 @@ from kio.schema.metadata.v1.request import MetadataRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from typing_extensions import override
 
+from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.net.connection import Connection
+from kafka_common.protocol.framing import frame, parse_request_header, response_header
 from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.security.principals import ANONYMOUS, SslPrincipalMapper
 from replica_manager.security.settings import ListenerSecurity
@@ -30,9 +33,6 @@ from tests.unit.replica_manager.security.listeners import (
     sasl,
     tls_listener,
 )
-from kafka_common.net.client_security import ClientSecurity, Credentials
-from kafka_common.net.connection import Connection
-from kafka_common.protocol.framing import frame, parse_request_header, response_header
 
 ALICE = AUTHORITY.sign((NameOID.COMMON_NAME, "alice"))
 STRANGER = Authority("Another").sign((NameOID.COMMON_NAME, "alice"))

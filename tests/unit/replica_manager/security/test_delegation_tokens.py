@@ -21,6 +21,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
+from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
+from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
+from kafka_common.model import Endpoint
+from kafka_common.protocol import scram
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.messages import read, write
+from kafka_common.protocol.numeric_times import numeric_response_type
+from kafka_common.protocol.scram import ScramMechanism, salt_password
+from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.wall_time import wall_time_ms
 from replica_manager.network.connection import Peer
 from replica_manager.security import delegation_token_store
 from replica_manager.security.delegation_token_store import DelegationTokenStore
@@ -36,17 +47,6 @@ from replica_manager.server.zookeeper_admin import TokensInZooKeeper
 from tests.support.frames import parse_response_header, request_header
 from tests.support.guarded_world import guarded_world, permit
 from tests.support.quorum import eventually
-from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
-from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
-from kafka_common.model import Endpoint
-from kafka_common.protocol import scram
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
-from kafka_common.protocol.messages import read, write
-from kafka_common.protocol.numeric_times import numeric_response_type
-from kafka_common.protocol.scram import ScramMechanism, salt_password
-from kafka_common.protocol.versioned_messages import request_schema
-from kafka_common.wall_time import wall_time_ms
 from zkcontroller.zookeeper.delegation_token_znodes import (
     DelegationTokenZnode,
     TokenChangeZnode,

@@ -11,11 +11,11 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from kafka_common.errors import ConfigInvalid
 from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from tests.support.certificates import Authority, Identity
-from kafka_common.errors import ConfigInvalid
 from zkcontroller.state_changes.record import StateChange
 
 AUTHORITY = Authority()

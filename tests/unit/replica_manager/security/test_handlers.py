@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation, PatternType, ResourcePattern, ResourceType
+from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.server.authorization import CLUSTER_GATES
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import ORDERS_ID, BrokerWorld
@@ -29,8 +31,6 @@ from tests.support.guarded_world import (
     schema,
     topic,
 )
-from kafka_common.acls import AclOperation, PatternType, ResourcePattern, ResourceType
-from kafka_common.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.znodes import TopicZnode
 
 NOT_ASKED = -(2**31)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
 from tests.support.broker_world import BrokerWorld
 from tests.support.guarded_world import (
     CLUSTER,
@@ -21,7 +22,6 @@ from tests.support.guarded_world import (
     schema,
     topic,
 )
-from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
 
 
 @pytest.fixture

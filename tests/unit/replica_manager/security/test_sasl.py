@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import InvalidFrame, SaslRefused
+from kafka_common.protocol import scram
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.sasl_client import PlainClient, ScramClient
+from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 from replica_manager.security.principals import Principal
 from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator, Step
 from replica_manager.security.sasl_mechanisms import (
@@ -21,11 +26,6 @@ from replica_manager.security.sasl_mechanisms import (
 )
 from replica_manager.security.scram_credentials import ScramCredentials
 from tests.support.frames import parse_response_header, request_header
-from kafka_common.errors import InvalidFrame, SaslRefused
-from kafka_common.protocol import scram
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.sasl_client import PlainClient, ScramClient
-from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 PASSWORDS = {"alice": "alice-secret"}

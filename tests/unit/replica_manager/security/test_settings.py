@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import NameOID
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import ClientSecurity, Credentials
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.certificate_names import CertificateUnreadable, distinguished_name
 from replica_manager.security.jaas import parse_jaas
@@ -29,8 +31,6 @@ from replica_manager.security.settings import (
 )
 from tests.support.certificates import Authority, Identity
 from tests.support.paths import DATA
-from kafka_common.errors import ConfigInvalid
-from kafka_common.net.client_security import ClientSecurity, Credentials
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

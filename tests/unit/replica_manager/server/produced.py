@@ -8,11 +8,11 @@ from typing import Any
 
 from kio.static.primitive import i32Timedelta
 
-from replica_manager.log.unified_log import UnifiedLog
-from tests.support.broker_world import BrokerWorld
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.log.unified_log import UnifiedLog
+from tests.support.broker_world import BrokerWorld
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -14,6 +14,16 @@ from typing import Any, Final, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
+from kafka_common.net.presence import ClientPresence
+from kafka_common.protocol.bulk import (
+    leader_and_isr_body,
+    stop_replica_body,
+    update_metadata_body,
+    update_metadata_live_brokers,
+    update_metadata_topics,
+)
+from kafka_common.protocol.messages import read_response
 from replica_manager.replication.control_requests import (
     StopReplicaPartition,
     StopReplicaRequest,
@@ -27,16 +37,6 @@ from replica_manager.server.slices import run_in_slices
 from tests.support.broker_world import BrokerWorld, broker
 from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
 from tests.support.frames import parse_response_header, request_header
-from kafka_common.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
-from kafka_common.net.presence import ClientPresence
-from kafka_common.protocol.bulk import (
-    leader_and_isr_body,
-    stop_replica_body,
-    update_metadata_body,
-    update_metadata_live_brokers,
-    update_metadata_topics,
-)
-from kafka_common.protocol.messages import read_response
 from zkcontroller.state_changes.record import Kind
 
 COUNT: Final = 50

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from zkcontroller.core.effects import (
     AlterPartitionResult,
@@ -36,7 +37,6 @@ from zkcontroller.core.events import (
     RequestEvent,
     UpdateFeatures,
 )
-from kafka_common.model import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 LONG = timedelta(seconds=20)
 NO_TIME = timedelta(0)

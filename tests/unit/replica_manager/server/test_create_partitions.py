@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from kafka_common.model import ReplicaAssignment
+from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, DeleteTopicZnode, TopicZnode
 

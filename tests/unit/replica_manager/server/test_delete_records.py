@@ -14,12 +14,12 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from kafka_common.model import TopicPartition
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld, broker, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import batch
-from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)

@@ -16,12 +16,12 @@ from kio.schema.stop_replica.v4.request import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64
 
-from replica_manager.server.large_answers import READ_ASIDE_BYTES
-from tests.support.broker_world import BROKER_EPOCH, BrokerWorld
-from tests.support.frames import request_header
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import write
+from replica_manager.server.large_answers import READ_ASIDE_BYTES
+from tests.support.broker_world import BROKER_EPOCH, BrokerWorld
+from tests.support.frames import request_header
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
 
-from replica_manager.server.error_counts import error_counts
-from tests.support.request_shapes import OFFERED
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import response_type
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.server.error_counts import error_counts
+from tests.support.request_shapes import OFFERED
 
 NONE, STALE, OTHER = ErrorCode.none, ErrorCode.stale_broker_epoch, ErrorCode.unknown_server_error
 

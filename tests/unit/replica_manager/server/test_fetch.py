@@ -16,6 +16,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
 from replica_manager.replication.isr import CommittedIsr, PendingExpand
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
@@ -34,9 +37,6 @@ from tests.support.fetch_world import (
     waiting,
 )
 from tests.support.log_world import batch
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import MemoryRecords, iterate_batches
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.record_batch import MemoryRecords
 from replica_manager.configuration.config import RACK_AWARE_SELECTOR
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld, broker
@@ -31,7 +32,6 @@ from tests.support.fetch_world import (
 )
 from tests.support.log_world import batch, end_transaction
 from tests.support.steps import completed
-from kafka_common.protocol.record_batch import MemoryRecords
 
 BOTH = (1, 2)
 

@@ -12,18 +12,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.partition import Role
-from replica_manager.request_errors import RequestRefused
-from replica_manager.server.context import EncodedBody, RequestContext, Unanswered
-from replica_manager.server.dispatch import READERS
-from replica_manager.server.zookeeper_handlers import HANDLERS
-from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID, BrokerWorld, broker, metadata
-from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
-from tests.support.frames import parse_response_header, request_header
-from tests.support.kafka_versions import all_versions
-from tests.support.request_shapes import OFFERED
-from tests.unit.replica_manager.network.bodies import empty_body
-from zkcontroller.core.effects import ControlledShutdownResult
 from kafka_common.errors import InvalidFrame, ZooKeeperRefused
 from kafka_common.model import LeaderAndIsr, TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
@@ -36,6 +24,18 @@ from kafka_common.protocol.bulk import (
 )
 from kafka_common.protocol.messages import read, read_request, read_response, write
 from kafka_common.protocol.numeric_times import numeric_response_type
+from replica_manager.replication.partition import Role
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.context import EncodedBody, RequestContext, Unanswered
+from replica_manager.server.dispatch import READERS
+from replica_manager.server.zookeeper_handlers import HANDLERS
+from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID, BrokerWorld, broker, metadata
+from tests.support.control_entries import leader_and_isr_entry, update_metadata_entry
+from tests.support.frames import parse_response_header, request_header
+from tests.support.kafka_versions import all_versions
+from tests.support.request_shapes import OFFERED
+from tests.unit.replica_manager.network.bodies import empty_body
+from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

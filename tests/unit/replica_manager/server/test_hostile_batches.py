@@ -15,6 +15,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.observability.loop_watch import LoopWatch
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.framing import frame
+from kafka_common.protocol.messages import read_response, write
+from kafka_common.protocol.record_batch import MemoryRecords
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_validation import MOST_RECORDS, Allowance, Examined
 from replica_manager.network.connection import ClientConnection
@@ -26,13 +33,6 @@ from tests.support.frames import request_header
 from tests.support.hostile_batches import Hostile, block, every_kind, packed_batch
 from tests.support.log_world import batch
 from tests.unit.replica_manager.server.produced import ORDERS, log_of, produce, request
-from kafka_common.model import TopicPartition
-from kafka_common.observability.loop_watch import LoopWatch
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.framing import frame
-from kafka_common.protocol.messages import read_response, write
-from kafka_common.protocol.record_batch import MemoryRecords
 
 LOOP_BOUND_MS = 60.0
 """Processor time of a callback; a slice of a check is one or two milliseconds of it."""

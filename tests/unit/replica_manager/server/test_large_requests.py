@@ -17,6 +17,9 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.observability.loop_watch import LoopWatch
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.network.connection import ResponseFrame
 from replica_manager.server import slices
@@ -24,9 +27,6 @@ from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
 from tests.support.frames import request_header
 from tests.support.request_shapes import ORDERS, Shape, all_shapes
 from tests.unit.replica_manager.server.large_world import LargeWorld
-from kafka_common.observability.loop_watch import LoopWatch
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import write
 
 pytestmark = pytest.mark.attack
 

@@ -13,11 +13,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker
 from tests.support.steps import completed
-from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from typing_extensions import override
 
+from kafka_common.model import TopicPartition
 from replica_manager.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -27,7 +28,6 @@ from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, batch
-from kafka_common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 CONSUMER, DEBUGGER, FOLLOWER = -1, -2, 2

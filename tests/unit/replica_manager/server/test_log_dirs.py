@@ -17,6 +17,8 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from kafka_common.model import TopicPartition
+from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_gauges import register_move_gauges
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_steps import BATCHES_AT_ONCE
@@ -25,8 +27,6 @@ from replica_manager.replication.log_dir_moves import MOST_TASKS, LogDirMoves, M
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, at, batch, content
-from kafka_common.model import TopicPartition
-from kafka_common.observability.metrics import Metrics
 
 ORDERS = TopicPartition("orders", 0)
 

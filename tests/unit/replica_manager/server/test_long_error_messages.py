@@ -12,14 +12,14 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.handlers import list_groups
-from tests.support.request_shapes import requests_with
-from tests.unit.replica_manager.server.large_world import LargeWorld
 from kafka_common.protocol.answers import LONGEST_MESSAGE, clipped, write_answer
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import read_response
 from kafka_common.protocol.primitives import MAX_STRING_BYTES
 from kafka_common.protocol.versioned_messages import response_schema
+from replica_manager.server.handlers import list_groups
+from tests.support.request_shapes import requests_with
+from tests.unit.replica_manager.server.large_world import LargeWorld
 
 LONG: Final = "x" * MAX_STRING_BYTES
 REQUESTS: Final = {

@@ -13,13 +13,6 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
-from replica_manager.security.acl_cache import AclBinding, AclCache
-from replica_manager.security.acl_store import AclStore
-from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
-from replica_manager.security.principals import Principal
-from tests.simulation.replication_log import InMemoryLog
-from tests.support.broker_world import BrokerWorld, metadata
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -31,6 +24,13 @@ from kafka_common.acls import (
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
+from replica_manager.security.acl_cache import AclBinding, AclCache
+from replica_manager.security.acl_store import AclStore
+from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
+from replica_manager.security.principals import Principal
+from tests.simulation.replication_log import InMemoryLog
+from tests.support.broker_world import BrokerWorld, metadata
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.session import ZooKeeperSession
 

@@ -15,6 +15,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.messages import write
+from kafka_common.protocol.record_batch import MemoryRecords
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.log_config import LogConfig
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
@@ -26,11 +31,6 @@ from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
 from tests.unit.replica_manager.server.produced import log_of, produce, request
-from kafka_common.model import TopicPartition
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.messages import write
-from kafka_common.protocol.record_batch import MemoryRecords
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from kafka_common.errors import ZnodeCorrupt
+from kafka_common.model import TopicPartition
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.producer_ids import (
     RETRY_MS,
@@ -24,8 +26,6 @@ from replica_manager.server.producer_ids import (
 from tests.support.broker_world import BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, batch
-from kafka_common.errors import ZnodeCorrupt
-from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode

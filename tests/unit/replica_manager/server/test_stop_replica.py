@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import TopicPartition
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     PartitionErrors,
@@ -17,7 +18,6 @@ from replica_manager.replication.control_requests import (
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import BrokerWorld
 from tests.support.steps import completed
-from kafka_common.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason
 
 ORDERS_0 = TopicPartition("orders", 0)

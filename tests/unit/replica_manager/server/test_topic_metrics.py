@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.topic_stats import BrokerTopicStats
-from tests.support.broker_world import BROKER_EPOCH, BrokerWorld, metadata
-from tests.support.fetch_world import ORDERS_ID, fetch, fill
-from tests.support.log_world import batch
 from kafka_common.model import TopicPartition
 from kafka_common.observability.metrics import Metrics
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from tests.support.broker_world import BROKER_EPOCH, BrokerWorld, metadata
+from tests.support.fetch_world import ORDERS_ID, fetch, fill
+from tests.support.log_world import batch
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OF_LEADERS = {"BytesInPerSec", "MessagesInPerSec", "TotalProduceRequestsPerSec"}

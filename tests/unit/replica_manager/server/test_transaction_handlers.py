@@ -19,16 +19,16 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.messages import write
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from tests.support.broker_world import broker, metadata
 from tests.support.frames import request_header
 from tests.support.group_api_world import GROUP, GroupApiWorld
 from tests.support.log_world import batch
-from kafka_common.acls import AclOperation, ResourceType
-from kafka_common.model import Broker, Endpoint, TopicPartition
-from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.messages import write
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
 from zkcontroller.core.elections import (
     elect_first_in_sync,
     elect_for_controlled_shutdown,
@@ -13,7 +14,6 @@ from zkcontroller.core.elections import (
     elect_offline,
     without_replica,
 )
-from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
 
 EPOCH = 4
 """Of the controller that decides; the states were written by one before it."""

@@ -5,13 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from zkcontroller.core.context import ControllerContext
-from zkcontroller.core.partition_table import (
-    LEAST_INTERNED,
-    NO_ROW,
-    PartitionState,
-    ReplicaState,
-)
 from kafka_common.errors import IllegalState
 from kafka_common.model import (
     EPOCH_DURING_DELETE,
@@ -20,6 +13,13 @@ from kafka_common.model import (
     LeaderAndIsr,
     ReplicaAssignment,
     TopicPartition,
+)
+from zkcontroller.core.context import ControllerContext
+from zkcontroller.core.partition_table import (
+    LEAST_INTERNED,
+    NO_ROW,
+    PartitionState,
+    ReplicaState,
 )
 
 

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from kafka_common.errors import InvalidFrame
+from kafka_common.model import Broker, Endpoint
+from kafka_common.observability.metrics import Metrics
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.stub_broker import TIMEOUT_S, StubBroker
 from zkcontroller.core.effects import (
@@ -20,9 +23,6 @@ from zkcontroller.core.effects import (
     RemoveChannel,
     SendControlRequest,
 )
-from kafka_common.errors import InvalidFrame
-from kafka_common.model import Broker, Endpoint
-from kafka_common.observability.metrics import Metrics
 from zkcontroller.runtime.controller_channel_manager import (
     Answered,
     ChannelSettings,

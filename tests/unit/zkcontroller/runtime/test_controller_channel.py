@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, Endpoint
+from kafka_common.protocol.messages import write
 from replica_manager.replication import controller_channel, controller_connection
 from replica_manager.replication.controller_channel import ChannelToController, ControllerChannel
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from tests.support.steps import completed
-from kafka_common.model import Broker, Endpoint
-from kafka_common.protocol.messages import write
 
 request: Any = import_module("kio.schema.allocate_producer_ids.v0.request")
 response: Any = import_module("kio.schema.allocate_producer_ids.v0.response")

@@ -13,13 +13,13 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kafka_common.model import Broker, Endpoint, ReplicaAssignment
+from kafka_common.observability.metrics import Metrics
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.stub_broker import TIMEOUT_S, StubBroker
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.effects import ControlledShutdownResult, OngoingReassignments
 from zkcontroller.core.events import ControlledShutdown, ListPartitionReassignments, TopicChange
-from kafka_common.model import Broker, Endpoint, ReplicaAssignment
-from kafka_common.observability.metrics import Metrics
 from zkcontroller.runtime import controller_runtime
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
 from zkcontroller.state_changes.kafka_lines import FIELDS, kafka_line

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kafka_common.errors import EventQueueFull
 from zkcontroller.core.events import (
     BrokerChange,
     BrokerModifications,
@@ -17,7 +18,6 @@ from zkcontroller.core.events import (
     TopicChange,
     UpdateMetadataResponseReceived,
 )
-from kafka_common.errors import EventQueueFull
 from zkcontroller.runtime.event_queue import EventQueue
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from kafka_common.errors import EventQueueFull, SessionExpired
+from kafka_common.model import ElectionType
+from kafka_common.observability.metrics import Metrics
 from tests.support.kafka_log_shapes import shape_of
 from zkcontroller.core.effects import (
     Effect,
@@ -33,9 +36,6 @@ from zkcontroller.core.events import (
     ZkPartitionReassignment,
     event_text,
 )
-from kafka_common.errors import EventQueueFull, SessionExpired
-from kafka_common.model import ElectionType
-from kafka_common.observability.metrics import Metrics
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import EventThread

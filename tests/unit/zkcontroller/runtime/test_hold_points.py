@@ -13,6 +13,8 @@ from typing import Any, Final, get_args
 import orjson
 import pytest
 
+from kafka_common.errors import ConfigInvalid
+from kafka_common.wall_time import SOCKET_VARIABLE, set_wall_time_offset, wall_time_ms
 from zkcontroller.core.broker_requests import REQUEST_NAMES
 from zkcontroller.core.effects import (
     CancelPuts,
@@ -23,14 +25,12 @@ from zkcontroller.core.effects import (
     SendControlRequest,
 )
 from zkcontroller.core.events import BrokerChange, Event
-from kafka_common.errors import ConfigInvalid
 from zkcontroller.runtime.hold_points import (
     HOLD_POINTS,
     HoldPoints,
     hold_points,
     point_of_effect,
 )
-from kafka_common.wall_time import SOCKET_VARIABLE, set_wall_time_offset, wall_time_ms
 from zkcontroller.zookeeper.requests import Create, FencedBatch, ZkRequest
 
 TIMEOUT_S: Final = 20

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kafka_common.model import LeaderAndIsr
 from zkcontroller.core.effects import Outbox, StateChanges
 from zkcontroller.core.journal import Journal
-from kafka_common.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 
 ALIKE = StateChange(Kind.REPLICA_REMOVED_FROM_ISR, "controller", 1, 7, replica=3, cause="why")

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import NameOID
 
+from kafka_common.errors import ConfigInvalid, ZooKeeperUnavailable
 from replica_manager.broker.broker_settings import zookeeper_settings
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.properties import format_properties
 from replica_manager.security.zookeeper_tls import tls_of_file, zookeeper_tls
 from tests.support.certificates import Authority
 from tests.support.cli_world import Zkctl, installed_zkctl
-from kafka_common.errors import ConfigInvalid, ZooKeeperUnavailable
 
 AUTHORITY = Authority()
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.support.zookeeper_multi_server import MultiServer
 from kafka_common.errors import ControllerMoved, ZooKeeperRefused
+from tests.support.zookeeper_multi_server import MultiServer
 from zkcontroller.zookeeper.acls import encoded_acls_for
 from zkcontroller.zookeeper.jute import Reply
 from zkcontroller.zookeeper.plans import run

@@ -1,0 +1,22 @@
+"""Names of users, client ids and addresses, such that a znode and a metric can have them.
+
+Source: Kafka ``Sanitizer``; ``ZooKeeperInternals.DEFAULT_STRING``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote_plus
+
+DEFAULT_ENTITY: Final = "<default>"
+
+
+def sanitize(name: str) -> str:
+    """A user, client id or IP as a znode's name (URL encoding)."""
+    # quote() never touches a tilde, Java does; Java never touches a star, Kafka does.
+    return quote(name, safe="-._").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """The inverse of :func:`sanitize`."""
+    return unquote_plus(name)
