@@ -15,7 +15,7 @@ from zkcontroller.runtime.hold_points import HOLD_POINTS
 from zkcontroller_cli.machine.processes import ProcessId, wait_until
 from zkcontroller_testing.cluster import KafkaCluster
 from zkcontroller_testing.holds import Reached
-from zkcontroller_testing.waiting import NotInTime
+from zkcontroller_testing.waiting import PATIENCE_S, NotInTime
 
 pytestmark = pytest.mark.integration
 
@@ -29,8 +29,18 @@ def cluster(kafka_cluster_session: KafkaCluster) -> Iterator[KafkaCluster]:
             cluster.start(broker)
     cluster.wait_registered()
     cluster.wait_controller()
+    assert wait_until(lambda: has_begun(cluster), PATIENCE_S)
     yield cluster
     cluster.epochs_monotonic()
+
+
+def has_begun(cluster: KafkaCluster) -> bool:
+    """Whether the controller has read the topics: only of later ones is it notified."""
+    epoch = cluster.controller_epoch
+    return any(
+        row["kind"] == "update_metadata_sending" and row["controller_epoch"] == epoch
+        for row in cluster.state_changes()
+    )
 
 
 def elect(cluster: KafkaCluster, _topic: str) -> None:
