@@ -28,7 +28,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$
 .PHONY: lock audit help demo test affected test-time all install lint unit integration container clients peers kills history faults attack kit browser simulate bench coverage man site wheel clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
 	@$(WITH_JAVA) $(BIN)/zkctl demo
@@ -61,6 +61,32 @@ lint: $(TEST_INSTALLED)  ## ruff, mypy --strict and the import contracts
 
 unit: $(TEST_INSTALLED)  ## The quick tests that need nothing but Python: unit and scenarios
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests/unit tests/scenarios
+
+# What shows one package alone: its unit tests, and those of the other floors that are about it.
+TESTS_OF_common := tests/unit/kafka_common tests/wire
+TESTS_OF_zkcontroller := tests/unit/zkcontroller tests/contract/test_zookeeper_*.py tests/simulation/test_seeds.py \
+	tests/simulation/test_zookeeper.py $(filter-out tests/scenarios/test_group_% tests/scenarios/test_transaction_%,$(wildcard tests/scenarios/test_*.py))
+TESTS_OF_broker := tests/unit/replica_manager tests/contract/test_replica_logs.py tests/scenarios/test_group_*.py \
+	tests/scenarios/test_transaction_*.py tests/simulation/test_log_model.py tests/simulation/test_transaction_model.py \
+	tests/simulation/test_replication_seeds.py tests/integration/test_records.py tests/integration/test_replication.py
+TESTS_OF_kraft := tests/unit/kraft tests/contract/test_raft_log.py tests/simulation/test_raft_*.py \
+	tests/wire/test_metadata_*.py tests/wire/test_raft_*.py
+TESTS_OF_history := tests/history -m "history or not history"
+TESTS_OF_cli := tests/unit/cli tests/integration/test_cli_*.py tests/integration/test_doctor*.py tests/integration/test_top.py
+ALONE := test-common test-zkcontroller test-broker test-kraft test-history test-cli
+.PHONY: $(ALONE)
+
+$(ALONE): $(TEST_INSTALLED)
+	@$(WITH_JAVA) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS_OF_$(@:test-%=%))
+
+# A Spark each is too much for two cores.
+test-history: WORKERS := 2
+test-common:  ## The tests of kafka_common alone
+test-zkcontroller:  ## The tests of the ZooKeeper controller alone: units, scenarios, some seeds of the simulator
+test-broker:  ## The tests of the broker alone
+test-kraft:  ## The tests of the quorum alone
+test-history:  ## The tests of the history of logs alone (minutes of Spark)
+test-cli:  ## The tests of zkctl alone
 
 integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 	@$(WITH_JAVA) $(BIN)/pytest -q -m integration

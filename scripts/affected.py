@@ -45,7 +45,7 @@ FOLDERS: Final = {
     "zkcontroller_testing": "zkcontroller_testing",
 }
 """The folders of the product, and the packages that they install as."""
-OTHER_FOLDERS: Final = ("tests", "scripts", "benchmarks")
+OTHER_FOLDERS: Final = ("tests", "scripts", "benchmarks", "examples")
 HOUSE: Final = "tests/test_house.py"
 """It reads every file of the project, so every change can make it fail."""
 HOUSE_DISTANCE: Final = 2

@@ -15,13 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "modules.md"
+PRODUCTS = ("kafka_common", "zkcontroller", "replica_manager", "kraft", "kafka_history", "cli")
+"""The packages with a page of their own, and tests that run alone."""
 PACKAGES = (
-    "kafka_common",
-    "zkcontroller",
-    "replica_manager",
-    "kraft",
-    "kafka_history",
-    "cli",
+    *PRODUCTS,
     "zkcontroller_lab",
     "zkcontroller_simulation",
     "zkcontroller_testing",

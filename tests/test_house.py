@@ -104,7 +104,7 @@ NAMING_FILES = [
 
 @pytest.mark.parametrize("document", NAMING_FILES)
 def test_every_file_that_a_document_names_exists(document: str) -> None:
-    folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "docs", "compose"))
+    folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "examples", "docs", "compose"))
     named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)", (ROOT / document).read_text())
 
     assert [name for name in named if not (ROOT / name).exists()] == []
@@ -485,7 +485,7 @@ def retired_words(text: str) -> list[str]:
 def test_retired_words_do_not_come_back() -> None:
     found = {
         str(path.relative_to(ROOT)): words
-        for folder in (*INSTALLED_FOLDERS, "tests", "benchmarks", "scripts")
+        for folder in (*INSTALLED_FOLDERS, "tests", "benchmarks", "scripts", "examples")
         for path in sorted((ROOT / folder).rglob("*.py"))
         if RETIRED_WORDS.search(path.read_text())
         and (words := [word for text in documentation(path) for word in retired_words(text)])
