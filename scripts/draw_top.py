@@ -75,9 +75,11 @@ async def _drawn(
     """The screen as SVG, once the broker's leaders have moved."""
     package = "zkcontroller_cli"
     top = import_module(f"{package}.top")
-    settings = import_module(f"{package}.options").Settings(directory_flag=directory)
-    reader = import_module(f"{package}.top_reader").Reader(settings, top.metrics_urls_of(settings))
-    screen = import_module(f"{package}.top_screen").TopScreen(reader, 0.5)
+    settings = import_module(f"{package}.console.options").Settings(directory_flag=directory)
+    reader = import_module(f"{package}.screen.reader").Reader(
+        settings, top.metrics_urls_of(settings)
+    )
+    screen = import_module(f"{package}.screen.screen").TopScreen(reader, 0.5)
     async with screen.run_test(size=size) as pilot:
         await _until(lambda: _brokers(screen) == 3)
         await asyncio.to_thread(run, "broker", "stop", _VICTIM, "--kill")
