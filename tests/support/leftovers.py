@@ -1,4 +1,4 @@
-"""What a test leaves behind in its process: descriptors, threads, clients of librdkafka.
+"""What a test leaves behind in its process: descriptors, threads, clients, other settings.
 
 What one test leaves open is counted, collected or waited for in another one, which then fails by
 chance.  So the test that leaves it fails itself, and names what it left.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 import warnings
@@ -41,7 +42,7 @@ class Belongings:
     @staticmethod
     def now() -> Belongings:
         """What is held now."""
-        return Belongings(_descriptors() | _threads())
+        return Belongings(_descriptors() | _threads() | _settings())
 
     def added(self) -> dict[Hashable, str]:
         """What is held now and was not then."""
@@ -90,6 +91,14 @@ def _threads() -> dict[Hashable, str]:
                 client = name.decode().strip()
                 found["native", task] = f"a client of librdkafka: thread {client}"
     return found
+
+
+def _settings() -> dict[Hashable, str]:
+    thresholds, interval_s = gc.get_threshold(), sys.getswitchinterval()
+    return {
+        ("garbage collection", thresholds): f"gc.set_threshold{thresholds}",
+        ("switch of threads", interval_s): f"sys.setswitchinterval({interval_s})",
+    }
 
 
 class _Noted(NamedTuple):
