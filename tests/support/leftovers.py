@@ -28,6 +28,10 @@ GRACE_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.005
 _NATIVE_CLIENT: Final = b"rdk:"
 """The threads of librdkafka are named so; Python knows nothing of them."""
+UNWATCHED: Final = frozenset(
+    ("attack", "browser", "clients", "container", "faults", "history", "kit", "peers", "planted")
+)
+"""Markers of the suites that ``make test`` leaves out, whose tests may still leave something."""
 _STANDARD: Final = frozenset("012")
 """pytest leads these to files while a test runs, and back."""
 
@@ -129,6 +133,8 @@ class Leftovers:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Looks when the test's fixtures have ended, shared ones after their last test."""
+        if not UNWATCHED.isdisjoint(marker.name for marker in item.iter_markers()):
+            return (yield)
         before = Belongings.now()
         result = yield
         left = self._left_by_earlier_tests()
