@@ -195,8 +195,8 @@ def _complete(settings: Settings, *, is_process: bool) -> int:
 
 def _forget_what_is_buffered() -> None:
     """What is left for stdout has nowhere to go, and must not be tried again at exit."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _report(error: Exception, settings: Settings) -> int:

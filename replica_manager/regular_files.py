@@ -94,10 +94,14 @@ def read_configured(path: Path, most_bytes: int) -> bytes:
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its path has the character NUL")
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EPERM, "it is no regular file")
-        data = file.read(most_bytes + 1)
+    try:
+        # It refuses a folder, and would leave its descriptor open.
+        with open(descriptor, "rb", closefd=False) as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EPERM, "it is no regular file")
+            data = file.read(most_bytes + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > most_bytes:
         raise OSError(errno.EFBIG, f"at most {most_bytes} bytes are read")
     return data

@@ -19,7 +19,7 @@ from kazoo.protocol import connection as kazoo_connection
 
 from tests.file_seconds import FileSeconds
 from tests.processor_time import ProcessorTime
-from tests.support.leftovers import Belongings
+from tests.support.leftovers import Leftovers
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -79,11 +79,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "or a number that seeds a shuffle",
     )
     parser.addoption(
-        "--leftovers",
-        action="store_true",
-        help="fail each test that leaves descriptors, threads or clients of librdkafka behind",
-    )
-    parser.addoption(
         "--processor-time",
         action="store_true",
         help="show at the end which files of tests used most processor time",
@@ -91,7 +86,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measures how long files of tests take, and their processor time where it is asked for."""
+    """Watches what tests leave behind, how long files of tests take, and what else is asked for."""
+    config.pluginmanager.register(Leftovers())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FileSeconds())
     if config.getoption("--processor-time"):
@@ -185,31 +181,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-_before_test: Final = pytest.StashKey[Belongings]()
-
-
-@pytest.fixture(autouse=True)
-def belongings(request: pytest.FixtureRequest) -> None:
-    """Notes what the process holds before the test; the fixtures that tests share are there."""
-    if request.config.getoption("--leftovers"):
-        request.node.stash[_before_test] = Belongings.now()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """With --leftovers, fails a test that leaves something behind, and names what it left.
-
-    It looks when the test's fixtures have been given up, too.
-    """
-    result = yield
-    before = item.stash.get(_before_test, None)
-    if before is not None and (left := before.left_behind()):
-        text = "left behind: " + ", ".join(left)
-        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, when="teardown")
-        item.ihook.pytest_runtest_logreport(report=report)
-    return result
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ import yaml
 from replica_manager.container import container_config
 from scripts import list_modules, write_request_types
 from scripts.draw_state_machines import DOCUMENT, redrawn
+from tests.support import leftovers
 from tests.support.asserting import Suite
 from tests.support.retired_words import RETIRED_WORDS, ROOT
 
@@ -708,3 +709,11 @@ def test_no_module_beside_the_job_of_spark_submit_hides_one_of_pythons_own() -> 
     names = {path.stem for path in (ROOT / "cli" / "histories").glob("*.py")}
 
     assert names & sys.stdlib_module_names == set()
+
+
+def test_what_make_test_runs_is_watched_for_leftovers(
+    setup_cfg: configparser.ConfigParser,
+) -> None:
+    left_out = set(re.findall(r"not (\w+)", setup_cfg["tool:pytest"]["addopts"]))
+
+    assert left_out >= leftovers.UNWATCHED

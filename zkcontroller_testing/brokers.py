@@ -92,6 +92,14 @@ class BrokerProcesses:
         if process is None or not process.signal(number):
             raise ConfigInvalid("broker", broker_id, "does not run")
 
+    def suspend(self, broker_id: int) -> None:
+        """Suspends a process; returns when it has stopped.  ConfigInvalid if it does not run."""
+        self.signal(broker_id, signal.SIGSTOP)
+        process = self.entry(broker_id).process
+        if process is not None and hasattr(os, "waitid"):
+            # The system wakes and ends only what has stopped when we are gone.
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def await_end(self, broker_id: int, timeout_s: float) -> None:
         """Waits until the process has ended; NotInTime if it does not."""
         process = self.entry(broker_id).process

@@ -266,9 +266,9 @@ class KafkaCluster:
         self._brokers.await_end(broker_id, timeout_s)
 
     def pause(self, broker_id: int) -> None:
-        """Freezes the process (SIGSTOP), as a long garbage collection does."""
+        """Freezes the process (SIGSTOP), as a long garbage collection does, until it stands."""
         self._note(f"pause {broker_id}")
-        self._brokers.signal(broker_id, signal.SIGSTOP)
+        self._brokers.suspend(broker_id)
 
     def resume(self, broker_id: int) -> None:
         """Lets a paused process go on."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 
 class ClientPresence:
@@ -25,7 +25,8 @@ class ClientPresence:
         """Watches the current task."""
         task = asyncio.current_task()
         assert task is not None, "a connection is served by a task"
-        self._task: asyncio.Task[object] = task
+        # A value that held its key would be kept as long as the process, with its connection.
+        self._task: ref[asyncio.Task[object]] = ref(task)
         self.is_gone = False
         self.waits = 0
         """How many abandonable blocks the task is in."""
@@ -34,8 +35,8 @@ class ClientPresence:
     def leave(self) -> None:
         """The client disconnected: cancels its request now, or where it next may be abandoned."""
         self.is_gone = True
-        if self.waits:
-            self._task.cancel()
+        if self.waits and (task := self._task()) is not None:
+            task.cancel()
 
 
 _PRESENT: WeakKeyDictionary[asyncio.Task[object], ClientPresence] = WeakKeyDictionary()

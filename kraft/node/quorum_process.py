@@ -73,7 +73,6 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
     config.check_voters_are_routable()
     _refuse_unsupported(config)
     security = node_security(config)
-    set_up_interpreter()
     with ExitStack() as stack:
         dirs = initialize_log_dirs(config.log_dirs, config.metadata_log_dir, config.node_id, uuid4)
         locks = lock_metadata_log_dir(
@@ -98,6 +97,7 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
         mutations = mutation_quotas(config)
         settings = _settings(config, local, meta.cluster_id, security, mutations)
         publishers = (*security.publishers, MutationQuotaPublisher(mutations))
+        set_up_interpreter()
         return asyncio.run(_run(config, settings, bootstrap, metrics, publishers))
 
 

@@ -42,18 +42,21 @@ def wait_for(what: Callable[[], T | None], why: str) -> T:
 
 
 def admin_client(bootstrap_servers: str) -> Any:
-    """confluent-kafka's AdminClient, after it has learned who the controller is.
+    """confluent-kafka's AdminClient, after the controller is known and knows these brokers.
 
-    A broker serves before the first UpdateMetadata reaches it, as Kafka's does.  librdkafka does
-    not ask again soon when no controller is named, so each try is another client.
+    A broker serves before the first UpdateMetadata reaches it, as Kafka's does, and before the
+    controller counts it for a new topic.  librdkafka does not ask again soon when no controller is
+    named, so each try is another client.
     """
     module: Any = importlib.import_module("confluent_kafka.admin")
+    count = len(bootstrap_servers.split(","))
 
     def informed() -> Any | None:
         admin = module.AdminClient({"bootstrap.servers": bootstrap_servers})
-        return admin if admin.list_topics(timeout=10).controller_id >= 0 else None
+        found = admin.list_topics(timeout=10)
+        return admin if found.controller_id >= 0 and len(found.brokers) >= count else None
 
-    return wait_for(informed, "a broker names the controller")
+    return wait_for(informed, "a broker names the controller and all brokers")
 
 
 class BrokerProcess:

@@ -50,7 +50,6 @@ def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) ->
     with cluster_in(tmp_path_factory.mktemp("quotas"), connect) as cluster:
         cluster.start(1, **AT_ONCE, offsets__topic__replication__factor="1")
         admin = admin_client(cluster.bootstrap_servers)
-        wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
         [created] = admin.create_topics(
             [admin_module.NewTopic(TOPIC, 1, 1)], operation_timeout=20
         ).values()

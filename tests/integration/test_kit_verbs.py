@@ -151,6 +151,17 @@ def test_a_paused_broker_loses_its_session_and_comes_back(cluster: KafkaCluster)
     cluster.wait_registered(broker, after_epoch=before)
 
 
+def test_a_broker_has_stopped_when_it_is_paused(cluster: KafkaCluster) -> None:
+    process = cluster._brokers.entry(1).process
+    assert process is not None
+    for _ in range(20):
+        cluster.pause(1)
+        stopped = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
+        cluster.resume(1)
+
+        assert stopped is not None
+
+
 def test_an_expired_session_makes_a_broker_register_again(cluster: KafkaCluster) -> None:
     before = cluster.broker_epoch(3)
 

@@ -27,7 +27,6 @@ def test_requests_of_clients_are_counted_and_timed(
         broker.start("--metrics-port", "0", "--metrics-of-partitions").ready()
         url = wait_for(lambda: _SERVED_AT.search(broker.log()), "the metrics port")[1]
         admin = admin_client(broker.address)
-        wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
         wanted = admin_module.NewTopic("orders", 1, 1)
         [created] = admin.create_topics([wanted], operation_timeout=20).values()
         assert created.result(30) is None

@@ -1,27 +1,37 @@
-"""What a test leaves behind in its process: descriptors, threads, clients of librdkafka.
+"""What a test leaves behind in its process: descriptors, threads, clients, other settings.
 
 What one test leaves open is counted, collected or waited for in another one, which then fails by
 chance.  So the test that leaves it fails itself, and names what it left.
+
+A fixture that several tests share may open something at any time, as a cluster that connects again,
+or a pool whose thread starts when it is first used.  So what comes while such fixtures live is
+looked at when they have ended: then it is gone, or the last test fails and names where it came.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Hashable
+from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-GRACE_S: Final = 2.0
+import pytest
+
+GRACE_S: Final = 10.0
 """What was closed may take so long until it is gone: a thread ends, a client closes its sockets."""
-_PAUSE_S: Final = 0.01
-_NATIVE_CLIENT: Final = "rdk:"
+_FIRST_PAUSE_S: Final = 0.005
+_NATIVE_CLIENT: Final = b"rdk:"
 """The threads of librdkafka are named so; Python knows nothing of them."""
+UNWATCHED: Final = frozenset(
+    ("attack", "browser", "clients", "container", "faults", "history", "kit", "peers", "planted")
+)
+"""Markers of the suites that ``make test`` leaves out, whose tests may still leave something."""
 _STANDARD: Final = frozenset("012")
 """pytest leads these to files while a test runs, and back."""
 
@@ -36,25 +46,34 @@ class Belongings:
     @staticmethod
     def now() -> Belongings:
         """What is held now."""
-        return Belongings(_descriptors() | _threads() | _native_threads())
+        return Belongings(_descriptors() | _threads() | _settings())
+
+    def added(self) -> dict[Hashable, str]:
+        """What is held now and was not then."""
+        return {key: what for key, what in Belongings.now().held.items() if key not in self.held}
 
     def left_behind(self) -> list[str]:
         """Descriptions of what is held now and was not then, and stays for GRACE_S.
 
-        Garbage is collected first: what only a collection closes is left behind, too.
+        Garbage is collected meanwhile: what only a collection closes is left behind, too.
         """
-        if not self._added():
-            return []
-        with warnings.catch_warnings(record=True) as unclosed:
-            warnings.simplefilter("always", ResourceWarning)
-            gc.collect()
-        deadline = time.monotonic() + GRACE_S
-        while (added := self._added()) and time.monotonic() < deadline:
-            time.sleep(_PAUSE_S)
-        return added + [str(warning.message) for warning in unclosed]
+        return _what_stays(self.added)
 
-    def _added(self) -> list[str]:
-        return [what for key, what in Belongings.now().held.items() if key not in self.held]
+
+def _what_stays(look: Callable[[], dict[Hashable, str]]) -> list[str]:
+    if not look():
+        return []
+    deadline, pause_s = time.monotonic() + GRACE_S, _FIRST_PAUSE_S
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always", ResourceWarning)
+        # Not once: a thread that is about to end may still hold what is garbage afterwards.
+        while True:
+            gc.collect()
+            if not (found := look()) or time.monotonic() >= deadline:
+                break
+            time.sleep(pause_s)
+            pause_s *= 2
+    return [*found.values(), *(str(warning.message) for warning in unclosed)]
 
 
 def _descriptors() -> dict[Hashable, str]:
@@ -67,14 +86,82 @@ def _descriptors() -> dict[Hashable, str]:
 
 
 def _threads() -> dict[Hashable, str]:
-    return {thread: f"thread {thread.name}" for thread in threading.enumerate()}
-
-
-def _native_threads() -> dict[Hashable, str]:
-    found: dict[Hashable, str] = {}
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(OSError):  # ended meanwhile
-            name = (task / "comm").read_text().strip()
-            if name.startswith(_NATIVE_CLIENT):
-                found["native", task.name] = f"a client of librdkafka: thread {name}"
+    of_python = threading.enumerate()
+    found: dict[Hashable, str] = {thread: f"thread {thread.name}" for thread in of_python}
+    for task in set(os.listdir("/proc/self/task")) - {str(each.native_id) for each in of_python}:
+        # It may have ended meanwhile.
+        with suppress(OSError), open(f"/proc/self/task/{task}/comm", "rb", 0) as comm:
+            if (name := comm.read()).startswith(_NATIVE_CLIENT):
+                client = name.decode().strip()
+                found["native", task] = f"a client of librdkafka: thread {client}"
     return found
+
+
+def _settings() -> dict[Hashable, str]:
+    thresholds, interval_s = gc.get_threshold(), sys.getswitchinterval()
+    return {
+        ("garbage collection", thresholds): f"gc.set_threshold{thresholds}",
+        ("switch of threads", interval_s): f"sys.setswitchinterval({interval_s})",
+    }
+
+
+class _Noted(NamedTuple):
+    """What came while fixtures lived that tests share."""
+
+    came: dict[Hashable, str]
+    fixtures: frozenset[pytest.FixtureDef[Any]]
+
+
+class Leftovers:
+    """A plugin of pytest, which fails the test that leaves something behind."""
+
+    def __init__(self) -> None:
+        self._living: set[pytest.FixtureDef[Any]] = set()
+        """The fixtures that tests share; those of pytest itself open nothing later."""
+        self._noted: list[_Noted] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """A fixture begins."""
+        if fixturedef.scope != "function" and not fixturedef.func.__module__.startswith("_pytest."):
+            self._living.add(fixturedef)
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """A fixture has ended."""
+        self._living.discard(fixturedef)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Looks when the test's fixtures have ended, shared ones after their last test."""
+        if not UNWATCHED.isdisjoint(marker.name for marker in item.iter_markers()):
+            return (yield)
+        before = Belongings.now()
+        result = yield
+        left = self._left_by_earlier_tests()
+        if self._living:
+            came = {key: f"{what} (in {item.nodeid})" for key, what in before.added().items()}
+            self._noted.append(_Noted(came, frozenset(self._living)))
+        elif before.added():
+            left += before.left_behind()
+            if not left:
+                # What has survived the collection lives on: the next one need not look at it.
+                gc.freeze()
+        if left:
+            text = "left behind: " + ", ".join(left)
+            report = pytest.TestReport(
+                item.nodeid, item.location, {}, "failed", text, when="teardown"
+            )
+            item.ihook.pytest_runtest_logreport(report=report)
+        return result
+
+    def _left_by_earlier_tests(self) -> list[str]:
+        came: dict[Hashable, str] = {}
+        for noted in self._noted:
+            if not noted.fixtures & self._living:
+                came |= noted.came
+        self._noted = [noted for noted in self._noted if noted.fixtures & self._living]
+
+        def still_held() -> dict[Hashable, str]:
+            return {key: came[key] for key in came.keys() & Belongings.now().held.keys()}
+
+        return _what_stays(still_held) if came else []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -48,11 +49,21 @@ def test_an_open_socket_file_and_thread_are_named(tmp_path: Path) -> None:
     assert "thread a-waiting-thread" in left
 
 
-def test_a_thread_that_is_about_to_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_about_to_end_is_waited_for_and_what_it_held_is_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+            self.descriptor = os.open(os.devnull, os.O_RDONLY)
+
+        def __del__(self) -> None:
+            os.close(self.descriptor)
+
     monkeypatch.setattr(leftovers, "GRACE_S", 60)
     before = Belongings.now()
 
-    threading.Timer(0.05, lambda: None).start()
+    threading.Timer(0.05, lambda _: None, [Cycle()]).start()
 
     assert before.left_behind() == []
 
@@ -72,51 +83,103 @@ def test_garbage_that_holds_a_socket_is_left_behind_although_it_is_collected() -
     assert before.left_behind() == []
 
 
-def test_a_client_of_librdkafka_is_named_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka")
-    before = Belongings.now()
+def test_a_client_of_librdkafka_is_named_until_it_is_gone() -> None:
+    pytest.importorskip("confluent_kafka")
+    # In a process of its own: another client in this one may connect meanwhile.
+    steps = """
+        from confluent_kafka import Producer
+        from tests.support import leftovers
 
-    client = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    left = before.left_behind()
-    del client
-    monkeypatch.setattr(leftovers, "GRACE_S", 60)
+        before = leftovers.Belongings.now()
+        leftovers.GRACE_S = 0.05
+        client = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+        print(before.left_behind())
+        del client
+        leftovers.GRACE_S = 60
+        print(before.left_behind())
+    """
 
-    assert any("a client of librdkafka" in each for each in left)
-    assert before.left_behind() == []
-
-
-def test_a_test_that_leaves_a_socket_open_fails_itself_and_its_neighbour_does_not(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "test_leaving.py"
-    file.write_text(
-        "import socket\n"
-        "kept = []\n"
-        "def test_that_leaves_a_socket():\n"
-        "    kept.append(socket.socket())\n"
-        "def test_that_leaves_nothing():\n"
-        "    pass\n"
-    )
-
-    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--import-mode=importlib", "-q"]
     run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "--leftovers",
-            *options,
-            f"--rootdir={tmp_path}",
-            file.name,
-        ],
-        cwd=tmp_path,
+        [sys.executable, "-c", dedent(steps)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with_client, without = run.stdout.splitlines()
+
+    assert "a client of librdkafka: thread rdk:" in with_client
+    assert without == "[]"
+
+
+LEAVING = """
+    import socket
+
+    kept = []
+
+    def test_that_leaves_a_socket():
+        kept.append(socket.socket())
+
+    def test_that_leaves_nothing():
+        pass
+"""
+SHARING = """
+    import socket
+    import pytest
+
+    opened = []
+
+    @pytest.fixture(scope="module")
+    def sockets():
+        yield opened
+        for each in opened[CLOSED_FROM:]:
+            each.close()
+
+    def test_before_the_fixture():
+        pass
+
+    def test_that_has_it_open_one(sockets):
+        sockets.append(socket.socket())
+
+    def test_during_which_it_opens_another(sockets):
+        sockets.append(socket.socket())
+"""
+
+
+def run_of(directory: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """A run of pytest with our conftest and this file."""
+    (directory / "test_it.py").write_text(
+        "from tests.support import leftovers\nleftovers.GRACE_S = 0.05\n" + dedent(text)
+    )
+    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options, f"--rootdir={directory}", "test_it.py"],
+        cwd=directory,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,
     )
 
+
+def test_a_test_that_leaves_a_socket_open_fails_itself_and_its_neighbour_does_not(
+    tmp_path: Path,
+) -> None:
+    run = run_of(tmp_path, LEAVING)
+
     assert run.returncode == 1, run.stdout + run.stderr
-    assert "ERROR test_leaving.py::test_that_leaves_a_socket - left behind" in run.stdout
+    assert "ERROR test_it.py::test_that_leaves_a_socket - left behind" in run.stdout
     assert "test_that_leaves_nothing" not in run.stdout
+
+
+def test_what_a_shared_fixture_opens_while_tests_run_is_its_own(tmp_path: Path) -> None:
+    run = run_of(tmp_path, SHARING.replace("CLOSED_FROM", "0"))
+
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_what_outlives_the_shared_fixtures_fails_the_last_test_and_names_where_it_came(
+    tmp_path: Path,
+) -> None:
+    run = run_of(tmp_path, SHARING.replace("CLOSED_FROM", "1"))
+
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "ERROR test_it.py::test_during_which_it_opens_another - left behind" in run.stdout
+    assert "(in test_it.py::test_that_has_it_open_one)" in run.stdout
+    assert run.stdout.count("socket:[") == 1

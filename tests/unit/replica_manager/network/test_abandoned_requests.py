@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,6 +83,29 @@ def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_waiter()
                 await until(lambda: len(room) == 0 and server.unfinished_count == 0)
 
     run(steps())
+
+
+def test_a_connection_that_has_ended_is_not_kept() -> None:
+    tasks: list[weakref.ref[asyncio.Task[None]]] = []
+
+    async def answer(_: bytes, __: Peer) -> ResponseFrame:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(weakref.ref(task))
+        return ResponseFrame(b"answer")
+
+    async def steps() -> None:
+        async with server_with(answer, backlog=CLIENTS) as server:
+            closed_by_client, closed_by_server = connect(server, b"1"), connect(server, b"2")
+            await until(lambda: len(tasks) == 2)
+            closed_by_client.close()
+            await until(lambda: server.connection_count == 1)
+        closed_by_server.close()
+
+    run(steps())
+    gc.collect()
+
+    assert [task() for task in tasks] == [None, None]
 
 
 def test_what_has_begun_to_have_an_effect_is_finished_without_its_client() -> None:
