@@ -105,7 +105,9 @@ NAMING_FILES = [
 
 @pytest.mark.parametrize("document", NAMING_FILES)
 def test_every_file_that_a_document_names_exists(document: str) -> None:
-    folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "examples", "docs", "compose"))
+    folders = "|".join(
+        (*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "examples", "docs", "compose")
+    )
     named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)", (ROOT / document).read_text())
 
     assert [name for name in named if not (ROOT / name).exists()] == []

@@ -30,6 +30,8 @@ QUICK: Final = QuorumConfig(
     election_timeout_ms=300, fetch_timeout_ms=1_200, election_backoff_max_ms=200
 )
 """Longer than a Fetch may wait for records, which is not configurable."""
+PATIENT: Final = replace(QUICK, fetch_timeout_ms=20_000)
+"""For tests in which no leader goes: none loses its office because the machine is busy."""
 PATIENCE_S: Final = 20.0
 
 

@@ -66,13 +66,14 @@ class Controllers(Quorum):
 
     async def active(self) -> int:
         """The node whose controller is at work."""
+        found: list[int] = []
 
-        async def at_work() -> list[int]:
-            return [each for each in self.nodes if await self.look(each, is_at_work)]
+        async def is_one_at_work() -> bool:
+            found[:] = [each for each in self.nodes if await self.look(each, is_at_work)]
+            return len(found) == 1
 
-        await in_the_end(at_work, "a controller is at work")
-        [node_id] = await at_work()
-        return node_id
+        await in_the_end(is_one_at_work, "a controller is at work")
+        return found[0]
 
     async def configure(self, node_id: int, value: str) -> None:
         """Writes some hundred bytes, and waits until they are committed."""

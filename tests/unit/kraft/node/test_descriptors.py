@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,9 @@ from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from kraft.raft.values import ElectionState, OffsetAndEpoch
 from tests.support.descriptors import no_more_files, open_descriptors
-from tests.support.quorum import QUICK, Quorum, eventually
+from tests.support.quorum import PATIENT, Quorum, eventually
 
 ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
-PATIENT = replace(QUICK, fetch_timeout_ms=20_000)
-"""No follower stands because the machine is busy."""
 RECORD = b"\1\x14\0\0" * 40
 Scenario = Callable[[Quorum], Awaitable[None]]
 
