@@ -149,13 +149,17 @@ class MetadataCache:
         tuple[dict[str, Mapping[int, PartitionMetadata]], list[TopicPartition], list[StateChange]],
     ]:
         merged = dict(self.snapshot.partitions)
+        # A request may name a topic any number of times: its partitions are copied once.
+        copies: dict[str, dict[int, PartitionMetadata]] = {}
         deleted: dict[TopicPartition, None] = {}
         records: list[StateChange] = []
         for topic, _, states in update.topics:
             yield
             if not states:
                 continue
-            own = dict(merged.get(topic, {}))
+            own = copies.get(topic)
+            if own is None:
+                own = copies[topic] = dict(merged.get(topic, {}))
             for partition, state in states:
                 if trace:
                     yield

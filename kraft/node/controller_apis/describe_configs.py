@@ -125,7 +125,7 @@ def _row(
     metadata: _Metadata,
 ) -> Any:
     try:
-        entries = _entries(resource.resource_type, resource.resource_name, metadata)
+        entries = _entries(resource, metadata)
     except ApiException as refused:
         return config_result(schema, resource, refused.error, refused.message or "")
     rows = config_rows(schema, entries, request, resource.configuration_keys or ())
@@ -133,11 +133,14 @@ def _row(
     return config_result(schema, resource, ErrorCode.none, "", rows)
 
 
-def _entries(resource_type: int, name: str, metadata: _Metadata) -> Sequence[DescribedEntry]:
+def _entries(
+    resource: request_types.DescribeConfigsResource, metadata: _Metadata
+) -> Sequence[DescribedEntry]:
+    resource_type, name = resource.resource_type, resource.resource_name
     node_id = metadata.broker.broker_id
     match resource_type:
         case ConfigResourceType.TOPIC:
-            return _topic(name, metadata)
+            return _topic(name, resource.configuration_keys or (), metadata)
         case ConfigResourceType.CLIENT_METRICS:
             if not name:
                 raise _refusal("Client metrics subscription name must not be empty")
@@ -154,7 +157,7 @@ def _entries(resource_type: int, name: str, metadata: _Metadata) -> Sequence[Des
             return logger_entries(log_levels())
 
 
-def _topic(name: str, metadata: _Metadata) -> Sequence[DescribedEntry]:
+def _topic(name: str, wanted: Sequence[str], metadata: _Metadata) -> Sequence[DescribedEntry]:
     reason = invalid_name_reason(name)
     if reason is not None:
         raise ApiException(ErrorCode.invalid_topic_exception, reason)
@@ -162,7 +165,7 @@ def _topic(name: str, metadata: _Metadata) -> Sequence[DescribedEntry]:
     if isinstance(topic, ApiError):
         raise ApiException(topic.error)
     config = metadata.set_for(ConfigResource(ConfigResourceType.TOPIC, name))
-    return topic_entries(config, metadata.broker)
+    return topic_entries(config, metadata.broker, wanted)
 
 
 def _check_is_this_node(name: str, node_id: int, expected: str) -> None:

@@ -6,7 +6,7 @@ Source: Kafka ``ConfigHelper`` (``createTopicConfigEntry``, ``createBrokerConfig
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,15 +64,25 @@ class DescribedEntry:
     """Empty, as the schema has it, where Kafka says nothing whether it is asked or not."""
 
 
-def topic_entries(config: Mapping[str, str], broker: BrokerConfig) -> list[DescribedEntry]:
-    """Every topic key, given the topic's own configuration; unknown keys included."""
-    known = [_topic_entry(key, config, broker) for key in TOPIC_KEYS.values()]
+def topic_entries(
+    config: Mapping[str, str], broker: BrokerConfig, wanted: Collection[str] = ()
+) -> list[DescribedEntry]:
+    """The ``wanted`` topic keys, given the topic's own configuration; without any, every key.
+
+    Unknown keys that the topic has are included.
+    """
+    names = frozenset(wanted)
+    known = [
+        _topic_entry(key, config, broker)
+        for name, key in TOPIC_KEYS.items()
+        if not names or name in names
+    ]
     return known + [
         _unknown_entry(
             name, (DescribedSynonym(name, None, ConfigSource.TOPIC),), is_read_only=False
         )
         for name in config
-        if name not in TOPIC_KEYS
+        if name not in TOPIC_KEYS and (not names or name in names)
     ]
 
 

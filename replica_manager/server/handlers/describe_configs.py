@@ -124,7 +124,7 @@ async def _entries(
 ) -> Sequence[DescribedEntry]:
     match resource.resource_type:
         case 2:  # TOPIC
-            return await _topic(resource.resource_name, broker)
+            return await _topic(resource, broker)
         case 4:  # BROKER
             return _broker(resource.resource_name, broker, own)
         case 8:  # BROKER_LOGGER
@@ -133,12 +133,15 @@ async def _entries(
             raise RequestRefused(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
 
 
-async def _topic(name: str, broker: BrokerContext) -> Sequence[DescribedEntry]:
+async def _topic(
+    resource: request_types.DescribeConfigsResource, broker: BrokerContext
+) -> Sequence[DescribedEntry]:
+    name = resource.resource_name
     check_name(name)
     if name not in broker.metadata_cache.snapshot.partitions:
         raise RequestRefused(ErrorCode.unknown_topic_or_partition)
     config = await broker.topics.config_of(f"topics/{name}")
-    return topic_entries(config, broker.config())
+    return topic_entries(config, broker.config(), resource.configuration_keys or ())
 
 
 def _loggers(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[DescribedEntry]:
