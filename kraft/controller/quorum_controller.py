@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState, NotLeader
 from kraft.controller import activation
-from kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
+from kraft.controller.controller_event_queue import ControllerEventQueue
 from kraft.controller.deferred_events import DeferredEventQueue
 from kraft.controller.offsets import BatchEnd
 from kraft.controller.quorum_controller_events import (
@@ -149,8 +149,7 @@ class QuorumController:
         else:
             quota = happened.apply_partition_change_quota
             event = WriteEvent(self._operations.operation(request, quota), request_id)
-        if not self._queue.append(event, happened.deadline_ms, since_ns):
-            self._fail(request_id, _timeout("the controller is shutting down"))
+        self._queue.append(event, happened.deadline_ms, since_ns)
         return self._take_outputs()
 
     def run_next(self, now_ms: int) -> list[ControllerOutput] | None:
@@ -162,23 +161,17 @@ class QuorumController:
         if taken is None:
             return None
         self.ran_since_ns = taken.since_ns
-        if taken.outcome is EventOutcome.RUN:
-            self.counters.operations_started += 1
-            self._run(taken.event, now_ms)
-        elif taken.outcome is EventOutcome.TIMED_OUT:
+        if taken.is_timed_out:
             self.counters.operations_timed_out += 1
             self._refuse(taken.event, _timeout("its turn did not come in time"), now_ms)
         else:
-            self._refuse(taken.event, _timeout("the controller is shutting down"), now_ms)
+            self.counters.operations_started += 1
+            self._run(taken.event, now_ms)
         return self._take_outputs()
 
     def next_time_ms(self, now_ms: int) -> int | None:
         """When to call :meth:`step` without an input; None if never."""
         return self._queue.next_time_ms(now_ms)
-
-    def begin_shutdown(self) -> None:
-        """Accepts no more events; queued events with a deadline are refused, the others run."""
-        self._queue.begin_shutdown()
 
     # ------------------------------------------------------------------ events
 

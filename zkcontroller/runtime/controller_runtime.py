@@ -149,11 +149,6 @@ class ControllerRuntime:
         return self._thread.is_at_work
 
     @property
-    def active_controller_id(self) -> int:
-        """Broker id of the controller, as far as this broker knows; -1 for none."""
-        return self._controller.active_controller_id
-
-    @property
     def controller_epoch(self) -> int:
         """The epoch of this controller; 0 while it is not active."""
         return self._controller.context.epoch

@@ -211,21 +211,6 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
     assert world.ask(FindAllTopicIds(), dict) == {}
 
 
-def test_a_controller_that_shuts_down_takes_nothing_more(world: QuorumWorld) -> None:
-    controller = world.active
-    controller.enqueue(ControllerRequestReceived(1, FindAllTopicIds()))
-    controller.enqueue(
-        ControllerRequestReceived(2, FindAllTopicIds(), deadline_ms=world.now_ms + 1000)
-    )
-    controller.begin_shutdown()
-    world.feed(3000, ControllerRequestReceived(3, FindAllTopicIds()))
-
-    assert world.answers[1] == {}
-    for refused in (world.answers[2], world.answers[3]):
-        assert isinstance(refused, ApiException)
-        assert refused.error is ErrorCode.request_timed_out
-
-
 # ---------------------------------------------------------------------- commits
 
 
