@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from uuid import UUID
@@ -96,7 +97,7 @@ def request(version: int, isr: tuple[int, ...], partition_epoch: int) -> Any:
 
 def ask(world: BrokerWorld, core: CoreOnABench, asked: Any) -> Any:
     """The one partition of the answer, after a check of how its topic is named."""
-    world.context.controller = core
+    world.context.administration = replace(world.context.administration, controller=core)
     answer = asyncio.run(world.ask(asked))
     assert answer.error_code is ErrorCode.none
     (topic,) = answer.topics

@@ -133,9 +133,11 @@ class ConfigAlteration:
             )
         check_name(topic)
         path = f"topics/{topic}"
-        stored = await self._broker.admin.config_of(path) if self._is_incremental else {}
+        stored = (
+            await self._broker.administration.admin.config_of(path) if self._is_incremental else {}
+        )
         config = await _applied(resource.changes, stored, TOPIC_KEYS)
-        if not await self._broker.admin.is_topic(topic):
+        if not await self._broker.administration.admin.is_topic(topic):
             raise RequestRefused(
                 ErrorCode.unknown_topic_or_partition, f"Topic '{topic}' does not exist."
             )
@@ -144,7 +146,7 @@ class ConfigAlteration:
             self._log(
                 logging.INFO, f"Updating topic {topic} with new configuration : {_text(config)}"
             )
-            await self._broker.admin.change_config(path, config)
+            await self._broker.administration.admin.change_config(path, config)
 
     async def _alter_broker(self, resource: ResourceChanges) -> None:
         own_id = self._own_id(resource.name)
@@ -153,7 +155,8 @@ class ConfigAlteration:
         stored: dict[str, str] = {}
         if self._is_incremental:
             stored = await reconfigured.decoded(
-                await self._broker.admin.config_of(path), per_broker=own_id is not None
+                await self._broker.administration.admin.config_of(path),
+                per_broker=own_id is not None,
             )
         config = await _applied(resource.changes, stored, DYNAMIC_BROKER_KEYS)
         after = check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
@@ -166,7 +169,7 @@ class ConfigAlteration:
             await reconfigured.reload(after)
         who = "brokers" if own_id is None else f"broker {own_id}"
         self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
-        await self._broker.admin.change_config(path, encoded)
+        await self._broker.administration.admin.change_config(path, encoded)
 
     def _check_cluster(self) -> None:
         check_cluster(self._broker, self._context, AclOperation.ALTER_CONFIGS)

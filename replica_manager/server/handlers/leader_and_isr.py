@@ -62,7 +62,7 @@ async def handle(
         await broker.learn_topics(
             [topic async for topic in all_in_slices(new) if invalid_name_reason(topic) is None]
         )
-    replica_manager = broker.replica_manager
+    replica_manager = broker.records.replica_manager
     async with replica_manager.replica_state_change_lock:
         answer = await run_in_slices(
             replica_manager.become_leader_or_follower(decoded, context.correlation_id)
@@ -102,7 +102,7 @@ def _forget_what_was_led(
 
     Source: Kafka ``ReplicaManager.updateLeaderAndFollowerMetrics``.
     """
-    partitions, stats = broker.replica_manager.partitions, broker.topic_stats
+    partitions, stats = broker.records.replica_manager.partitions, broker.records.topic_stats
     followed: set[str] = set()
     for tp in request.partitions:
         yield

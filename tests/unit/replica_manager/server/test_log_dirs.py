@@ -271,7 +271,7 @@ def test_a_move_takes_its_time_where_its_rate_is_limited(
     moves = LogDirMoves(
         world.replicas, world.logs, lambda: MoveSettings(50_000, 1000), world.storage.flush
     )
-    world.context.log_dir_moves = moves
+    world.context.records.log_dir_moves = moves
 
     async def run() -> None:
         moves.start()
@@ -330,7 +330,7 @@ def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
         lambda: MoveSettings(2_000, limits.pop() if limits else 2**63 - 1),
         world.storage.flush,
     )
-    world.context.log_dir_moves = moves
+    world.context.records.log_dir_moves = moves
 
     async def run() -> None:
         moves.start()
