@@ -188,8 +188,8 @@ class KafkaController:
                     self._partitions.refused.schedule()
             except ControllerMoved as moved:
                 self._tools.journal.info(
-                    f"Controller moved to another broker when processing {event_text(event)}."
-                    f"\n{CONTROLLER_MOVED}: {moved}"
+                    f"Controller moved to another broker when processing {event_text(event)}.",
+                    exception=f"{CONTROLLER_MOVED}: {moved}",
                 )
                 self._refuse(event)
                 yield from self._failover.follow_the_move()

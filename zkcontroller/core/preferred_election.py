@@ -233,10 +233,10 @@ class ReplicaLeaderElections:
             )
             if trigger is not ElectionTrigger.ADMIN_CLIENT:
                 for row, reason in outcome.failed.items():
-                    cause = state_change_failure(reason, table.text(row))
                     self._journal.error(
                         f"Error completing replica leader election ({election_type.name}) for"
-                        f" partition {table.text(row)}\n{cause}"
+                        f" partition {table.text(row)}",
+                        exception=state_change_failure(reason, table.text(row)),
                     )
         finally:
             if trigger is not ElectionTrigger.ADMIN_CLIENT:

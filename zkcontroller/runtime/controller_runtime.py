@@ -307,10 +307,8 @@ class ControllerRuntime:
             match effect:
                 case SendControlRequest() | AddChannel() | RemoveChannel() | RemoveAllChannels():
                     for_channels.append(effect)
-                case LogLine():
-                    # Below a first line end stands the exception, as Java prints it.
-                    message, _, cause = effect.message.partition("\n")
-                    log_line(effect.logger, effect.level, message, cause or None)
+                case LogLine(level, logger, message, exception):
+                    log_line(logger, level, message, exception)
                 case StateChanges():
                     self._state_changes.write(effect.records)
                 case RequestAnswer():
