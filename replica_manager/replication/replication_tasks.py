@@ -25,7 +25,6 @@ from kafka_common.protocol.inter_broker_versions import (
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import FetcherSettings
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FetcherListener, FetcherTask
 from replica_manager.replication.isr import PendingIsr
@@ -33,6 +32,7 @@ from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSet
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.replica_manager import ReplicaManager

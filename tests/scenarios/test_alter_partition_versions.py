@@ -25,8 +25,8 @@ from tests.support.broker_world import ORDERS_ID, BrokerWorld, SwitchedControlle
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import AlterPartitionReceived, RequestEvent
 from zkcontroller.core.isr_changes import IsrChanges
-from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.states import PartitionState
 
 API_VERSIONS = range(4)
 TOPIC_IDS_SINCE = 2

@@ -30,7 +30,6 @@ from replica_manager.replication.fetch_requests import (
     Request,
 )
 from replica_manager.replication.fetch_sessions import FetchSessionCache
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
 from replica_manager.replication.isr_proposals import IsrProposals
@@ -42,6 +41,7 @@ from replica_manager.replication.partition_reads import (
     prepare_read,
 )
 from replica_manager.replication.purgatory import Purgatory
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage

@@ -33,7 +33,8 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_change_failure
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
-from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 

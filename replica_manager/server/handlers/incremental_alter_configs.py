@@ -14,11 +14,11 @@ from kio.static.protocol import ResponsePayload
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.server.configs.altered_resources import resources_response
-from replica_manager.server.configs.config_alteration import KeyChange
-from replica_manager.server.configs.config_resources import (
+from replica_manager.server.configs.config_alteration import (
     ConfigAlteration,
     ResourceChanges,
 )
+from replica_manager.server.configs.key_changes import KeyChange
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices

@@ -21,9 +21,9 @@ from kafka_common.model import TopicPartition
 from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_gauges import register_move_gauges
 from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.replication.fetch_steps import BATCHES_AT_ONCE
 from replica_manager.replication.log_dir_copy import align, append, has_caught_up, read_next
 from replica_manager.replication.log_dir_moves import MOST_TASKS, LogDirMoves, MoveSettings, Pace
+from replica_manager.replication.replica_fetcher import BATCHES_AT_ONCE
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, at, batch, content
