@@ -36,6 +36,7 @@ from replica_manager.quotas.rate_quotas import QuotaWindows
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.replication.isr_proposals import AlterPartitionCall
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.metadata_cache import (
     MetadataCache,
     MetadataUpdate,
@@ -309,7 +310,8 @@ class BrokerWorld:
             1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0
         )
         answer = completed(
-            self.replicas.become_leader_or_follower(
+            become_leader_or_follower(
+                self.replicas,
                 LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
                 CORRELATION_ID,
             )
