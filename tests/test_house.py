@@ -346,7 +346,8 @@ def definitions(file: Path) -> set[str]:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 found.add(node.name)
             case ast.Assign(targets=targets):
-                found |= {each.id for each in targets if isinstance(each, ast.Name)}
+                names = (each for target in targets for each in ast.walk(target))
+                found |= {each.id for each in names if isinstance(each, ast.Name)}
             case ast.AnnAssign(target=ast.Name(id=name)):
                 found.add(name)
             case _:

@@ -16,10 +16,13 @@ from functools import partial
 from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
 
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.errors import ZkControllerError
 from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.sanitizer import DEFAULT_ENTITY
 from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS
@@ -29,6 +32,7 @@ from replica_manager.configuration.topic_keys import TOPIC_KEYS
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.configs import key_changes
+from replica_manager.server.configs.altered_resources import resources_response
 from replica_manager.server.configs.key_changes import (
     KeyChange,
     check_broker_config,
@@ -36,14 +40,61 @@ from replica_manager.server.configs.key_changes import (
     check_topic_config,
 )
 from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.large_answers import aside
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
 
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 Outcome: TypeAlias = tuple[ErrorCode, str | None]
+AlterationRequest: TypeAlias = (
+    "request_types.AlterConfigsRequest | request_types.IncrementalAlterConfigsRequest"
+)
+AlteredResource: TypeAlias = (
+    "request_types.AlterConfigsResource | request_types.IncrementalAlterConfigsAlterConfigsResource"
+)
+
+
+async def altered(
+    request: AlterationRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """The response of either API: one outcome per resource, in the request's order."""
+    is_incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
+    alteration = ConfigAlteration(
+        broker, context, is_incremental=is_incremental, validate_only=request.validate_only
+    )
+    resources: Sequence[AlteredResource] = request.resources
+    changes = [
+        await aside(len(resource.configs), partial(_changes, resource))
+        async for resource in in_slices(resources)
+    ]
+    outcomes = await alteration.run(changes)
+    return await composed(
+        len(outcomes),
+        lambda: resources_response(
+            context.api_key, context.api_version, request.resources, outcomes
+        ),
+    )
+
+
+def refused(
+    request: AlterationRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
+    """The response of either API: every resource of the request, with that code."""
+    outcomes = [(error, None)] * len(request.resources)
+    return resources_response(context.api_key, context.api_version, request.resources, outcomes)
+
+
+def _changes(resource: AlteredResource) -> ResourceChanges:
+    return ResourceChanges(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(
+            KeyChange(entry.name, getattr(entry, "config_operation", OpType.SET), entry.value)
+            for entry in resource.configs
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
