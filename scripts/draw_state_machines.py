@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from kraft.raft import states as quorum_states
 from replica_manager.coordinators.groups import group
 from zkcontroller.core import partition_states, replica_states
-from zkcontroller.core.partition_table import PartitionState, ReplicaState
+from zkcontroller.core.states import PartitionState, ReplicaState
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "state-machines.md"
 

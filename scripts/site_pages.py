@@ -14,19 +14,14 @@ from typing import Any, Final
 import click
 
 from kafka_common.observability.meanings import MEANING_OF
-from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
+from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, text_of
 from replica_manager.configuration.key_documentation import (
     documentation_of_broker,
     documentation_of_topic,
 )
-from replica_manager.configuration.key_effects import (
-    BROKER_EFFECTS,
-    TOPIC_EFFECTS,
-    KeyEffect,
-    KeyEffectKind,
-)
-from replica_manager.configuration.topic_keys import TOPIC_KEYS
+from replica_manager.configuration.key_effects import KeyEffect, KeyEffectKind
+from replica_manager.configuration.topic_keys import TOPIC_EFFECTS, TOPIC_KEYS
 from scripts.write_man_pages import (
     ENVIRONMENT,
     EXIT_STATUS,

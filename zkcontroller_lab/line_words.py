@@ -130,8 +130,8 @@ def effect_in_words(effect: Effect) -> str:
             return f"queues {event_in_words(event)} in {delay_ms} ms"
         case CancelPuts():
             return "drops every delayed event"
-        case LogLine(level, _, message):
-            return f"{level} {message}"
+        case LogLine(level):
+            return f"{level} {effect.text}"
         case StateChanges(records):
             return _some([change_in_words(record) for record in records])
         case MarkMeter():

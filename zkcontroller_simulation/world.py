@@ -437,7 +437,7 @@ class World:
     def log(self, broker_id: int, level: str = "") -> list[str]:
         """The broker's ``controller.log``, all incarnations; of one level if given."""
         return [
-            line.message
+            line.text
             for process in self.processes
             if process.broker_id == broker_id
             for line in process.log_lines

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import overload
+
+from typing_extensions import override
 
 from kafka_common.errors import ControllerMoved, SessionExpired, ZooKeeperRefused
+from zkcontroller.zookeeper.questions import Questions
 from zkcontroller.zookeeper.requests import (
     Check,
     CheckExists,
@@ -21,7 +23,6 @@ from zkcontroller.zookeeper.requests import (
     ListChildren,
     ReadZnodes,
     RolledBack,
-    Stat,
     UnfencedBatch,
     WatchFired,
     Write,
@@ -29,7 +30,6 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
     ZkRequest,
     ZkTransaction,
-    Znode,
 )
 from zkcontroller.zookeeper.session import SessionState
 from zkcontroller_simulation.zookeeper_server import RefusedError, SimulatedZooKeeper
@@ -43,7 +43,7 @@ def _ignore(_: object) -> None:
     pass
 
 
-class SimulatedSession:
+class SimulatedSession(Questions):
     """One client of a :class:`SimulatedZooKeeper`.
 
     ``on_state`` gets EXPIRED before the new session can be used, and CONNECTED once the new session
@@ -106,33 +106,9 @@ class SimulatedSession:
         self.session_id = 0
         self._on_state(SessionState.EXPIRED)
 
-    @overload
-    def perform(
-        self, request: ReadZnodes, session_id: int | None = None
-    ) -> list[Znode | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: ListChildren, session_id: int | None = None
-    ) -> list[list[str] | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: CheckExists, session_id: int | None = None
-    ) -> list[Stat | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: FencedBatch | UnfencedBatch, session_id: int | None = None
-    ) -> list[Written | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: ZkTransaction, session_id: int | None = None
-    ) -> Committed | RolledBack: ...
-
-    def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The answer to ``request``, at once.
-
-        Raises SessionExpired if the session is over or is not ``session_id`` any more;
-        ControllerMoved if a fence fails.
-        """
+    @override
+    def _answer(self, request: ZkRequest, session_id: int | None) -> object:
+        """At once."""
         if session_id not in (None, self.session_id):
             raise SessionExpired(f"session 0x{session_id:x} is over")
         if self.reconnect():
@@ -159,24 +135,6 @@ class SimulatedSession:
                 if isinstance(outcome, RefusedError):
                     return RolledBack(outcome.code, outcome.index)
                 return Committed(tuple(outcome))
-
-    # Conveniences, as the real session has them
-
-    def read(self, path: str) -> Znode | ZkCode:
-        """One znode."""
-        return self.perform(ReadZnodes([path]))[0]
-
-    def children(self, path: str) -> list[str] | ZkCode:
-        """The children of one znode."""
-        return self.perform(ListChildren([path]))[0]
-
-    def exists(self, path: str) -> Stat | ZkCode:
-        """The stat of one znode."""
-        return self.perform(CheckExists([path]))[0]
-
-    def write(self, operation: Write) -> Written | ZkCode:
-        """One write without a fence."""
-        return self.perform(UnfencedBatch([operation]))[0]
 
     def create_missing(self, paths: Iterable[str]) -> None:
         """Creates each path that is missing, and its parents, with null data."""

@@ -191,11 +191,6 @@ class FilterOptions:
     operations: tuple[str, ...] = ()
     permission: str | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether every ACL is chosen."""
-        return not (self.principals or self.hosts or self.operations or self.permission)
-
     def narrowed(self, wanted: AclBindingFilter) -> Iterator[AclBindingFilter]:
         """One filter for each principal, host and operation."""
         permission = PermissionType[(self.permission or "any").upper()]

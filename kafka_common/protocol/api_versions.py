@@ -268,13 +268,6 @@ def api(api_key: int) -> Api:
         raise UnsupportedVersion(f"no API has the key {api_key}") from None
 
 
-def check_version(api_key: int, version: int) -> None:
-    """UnsupportedVersion unless a broker in ZooKeeper mode offers that API in that version."""
-    row = api(api_key)
-    if not row.is_advertised or not row.min_version <= version <= row.max_version:
-        raise UnsupportedVersion(f"{row.name} version {version} is not offered")
-
-
 def request_header_version(api_key: int, version: int) -> int:
     """0, 1 or 2; UnsupportedVersion if Kafka 3.9 has no such API.
 

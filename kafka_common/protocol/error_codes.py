@@ -63,11 +63,6 @@ def error_name(code: int) -> str:
     return _NAMES.get(code, str(code))
 
 
-def error_code(name: str) -> ErrorCode:
-    """The code called ``NOT_CONTROLLER``; KeyError if Kafka 3.9 has none of that name."""
-    return ErrorCode[name.lower()]
-
-
 def error_code_for(error: BaseException) -> ErrorCode:
     """What to answer a client whose request ended with that exception.
 

@@ -43,46 +43,30 @@ class LogState:
         return self.transaction_start_offset != NONE
 
 
-def generate(
-    log: LogState, bootstrap: BootstrapMetadata, *, is_zk_migration_enabled: bool
-) -> ControllerResult[None]:
+def generate(log: LogState, bootstrap: BootstrapMetadata) -> ControllerResult[None]:
     """The records of the activation; :class:`IllegalState` if it must not become active."""
-    if log.is_empty:
-        return _for_empty_log(log, bootstrap, is_zk_migration_enabled)
-    return _for_non_empty_log(log, is_zk_migration_enabled)
+    return _for_empty_log(log, bootstrap) if log.is_empty else _for_non_empty_log(log)
 
 
-def _for_empty_log(
-    log: LogState, bootstrap: BootstrapMetadata, is_zk_migration_enabled: bool
-) -> ControllerResult[None]:
+def _for_empty_log(log: LogState, bootstrap: BootstrapMetadata) -> ControllerResult[None]:
     version = bootstrap.metadata_version
     if not version.is_metadata_transaction_supported:
         _check_no_transaction(log, version)
-        if is_zk_migration_enabled:
-            raise IllegalState(f"no migration from ZooKeeper can begin at {version}")
         return ControllerResult.atomic_of(bootstrap.records, None)
-    state = ZkMigrationState.NONE
-    if is_zk_migration_enabled:
-        state = ZkMigrationState.PRE_MIGRATION
     abort = [_ABORT] if log.is_transaction_open else []
-    records = [*abort, _BEGIN, *bootstrap.records, state.to_record(), _END]
+    records = [*abort, _BEGIN, *bootstrap.records, ZkMigrationState.NONE.to_record(), _END]
     return ControllerResult.of(records, None)
 
 
-def _for_non_empty_log(log: LogState, is_zk_migration_enabled: bool) -> ControllerResult[None]:
-    version, state = log.metadata_version, log.zk_migration_state
+def _for_non_empty_log(log: LogState) -> ControllerResult[None]:
+    version = log.metadata_version
     records = []
     if log.is_transaction_open:
         if not version.is_metadata_transaction_supported:
             _check_no_transaction(log, version)
         records.append(_ABORT)
-    if not version.is_migration_supported:
-        if is_zk_migration_enabled:
-            raise IllegalState(f"no migration from ZooKeeper can be under way at {version}")
-    elif is_zk_migration_enabled and state is ZkMigrationState.NONE:
-        raise IllegalState("a cluster that began without ZooKeeper has nothing to migrate")
-    elif not is_zk_migration_enabled and state is ZkMigrationState.MIGRATION:
-        # Another controller ended the migration, or the setting went while none led.
+    if version.is_migration_supported and log.zk_migration_state is ZkMigrationState.MIGRATION:
+        # Another controller led the migration; this one leads none, so it is over.
         records.append(ZkMigrationState.POST_MIGRATION.to_record())
     return ControllerResult.atomic_of(records, None)
 

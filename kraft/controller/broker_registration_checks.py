@@ -38,9 +38,7 @@ class RegistrationChecks:
     existing: BrokerRegistration | None
     has_valid_session: bool
     """Whether the existing registration belongs to a broker that is alive."""
-    is_zk_registration_allowed: bool
     is_in_pre_migration_mode: bool
-    inter_broker_listener_name: str
     version: MetadataVersion
     directory_owner: Callable[[UUID], int | None]
 
@@ -67,16 +65,10 @@ class RegistrationChecks:
             raise ApiException(ErrorCode.duplicate_broker_registration, message)
 
     def _check_migration(self) -> None:
-        request = self.request
-        if request.is_migrating_zk_broker:
-            if not self.is_zk_registration_allowed:
-                message = "brokers of a ZooKeeper cluster cannot register here"
-                raise ApiException(ErrorCode.broker_id_not_registered, message)
-            name = self.inter_broker_listener_name
-            if all(listener.name != name for listener in request.listeners):
-                message = f"the broker lacks the inter-broker listener {name}"
-                raise ApiException(ErrorCode.invalid_registration, message)
-        elif self.is_in_pre_migration_mode:
+        if self.request.is_migrating_zk_broker:
+            message = "brokers of a ZooKeeper cluster cannot register here"
+            raise ApiException(ErrorCode.broker_id_not_registered, message)
+        if self.is_in_pre_migration_mode:
             message = "brokers of KRaft can register once the migration from ZooKeeper is done"
             raise ApiException(ErrorCode.broker_id_not_registered, message)
 

@@ -71,14 +71,10 @@ class ClusterControlManager:
         features: FeatureControlManager,
         *,
         session_timeout_ms: int,
-        inter_broker_listener_name: str = "PLAINTEXT",
-        is_zk_migration_enabled: bool = False,
     ) -> None:
         self.cluster_id = cluster_id
         self._features = features
         self._session_timeout_ms = session_timeout_ms
-        self._inter_broker_listener_name = inter_broker_listener_name
-        self._is_zk_migration_enabled = is_zk_migration_enabled
         self._brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(registry)
         self._register_offsets: TimelineDict[int, int] = TimelineDict(registry)
         self._controllers: TimelineDict[int, ControllerRegistration] = TimelineDict(registry)
@@ -175,11 +171,6 @@ class ClusterControlManager:
             message = f"broker {broker_id} has epoch {broker.epoch}, and not {broker_epoch}"
             raise _refused(ErrorCode.stale_broker_epoch, message)
 
-    def zk_registration_allowed(self) -> bool:
-        """Whether brokers of a ZooKeeper cluster may still register: a migration is under way."""
-        version = self._features.metadata_version
-        return self._is_zk_migration_enabled and version.is_migration_supported
-
     def broker_supported_features(self) -> Iterator[tuple[int, Mapping[str, VersionRange]]]:
         """The ranges of every registered broker."""
         return ((broker.id, broker.supported_features) for broker in self.registrations())
@@ -223,7 +214,6 @@ class ClusterControlManager:
         records = transitions.handle_broker_unclean_shutdown(request.broker_id) if is_new else []
         record = RegisterBrokerRecord(
             broker_id=request.broker_id,
-            is_migrating_zk_broker=request.is_migrating_zk_broker,
             incarnation_id=request.incarnation_id,
             broker_epoch=new_broker_epoch if existing is None or is_new else existing.epoch,
             end_points=request.listeners,
@@ -248,9 +238,7 @@ class ClusterControlManager:
             cluster_id=self.cluster_id,
             existing=existing,
             has_valid_session=self.heartbeats.has_valid_session(request.broker_id, now_ms),
-            is_zk_registration_allowed=self.zk_registration_allowed(),
             is_in_pre_migration_mode=self._features.is_in_pre_migration_mode,
-            inter_broker_listener_name=self._inter_broker_listener_name,
             version=self._features.metadata_version,
             directory_owner=self._directory_to_broker.get,
         )

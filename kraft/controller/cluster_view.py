@@ -59,6 +59,3 @@ class RegisteredBrokers(Protocol):
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
         """Raises ApiException(STALE_BROKER_EPOCH) unless that epoch is registered."""
-
-    def zk_registration_allowed(self) -> bool:
-        """Whether brokers of a ZooKeeper cluster may still register: a migration is under way."""

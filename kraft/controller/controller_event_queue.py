@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
 E = TypeVar("E")
@@ -17,21 +16,12 @@ E = TypeVar("E")
 _MAX_STALE: Final = 1024
 
 
-class EventOutcome(Enum):
-    """How to handle an event taken from the queue."""
-
-    RUN = auto()
-    TIMED_OUT = auto()
-    """Its deadline came before its turn."""
-    REJECTED = auto()
-    """The queue is shutting down."""
-
-
 class Taken(NamedTuple, Generic[E]):
-    """An event taken from the queue, with its outcome."""
+    """An event taken from the queue."""
 
     event: E
-    outcome: EventOutcome
+    is_timed_out: bool
+    """Its deadline came before its turn."""
     since_ns: int | None
     """When it was put, as its owner said."""
 
@@ -62,31 +52,22 @@ class ControllerEventQueue(Generic[E]):
         self._by_tag: dict[str, _Entry[E]] = {}
         self._sequence = 0
         self._stale = 0
-        self.is_shutting_down = False
 
-    def append(self, event: E, deadline_ms: int | None = None, since_ns: int | None = None) -> bool:
-        """Adds the event at the end; False while the queue is shutting down."""
-        if self.is_shutting_down:
-            return False
+    def append(self, event: E, deadline_ms: int | None = None, since_ns: int | None = None) -> None:
+        """Adds the event at the end."""
         entry = _Entry(event, deadline_ms, None, since_ns)
         self._queue.append(entry)
         self._index(entry)
-        return True
 
-    def prepend(self, event: E) -> bool:
+    def prepend(self, event: E) -> None:
         """Adds the event at the front; only for the event that completes an activation."""
-        if self.is_shutting_down:
-            return False
         self._queue.appendleft(_Entry(event, None, None))
-        return True
 
-    def schedule_deferred(self, tag: str, at_ms: int, event: E) -> bool:
+    def schedule_deferred(self, tag: str, at_ms: int, event: E) -> None:
         """Schedules the event; one with the same tag keeps the earlier of both times.
 
         It takes the other one's place.
         """
-        if self.is_shutting_down:
-            return False
         previous = self._by_tag.get(tag)
         if previous is not None:
             assert previous.deadline_ms is not None
@@ -95,17 +76,12 @@ class ControllerEventQueue(Generic[E]):
         entry = _Entry(event, at_ms, tag)
         self._by_tag[tag] = entry
         self._index(entry)
-        return True
 
     def cancel_deferred(self, tag: str) -> None:
         """Removes the deferred event with that tag, if there is one."""
         entry = self._by_tag.get(tag)
         if entry is not None:
             self._remove(entry)
-
-    def begin_shutdown(self) -> None:
-        """Accepts no more events; those with a deadline are rejected, the others still run."""
-        self.is_shutting_down = True
 
     def take(self, now_ms: int) -> Taken[E] | None:
         """The next event to run, if any.
@@ -115,26 +91,21 @@ class ControllerEventQueue(Generic[E]):
         entry = self._first_by_deadline()
         if entry is not None:
             assert entry.deadline_ms is not None
-            is_due = entry.deadline_ms <= now_ms
-            if is_due or self.is_shutting_down:
-                event = self._remove(entry)
-                if not is_due:
-                    return Taken(event, EventOutcome.REJECTED, entry.since_ns)
-                outcome = EventOutcome.TIMED_OUT if entry.tag is None else EventOutcome.RUN
-                return Taken(event, outcome, entry.since_ns)
+            if entry.deadline_ms <= now_ms:
+                return Taken(self._remove(entry), entry.tag is None, entry.since_ns)
         while self._queue:
             entry = self._queue.popleft()
             if not entry.is_gone:
-                return Taken(self._remove(entry), EventOutcome.RUN, entry.since_ns)
+                return Taken(self._remove(entry), False, entry.since_ns)
         return None
 
     def next_time_ms(self, now_ms: int) -> int | None:
         """When to call :meth:`take` next; None if no event is queued."""
         while self._queue and self._queue[0].is_gone:
             self._queue.popleft()
-        entry = self._first_by_deadline()
-        if self._queue or (entry is not None and self.is_shutting_down):
+        if self._queue:
             return now_ms
+        entry = self._first_by_deadline()
         return None if entry is None else entry.deadline_ms
 
     def _index(self, entry: _Entry[E]) -> None:

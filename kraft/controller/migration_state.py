@@ -1,6 +1,8 @@
 """The state of a migration from ZooKeeper to KRaft.
 
-Source: Kafka ``ZkMigrationState``, ``MigrationRecordConsumer`` (KIP-866).
+Controllers of Kafka write it; ours leads no migration, and ends one that it finds under way.
+
+Source: Kafka ``ZkMigrationState`` (KIP-866).
 """
 
 from __future__ import annotations

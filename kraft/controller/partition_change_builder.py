@@ -7,7 +7,7 @@ The steps and their order are Kafka's, since each sees what those before it deci
 3. a leader is elected;
 4. the leader epoch rises if a replica is dropped;
 5. ELR, then the ISR;
-6. the leader epoch rises if the ISR shrinks (before 3.6-IV0, or during a migration);
+6. the leader epoch rises if the ISR shrinks (before 3.6-IV0);
 7. the last known leader, then the assignment with its directories, then the recovery state.
 
 Source: Kafka ``PartitionChangeBuilder``.
@@ -52,8 +52,6 @@ class PartitionChangeBuilder:
     """The directory of a replica that a broker does not have yet."""
 
     election: PartitionElection = PartitionElection.ONLINE
-    is_migrating: bool = False
-    """Whether brokers of a ZooKeeper cluster may be among the replicas."""
     is_elr_enabled: bool = False
     target_isr: Sequence[int] | None = None
     target_replicas: Sequence[int] | None = None
@@ -172,15 +170,10 @@ class _Change:
             self._new_isr = _changed(self._isr, self._partition.isr)
 
     def raise_leader_epoch_for_isr_shrink(self) -> None:
-        # Before 3.6 brokers needed it (KAFKA-15021); those of a ZooKeeper cluster still do.
-        wanted = self._wanted
-        if not (
-            wanted.is_migrating
-            or wanted.metadata_version.is_leader_epoch_bump_required_on_isr_shrink
-        ):
-            return
+        # Before 3.6 brokers needed it (KAFKA-15021).
         if (
-            self._new_leader == NO_LEADER_CHANGE
+            self._wanted.metadata_version.is_leader_epoch_bump_required_on_isr_shrink
+            and self._new_leader == NO_LEADER_CHANGE
             and self._new_isr is not None
             and not set(self._partition.isr) <= set(self._new_isr)
         ):

@@ -96,7 +96,6 @@ class PartitionChanges:
             self.metadata_version,
             self._min_isr(topic) if self.is_elr_enabled else 1,
             self.default_dir,
-            is_migrating=self._cluster.zk_registration_allowed(),
             is_elr_enabled=self.is_elr_enabled,
         )
 

@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState, NotLeader
 from kraft.controller import activation
-from kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
+from kraft.controller.controller_event_queue import ControllerEventQueue
 from kraft.controller.deferred_events import DeferredEventQueue
 from kraft.controller.offsets import BatchEnd
 from kraft.controller.quorum_controller_events import (
@@ -100,8 +100,6 @@ class QuorumController:
         self._bootstrap = bootstrap
         self._queue: ControllerEventQueue[ControllerEvent] = ControllerEventQueue()
         self._purgatory: DeferredEventQueue[WriteEvent] = DeferredEventQueue()
-        # Before a migration even what is committed may not be stable: it is in a transaction.
-        self._unstable_purgatory: DeferredEventQueue[WriteEvent] = DeferredEventQueue()
         self._tasks = PeriodicTasks(config, self.state, self._queue)
         self._log = QuorumControllerLog(self.state, raft, self._tasks, max_records_per_batch)
         self._operations = WriteOperations(
@@ -151,8 +149,7 @@ class QuorumController:
         else:
             quota = happened.apply_partition_change_quota
             event = WriteEvent(self._operations.operation(request, quota), request_id)
-        if not self._queue.append(event, happened.deadline_ms, since_ns):
-            self._fail(request_id, _timeout("the controller is shutting down"))
+        self._queue.append(event, happened.deadline_ms, since_ns)
         return self._take_outputs()
 
     def run_next(self, now_ms: int) -> list[ControllerOutput] | None:
@@ -164,23 +161,17 @@ class QuorumController:
         if taken is None:
             return None
         self.ran_since_ns = taken.since_ns
-        if taken.outcome is EventOutcome.RUN:
-            self.counters.operations_started += 1
-            self._run(taken.event, now_ms)
-        elif taken.outcome is EventOutcome.TIMED_OUT:
+        if taken.is_timed_out:
             self.counters.operations_timed_out += 1
             self._refuse(taken.event, _timeout("its turn did not come in time"), now_ms)
         else:
-            self._refuse(taken.event, _timeout("the controller is shutting down"), now_ms)
+            self.counters.operations_started += 1
+            self._run(taken.event, now_ms)
         return self._take_outputs()
 
     def next_time_ms(self, now_ms: int) -> int | None:
         """When to call :meth:`step` without an input; None if never."""
         return self._queue.next_time_ms(now_ms)
-
-    def begin_shutdown(self) -> None:
-        """Accepts no more events; queued events with a deadline are refused, the others run."""
-        self._queue.begin_shutdown()
 
     # ------------------------------------------------------------------ events
 
@@ -238,7 +229,7 @@ class QuorumController:
             offset = self._log.append(result, self.claim_epoch, now_ms)
             after = offset
         else:
-            offset = self._purgatory_of(operation).highest_pending_offset()
+            offset = self._purgatory.highest_pending_offset()
             after = self.state.offsets.next_write_offset - 1
         if operation.after_append is not None:
             operation.after_append(after, now_ms)
@@ -248,12 +239,7 @@ class QuorumController:
             # Nothing is pending, so it has seen nothing that is not committed.
             self._finish(event)
         else:
-            self._purgatory_of(operation).add(offset, event)
-
-    def _purgatory_of(self, operation: WriteOperation) -> DeferredEventQueue[WriteEvent]:
-        if self.state.features.is_in_pre_migration_mode and operation.runs_in_premigration:
-            return self._unstable_purgatory
-        return self._purgatory
+            self._purgatory.add(offset, event)
 
     # ------------------------------------------------------------------ inputs of the quorum
 
@@ -278,10 +264,7 @@ class QuorumController:
             offsets.handle_commit_batch_metrics(end)
         elif self.is_active:
             offsets.handle_commit_batch(end)
-            stable, committed = offsets.last_stable_offset, offsets.last_committed_offset
-            for event in self._purgatory.complete_up_to(stable):
-                self._finish(event)
-            for event in self._unstable_purgatory.complete_up_to(committed):
+            for event in self._purgatory.complete_up_to(offsets.last_stable_offset):
                 self._finish(event)
         else:
             self._log.replay(batch.records, batch.base_offset, now_ms)
@@ -337,9 +320,8 @@ class QuorumController:
             features.metadata_version,
             features.zk_migration_state,
         )
-        is_migrating = self._config.is_zk_migration_enabled
         try:
-            return activation.generate(log, self._bootstrap, is_zk_migration_enabled=is_migrating)
+            return activation.generate(log, self._bootstrap)
         except IllegalState as error:
             raise FatalFault("this controller must not lead") from error
 
@@ -348,8 +330,7 @@ class QuorumController:
         try:
             self._raft.resign(epoch)
             self.claim_epoch = NOT_ACTIVE
-            waiting = self._purgatory.fail_all() + self._unstable_purgatory.fail_all()
-            for event in waiting:
+            for event in self._purgatory.fail_all():
                 self._refuse(event, _not_controller(None), now_ms)
             self.state.offsets.deactivate()
             self.state.cluster.deactivate()

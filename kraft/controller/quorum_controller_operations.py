@@ -50,7 +50,6 @@ from kraft.controller.quorum_controller_requests import (
     TopicWrite,
     UnregisterBroker,
     UpdateFeatureLevels,
-    WriteMigrationRecords,
     WriteRequest,
 )
 from kraft.controller.quorum_controller_state import QuorumControllerState
@@ -174,7 +173,7 @@ class WriteOperations:
                 return self._heartbeat(request)
             case RegisterBroker():
                 return self._register_broker(request)
-            case UnregisterBroker() | RegisterController() | WriteMigrationRecords():
+            case UnregisterBroker() | RegisterController():
                 operation = self._operation(request, apply_quota)
                 operation.runs_in_premigration = True
                 return operation
@@ -241,8 +240,6 @@ class WriteOperations:
                 return state.heartbeats.process_broker_heartbeat(request.heartbeat, now_ms)
             case RegisterController():
                 return state.cluster.register_controller(request.request)
-            case WriteMigrationRecords():
-                return ControllerResult.of(request.records, None)
             case _:
                 assert_never(request)
 

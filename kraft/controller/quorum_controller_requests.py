@@ -27,7 +27,6 @@ from kraft.controller.configuration_control import ConfigOperations
 from kraft.controller.features import FeatureLevelUpdate
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.reassignment_control import ReassignableTopic
-from kraft.controller.result import VersionedRecord
 from kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
@@ -212,16 +211,6 @@ class RegisterController:
     request: ControllerRegistrationRequest
 
 
-@dataclass(frozen=True, slots=True)
-class WriteMigrationRecords:
-    """Append records of a migration from ZooKeeper; :mod:`.migration_state` frames them.
-
-    Source: Kafka ``ZkRecordConsumer``.
-    """
-
-    records: tuple[VersionedRecord, ...]
-
-
 TopicWrite: TypeAlias = (
     AlterPartitions
     | CreateTopics
@@ -247,11 +236,7 @@ SecurityWrite: TypeAlias = (
     | ExpireDelegationToken
 )
 ClusterWrite: TypeAlias = (
-    RegisterBroker
-    | UnregisterBroker
-    | ProcessBrokerHeartbeat
-    | RegisterController
-    | WriteMigrationRecords
+    RegisterBroker | UnregisterBroker | ProcessBrokerHeartbeat | RegisterController
 )
 WriteRequest: TypeAlias = TopicWrite | SettingsWrite | SecurityWrite | ClusterWrite
 

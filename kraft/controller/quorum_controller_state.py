@@ -97,8 +97,6 @@ class QuorumControllerConfig:
     leader_imbalance_check_interval_ms: int | None = DEFAULT_IMBALANCE_CHECK_INTERVAL_MS
     max_idle_interval_ms: int | None = DEFAULT_MAX_IDLE_INTERVAL_MS
     unclean_leader_election_interval_ms: int = DEFAULT_UNCLEAN_ELECTION_INTERVAL_MS
-    is_zk_migration_enabled: bool = False
-    inter_broker_listener_name: str = "PLAINTEXT"
     static_config: Mapping[str, str] | None = None
     replication: ReplicationConfig | None = None
     delegation_tokens: DelegationTokenConfig | None = None
@@ -134,8 +132,6 @@ class QuorumControllerState:
             config.cluster_id,
             self.features,
             session_timeout_ms=config.session_timeout_ms,
-            inter_broker_listener_name=config.inter_broker_listener_name,
-            is_zk_migration_enabled=config.is_zk_migration_enabled,
         )
         self.configs = ConfigurationControlManager(
             self.registry,

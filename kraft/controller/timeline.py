@@ -155,10 +155,6 @@ class TimelineSet(Generic[T]):
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._members: TimelineDict[T, bool] = TimelineDict(registry)
 
-    def contains(self, member: T, *, epoch: int | None = None) -> bool:
-        """Whether the member is in the set."""
-        return self._members.contains(member, epoch=epoch)
-
     def members(self, *, epoch: int | None = None) -> Iterator[T]:
         """The members."""
         return self._members.keys(epoch=epoch)

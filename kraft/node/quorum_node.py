@@ -33,7 +33,7 @@ from kraft.node.metadata_log import KafkaMetadataLog
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
 from kraft.node.quorum_requests import QuorumRequests
-from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
+from kraft.node.quorum_state_file import QuorumStateFile
 from kraft.node.raft_channel import RaftChannels
 from kraft.node.raft_driver import Flush, RaftDriver, RaftListener
 from kraft.node.raft_metrics import RaftMetrics
@@ -42,7 +42,7 @@ from kraft.node.snapshot_generator import SnapshotGenerator
 from kraft.raft.config import QuorumConfig
 from kraft.raft.messages import Endpoints
 from kraft.raft.raft import RaftNode
-from kraft.raft.values import ElectionState, NodeAddress, ReplicaKey, VoterSet
+from kraft.raft.values import NodeAddress, ReplicaKey, VoterSet
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
@@ -90,23 +90,6 @@ class QuorumNodeSettings:
     def listener_name(self) -> str:
         """The listener of the quorum."""
         return self.listeners[0].listener_name
-
-
-class QuorumStateFile:
-    """Stores the election of one node in ``quorum-state``."""
-
-    def __init__(self, directory: Path, voters: VoterSet) -> None:
-        """``directory``: the log's directory."""
-        self._directory = directory
-        self._voters = voters
-
-    def read(self) -> ElectionState | None:
-        """As :func:`~kraft.node.quorum_state_file.read_quorum_state`."""
-        return read_quorum_state(self._directory)
-
-    def write(self, election: ElectionState) -> None:
-        """Stores the election; returns when it is on disk."""
-        write_quorum_state(self._directory, election, self._voters.ids)
 
 
 class QuorumNode:

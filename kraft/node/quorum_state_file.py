@@ -18,7 +18,7 @@ from uuid import UUID
 
 from kafka_common.errors import ZkControllerError
 from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
-from kraft.raft.values import NO_LEADER, ElectionState, ReplicaKey
+from kraft.raft.values import NO_LEADER, ElectionState, ReplicaKey, VoterSet
 from replica_manager.log.files import replace_file
 
 FILE_NAME: Final = "quorum-state"
@@ -33,6 +33,23 @@ class QuorumStateCorrupt(ZkControllerError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"Error while reading the Quorum status from the file {path}: {reason}")
+
+
+class QuorumStateFile:
+    """Stores the election of one node in ``quorum-state``."""
+
+    def __init__(self, directory: Path, voters: VoterSet) -> None:
+        """``directory``: the log's directory."""
+        self._directory = directory
+        self._voters = voters
+
+    def read(self) -> ElectionState | None:
+        """As :func:`read_quorum_state`."""
+        return read_quorum_state(self._directory)
+
+    def write(self, election: ElectionState) -> None:
+        """Stores the election; returns when it is on disk."""
+        write_quorum_state(self._directory, election, self._voters.ids)
 
 
 def write_quorum_state(

@@ -6,7 +6,7 @@ into a :mod:`.running_broker`; what was made is stopped by :mod:`.stops`.  There
 
 What a broker is: :mod:`.broker_records` (what keeps and serves records), :mod:`.storage` (the
 disks) with :mod:`.log_dir_failure_handler`, :mod:`.broker_listeners`, :mod:`.broker_quotas`,
-:mod:`.broker_identity` (its id, and the cluster's), :mod:`.handler_context` (what handlers get),
+:mod:`.broker_identity` (its id, and the cluster's),
 :mod:`.config_changes` (which part follows which configuration), :mod:`.broker_gauges`,
 :mod:`.broker_status`.
 

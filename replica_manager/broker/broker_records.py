@@ -1,7 +1,8 @@
 """Assembles the parts that store and serve records: replicas, fetchers, appends, reads, groups.
 
 These parts know each other in a circle: replicas have fetchers, which change replicas; a replica
-that becomes leader concerns the groups, which append to replicas.  Here the circle is closed.
+that becomes leader concerns the groups, which append to replicas.  The replicas come first; they
+get their fetchers as soon as there are any, and the groups follow them once all parts are made.
 
 Source: Kafka ``KafkaServer.startup``, ``RequestHandlerHelper.onLeadershipChange``.
 """
@@ -48,6 +49,7 @@ from replica_manager.replication.replica_manager import ReplicaLogs, ReplicaMana
 from replica_manager.replication.replication_tasks import ControllerEpochOf, ReplicationTasks
 from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.server.context import RecordServices
 from replica_manager.server.record_deletions import RecordDeletions
 from zkcontroller.state_changes.log_files import StateChangeSink
 
@@ -102,115 +104,97 @@ class BrokerRecords:
         this broker connects to others.
         """
         now = config()
-        self._broker_id = broker_id
         self._storage = storage
         self._metrics = metrics
         self._max_transaction_timeout_ms = now.integer("transaction.max.timeout.ms")
-        self.replication = ReplicationTasks(
-            broker_id,
-            now,
-            partitions=lambda: self.replica_manager.partitions,
-            metadata_cache=metadata_cache,
-            broker_epoch=broker_epoch,
-            security=security,
-            isr_route=isr_route,
-            metrics=metrics,
-            now_ms=now_ms,
-            on_changed=lambda tp: self.replica_manager.partition_changed(tp),
-            flush=self._flush,
-            throttle=throttles.follower,
-        )
-        self.replica_manager = ReplicaManager(
+        replicas = ReplicaManager(
             broker_id,
             metadata_cache,
             write_state_changes=state_changes.write,
             now_ms=now_ms,
             is_tracing=is_tracing,
             logs=storage.replica_logs,
-            fetchers=self.replication.fetchers,
             on_led=self._on_led,
             on_resigned=self._on_resigned,
             min_in_sync_replicas=storage.min_in_sync_replicas,
             replica_lag_time_max_ms=now.integer("replica.lag.time.max.ms"),
         )
-        self.topic_stats = BrokerTopicStats(metrics)
-        self._fetches_expired = {
-            is_from_follower: metrics.meter(
-                mbean(
-                    "kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", {"fetcherType": kind}
-                ),
-                "requests",
-            )
-            for is_from_follower, kind in ((False, "consumer"), (True, "follower"))
-        }
-        self.appends = RecordAppends(self.replica_manager, storage.flush, self.topic_stats, now_ms)
-        self.reads = RecordReads(
-            self.replica_manager,
-            self.topic_stats,
-            now_ms,
-            self.replication.submit,
-            self._on_fetch_expired,
-            throttles.leader,
-        )
-        self.fetch_sessions = FetchSessionCache(
-            now.integer("max.incremental.fetch.session.cache.slots"),
-            partial(SystemRandom().randint, 1, MAX_SESSION_ID),
-            on_evicted=metrics.meter(
-                mbean(
-                    "kafka.server", "FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec"
-                ),
-                "evictions",
-            ).mark,
-        )
-        self.deletions = RecordDeletions(self.replica_manager, storage.logs)
-        self.groups = GroupService(
-            group_settings(now, broker_id),
-            self.appends,
-            partial(led_log, self.replica_manager),
+        self.replication = ReplicationTasks(
+            broker_id,
+            now,
+            replicas,
+            metadata_cache=metadata_cache,
+            broker_epoch=broker_epoch,
+            security=security,
+            isr_route=isr_route,
             metrics=metrics,
+            now_ms=now_ms,
+            flush=self._flush,
+            throttle=throttles.follower,
         )
-        self.transactions = TransactionService(
+        replicas.fetchers = self.replication.fetchers
+        topic_stats = BrokerTopicStats(metrics)
+        appends = RecordAppends(replicas, storage.flush, topic_stats, now_ms)
+        its_log = partial(led_log, replicas)
+
+        def links(purpose: str) -> BrokerLinks:
+            keys = link_keys(now, security, f"broker-{broker_id}-{purpose}")
+            return BrokerLinks(metadata_cache, keys)
+
+        transactions = TransactionService(
             transaction_settings(now, broker_id),
-            self.appends,
-            partial(led_log, self.replica_manager),
+            appends,
+            its_log,
             new_producer_id,
             is_topic_deleted,
             metadata_cache,
-            BrokerLinks(
+            links("txn-marker-sender"),
+            metrics=metrics,
+        )
+        self.services = RecordServices(
+            replica_manager=replicas,
+            appends=appends,
+            reads=RecordReads(
+                replicas,
+                topic_stats,
+                now_ms,
+                self.replication.submit,
+                _counting_expired_fetches(metrics),
+                throttles.leader,
+            ),
+            fetch_sessions=_session_cache(now, metrics),
+            topic_stats=topic_stats,
+            groups=GroupService(group_settings(now, broker_id), appends, its_log, metrics=metrics),
+            transactions=transactions,
+            verification=TransactionVerification(
+                replicas,
                 metadata_cache,
-                link_keys(now, security, f"broker-{broker_id}-txn-marker-sender"),
+                links("txn-verification"),
+                transactions.partition_for,
+                version=transaction_verification_version(now.inter_broker_version),
+                is_enabled=storage.logs.environment.verifies_transactions,
+                now_ms=now_ms,
+                metrics=metrics,
             ),
-            metrics=metrics,
-        )
-        self.verification = TransactionVerification(
-            self.replica_manager,
-            metadata_cache,
-            BrokerLinks(
-                metadata_cache, link_keys(now, security, f"broker-{broker_id}-txn-verification")
+            deletions=RecordDeletions(replicas, storage.logs),
+            log_dir_moves=LogDirMoves(
+                replicas, storage.logs, lambda: move_settings(config()), storage.flush
             ),
-            self.transactions.partition_for,
-            version=transaction_verification_version(now.inter_broker_version),
-            is_enabled=storage.logs.environment.verifies_transactions,
-            now_ms=now_ms,
-            metrics=metrics,
-        )
-        self.log_dir_moves = LogDirMoves(
-            self.replica_manager, storage.logs, lambda: move_settings(config()), storage.flush
         )
 
     def start(self) -> None:
         """Begins to fetch from leaders and to move replicas between log directories."""
-        self.log_dir_moves.start()
+        self.services.log_dir_moves.start()
         self.replication.start()
 
     @property
     def stops(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """What is to be stopped one after the other, before the storage is."""
         return (
-            self.verification.stop,
-            self.transactions.stop,
-            self.groups.stop,
-            self.log_dir_moves.stop,
+            self.services.verification.stop,
+            self.services.transactions.stop,
+            self.services.groups.stop,
+            self.services.log_dir_moves.stop,
             self.replication.stop,
         )
 
@@ -218,7 +202,7 @@ class BrokerRecords:
         """Shows what can be counted here; ``counts_partitions``: every partition by itself too."""
         metrics, logs = self._metrics, self._storage.logs
         register_replica_gauges(
-            metrics, self.replica_manager, logs, self._max_transaction_timeout_ms
+            metrics, self.services.replica_manager, logs, self._max_transaction_timeout_ms
         )
         register_log_gauges(metrics, logs)
         storage = self._storage
@@ -226,22 +210,24 @@ class BrokerRecords:
             register_cleaner_gauges(
                 metrics, storage.cleaner, logs, lambda: storage.has_cleaner_ended
             )
-        register_move_gauges(metrics, self.log_dir_moves)
+        register_move_gauges(metrics, self.services.log_dir_moves)
         if counts_partitions:
             metrics.sources.append(
-                PartitionGauges(self.replica_manager.partitions, logs, self.replication.fetchers)
+                PartitionGauges(
+                    self.services.replica_manager.partitions, logs, self.replication.fetchers
+                )
             )
-        register_session_gauges(metrics, self.fetch_sessions)
+        register_session_gauges(metrics, self.services.fetch_sessions)
         register_purgatories(
             metrics,
             {
-                "Produce": self.appends.waiting,
-                "Fetch": self.reads.waiting,
-                "DeleteRecords": self.deletions,
+                "Produce": self.services.appends.waiting,
+                "Fetch": self.services.reads.waiting,
+                "DeleteRecords": self.services.deletions,
             },
         )
-        self.transactions.register_gauges(metrics)
-        groups = self.groups
+        self.services.transactions.register_gauges(metrics)
+        groups = self.services.groups
         for name in groups.gauges():
             metrics.gauge(
                 mbean("kafka.coordinator.group", "GroupMetadataManager", name),
@@ -251,7 +237,9 @@ class BrokerRecords:
     def broker_changed(self, config: BrokerConfig) -> None:
         """The broker is configured differently from now on."""
         self.replication.fetchers.resize(config.integer("num.replica.fetchers"))
-        self.replica_manager.topics_changed({tp.topic for tp in self.replica_manager.partitions})
+        self.services.replica_manager.topics_changed(
+            {tp.topic for tp in self.services.replica_manager.partitions}
+        )
 
     async def _flush(self, tp: TopicPartition) -> None:
         """Brings what was fetched to disk; a log that is gone by now has nothing to bring."""
@@ -259,22 +247,42 @@ class BrokerRecords:
         if log is not None:
             await self._storage.flush(log)
 
-    def _on_fetch_expired(self, is_from_follower: bool) -> None:
-        self._fetches_expired[is_from_follower].mark()
-
     def _on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        self.groups.on_led(partition, leader_epoch)
-        self.transactions.on_led(partition, leader_epoch)
+        self.services.groups.on_led(partition, leader_epoch)
+        self.services.transactions.on_led(partition, leader_epoch)
 
     def _on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        self.groups.on_resigned(partition, leader_epoch)
-        self.transactions.on_resigned(partition, leader_epoch)
-        partitions = self.replica_manager.partitions
+        self.services.groups.on_resigned(partition, leader_epoch)
+        self.services.transactions.on_resigned(partition, leader_epoch)
+        partitions = self.services.replica_manager.partitions
         if partition in partitions:
             return
         topic = partition.topic
-        if self.topic_stats.has(topic) and all(tp.topic != topic for tp in partitions):
-            self.topic_stats.remove(topic)
+        if self.services.topic_stats.has(topic) and all(tp.topic != topic for tp in partitions):
+            self.services.topic_stats.remove(topic)
+
+
+def _counting_expired_fetches(metrics: Metrics) -> Callable[[bool], None]:
+    meters = {
+        is_from_follower: metrics.meter(
+            mbean("kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", {"fetcherType": kind}),
+            "requests",
+        )
+        for is_from_follower, kind in ((False, "consumer"), (True, "follower"))
+    }
+    return lambda is_from_follower: meters[is_from_follower].mark()
+
+
+def _session_cache(config: BrokerConfig, metrics: Metrics) -> FetchSessionCache:
+    evicted = metrics.meter(
+        mbean("kafka.server", "FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec"),
+        "evictions",
+    )
+    return FetchSessionCache(
+        config.integer("max.incremental.fetch.session.cache.slots"),
+        partial(SystemRandom().randint, 1, MAX_SESSION_ID),
+        on_evicted=evicted.mark,
+    )
 
 
 def move_settings(config: BrokerConfig) -> MoveSettings:

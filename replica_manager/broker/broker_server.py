@@ -33,7 +33,6 @@ from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.broker_settings import authorizer_of
 from replica_manager.broker.broker_status import remove_status
 from replica_manager.broker.config_changes import ConfigChanges
-from replica_manager.broker.handler_context import handler_context
 from replica_manager.broker.log_dir_failure_handler import LogDirFailureHandler
 from replica_manager.broker.metadata_source import (
     BrokerMetadata,
@@ -340,12 +339,12 @@ class BrokerServer:
             metrics=self.metrics,
         )
         self._stops.add(StopStep.RECORDS, *records.stops)
-        disks.failures.mark_offline = records.replica_manager.mark_offline
+        disks.failures.mark_offline = records.services.replica_manager.mark_offline
         ground.side.changes.topics.append(
-            lambda topic, _: records.replica_manager.topics_changed((topic,))
+            lambda topic, _: records.services.replica_manager.topics_changed((topic,))
         )
-        records.groups.start(await metadata.partition_count(OFFSETS_TOPIC))
-        records.transactions.start(await metadata.partition_count(TRANSACTION_TOPIC))
+        records.services.groups.start(await metadata.partition_count(OFFSETS_TOPIC))
+        records.services.transactions.start(await metadata.partition_count(TRANSACTION_TOPIC))
         return records, producer_ids
 
     def _follow_broker_config(
@@ -380,9 +379,9 @@ class BrokerServer:
         administration: Administration,
     ) -> BrokerContext:
         metadata = ground.metadata
-        return handler_context(
-            records,
-            administration,
+        return BrokerContext(
+            records=records.services,
+            administration=administration,
             handlers=metadata.handlers,
             broker_id=self.broker_id,
             cluster_id=ground.cluster_id,
@@ -399,7 +398,7 @@ class BrokerServer:
             quotas=configured.quotas.clients,
             broker_epoch=lambda: metadata.broker_epoch,
             authorizer=self._authorizer,
-            tokens=ground.side.tokens,
+            tokens=None if administration.token_admin is None else ground.side.tokens,
             request_metrics=self._request_metrics,
         )
 

@@ -19,14 +19,16 @@ from typing import Final
 from kafka_common.errors import ConfigInvalid, ZnodeCorrupt
 from kafka_common.protocol.scram import MECHANISMS
 from kafka_common.sanitizer import DEFAULT_ENTITY
+from replica_manager.configuration.broker_keys import BROKER_EFFECTS
 from replica_manager.configuration.config import (
     BrokerConfig,
     no_effect_warning,
     usable_dynamic,
     without_effect,
 )
-from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, KeyEffect
+from replica_manager.configuration.key_effects import KeyEffect
 from replica_manager.configuration.reconfiguration import ReconfigurationRefused
+from replica_manager.configuration.topic_keys import TOPIC_EFFECTS
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.core.journal import scala_map
 from zkcontroller.zookeeper.answers import optional

@@ -21,7 +21,7 @@ from typing import Final
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
-from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, ConfigValue, split_list, text_of
 from replica_manager.configuration.dynamic_keys import (
     CHANGEABLE,
@@ -32,12 +32,7 @@ from replica_manager.configuration.dynamic_keys import (
     is_per_broker,
     is_security_key,
 )
-from replica_manager.configuration.key_effects import (
-    BROKER_EFFECTS,
-    KeyEffect,
-    KeyEffectKind,
-    texts_of,
-)
+from replica_manager.configuration.key_effects import KeyEffect, KeyEffectKind, texts_of
 from replica_manager.configuration.listeners import Listeners, resolve_listeners
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.configuration.topic_keys import check_message_format

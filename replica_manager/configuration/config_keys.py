@@ -1,6 +1,6 @@
 """Configuration keys: name, type, default and allowed values.
 
-The keys themselves are tables (:mod:`.broker_keys`, :mod:`.topic_keys`), one line a key::
+The keys themselves are tables (:mod:`.broker_keys`, :mod:`.topic_keys`), one row a key::
 
     name type default [allowed]
 

@@ -10,46 +10,47 @@ from typing import Final
 
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, version_of
-from replica_manager.configuration.config_keys import ConfigValue, read_table
+from replica_manager.configuration.config_keys import ConfigValue
+from replica_manager.configuration.key_effects import read_rows
 
-TOPIC_KEYS: Final = read_table("""
-cleanup.policy list delete in compact|delete
-compression.gzip.level int -1 gzip_level
-compression.lz4.level int 9 1..17
-compression.type string producer in uncompressed|zstd|lz4|snappy|gzip|producer
-compression.zstd.level int 3 -131072..22
-delete.retention.ms long 86400000 0..
-file.delete.delay.ms long 60000 0..
-flush.messages long max 1..
-flush.ms long max 0..
-follower.replication.throttled.replicas list "" throttled_replicas
-index.interval.bytes int 4096 0..
-leader.replication.throttled.replicas list "" throttled_replicas
-local.retention.bytes long -2 -2..
-local.retention.ms long -2 -2..
-max.compaction.lag.ms long max 1..
-max.message.bytes int 1048588 0..
-message.downconversion.enable boolean true
-message.format.version string 3.0-IV1 version
-message.timestamp.after.max.ms long max 0..
-message.timestamp.before.max.ms long max 0..
-message.timestamp.difference.max.ms long max 0..
-message.timestamp.type string CreateTime in CreateTime|LogAppendTime
-min.cleanable.dirty.ratio double 0.5 0..1
-min.compaction.lag.ms long 0 0..
-min.insync.replicas int 1 1..
-preallocate boolean false
-remote.log.copy.disable boolean false
-remote.log.delete.on.disable boolean false
-remote.storage.enable boolean false
-retention.bytes long -1
-retention.ms long 604800000 -1..
-segment.bytes int 1073741824 14..
-segment.index.bytes int 10485760 4..
-segment.jitter.ms long 0 0..
-segment.ms long 604800000 1..
-unclean.leader.election.enable boolean false
-""")
+TOPIC_KEYS, TOPIC_EFFECTS = read_rows("""
+cleanup.policy list delete in compact|delete | effective log.log_config
+compression.gzip.level int -1 gzip_level | effective log.log_config
+compression.lz4.level int 9 1..17 | effective log.log_config
+compression.type string producer in uncompressed|zstd|lz4|snappy|gzip|producer | effective log.log_config
+compression.zstd.level int 3 -131072..22 | effective log.log_config
+delete.retention.ms long 86400000 0.. | effective log.log_config
+file.delete.delay.ms long 60000 0.. | effective log.log_config
+flush.messages long max 1.. | effective log.log_config
+flush.ms long max 0.. | effective log.log_config
+follower.replication.throttled.replicas list "" throttled_replicas | effective replication.throttle
+index.interval.bytes int 4096 0.. | effective log.log_config
+leader.replication.throttled.replicas list "" throttled_replicas | effective replication.throttle
+local.retention.bytes long -2 -2.. | warned there is no tiered storage
+local.retention.ms long -2 -2.. | warned there is no tiered storage
+max.compaction.lag.ms long max 1.. | effective log.log_config
+max.message.bytes int 1048588 0.. | effective log.log_config
+message.downconversion.enable boolean true | effective log.log_config
+message.format.version string 3.0-IV1 version | warned since 3.0 Kafka does not heed it either; below, 0.11 or newer
+message.timestamp.after.max.ms long max 0.. | effective log.log_config
+message.timestamp.before.max.ms long max 0.. | effective log.log_config
+message.timestamp.difference.max.ms long max 0.. | effective log.log_config
+message.timestamp.type string CreateTime in CreateTime|LogAppendTime | effective log.log_config
+min.cleanable.dirty.ratio double 0.5 0..1 | effective log.log_config
+min.compaction.lag.ms long 0 0.. | effective log.log_config
+min.insync.replicas int 1 1.. | effective log.log_config
+preallocate boolean false | warned files grow as they are written
+remote.log.copy.disable boolean false | refused false: Kafka refuses it on a cluster with ZooKeeper
+remote.log.delete.on.disable boolean false | refused false: Kafka refuses it on a cluster with ZooKeeper
+remote.storage.enable boolean false | refused false: tiered storage is not there
+retention.bytes long -1 | effective log.log_config
+retention.ms long 604800000 -1.. | effective log.log_config
+segment.bytes int 1073741824 14.. | effective log.log_config
+segment.index.bytes int 10485760 4.. | effective log.log_config
+segment.jitter.ms long 0 0.. | effective log.log_config
+segment.ms long 604800000 1.. | effective log.log_config
+unclean.leader.election.enable boolean false | effective log.log_config
+""")  # noqa: E501 - one row a key
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "segment.bytes": (("log.segment.bytes", 1),),

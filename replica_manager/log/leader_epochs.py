@@ -7,7 +7,7 @@ Source: Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``; KIP-101, 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -94,11 +94,6 @@ class LeaderEpochs:
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch whose leader appended the offset."""
         place = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[place - 1].epoch if place else None
-
-    def previous_epoch(self, epoch: int) -> int | None:
-        """The largest epoch before ``epoch``."""
-        place = bisect_left(self._entries, epoch, key=lambda entry: entry.epoch)
         return self._entries[place - 1].epoch if place else None
 
     def truncate_from_end(self, end_offset: int) -> None:

@@ -9,7 +9,7 @@ How to read it:
 3. in: :mod:`.record_appends`, :mod:`.delayed_produce`; out: :mod:`.record_reads`,
    :mod:`.partition_reads`, :mod:`.delayed_fetch`, :mod:`.fetch_sessions`;
    :mod:`.purgatory` and :mod:`.waiting_room` hold the requests that wait;
-4. the follower: :mod:`.fetch_steps` (pure: what to ask, what an answer changes),
+4. the follower: :mod:`.replica_fetcher` (pure: what to ask, what an answer changes),
    :mod:`.fetcher_task` (waits), :mod:`.leader_end_point` (the connection),
    :mod:`.replica_fetchers`;
 5. the way to the controller: :mod:`.isr_proposals`, :mod:`.alter_partition_manager`,

@@ -51,11 +51,6 @@ class DelayedDeleteRecords:
                 NO_LOW_WATERMARK if isinstance(now, ErrorCode) else now,
             )
 
-    @property
-    def pending(self) -> tuple[TopicPartition, ...]:
-        """Partitions that still wait; meter ``ExpiresPerSec`` counts them when time runs out."""
-        return tuple(self._pending)
-
     def is_complete(self) -> bool:
         """Checks the waiting partitions; True once none is left."""
         for tp, required_offset in list(self._pending.items()):

@@ -36,11 +36,6 @@ class DelayedProduce:
         }
         """What to answer for each partition; what still waits has timed out, its records stay."""
 
-    @property
-    def pending(self) -> tuple[TopicPartition, ...]:
-        """Partitions that still wait; meter ``ExpiresPerSec`` counts them when time runs out."""
-        return tuple(self._pending)
-
     def is_complete(self) -> bool:
         """Checks the waiting partitions; True once none is left."""
         for partition, required_offset in list(self._pending.items()):

@@ -29,8 +29,8 @@ from replica_manager.replication.fetch_requests import (
     Idle,
     Request,
 )
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 
 FAIR_BYTES: Final = 1024 * 1024
 """After so many bytes of one answer have gone to logs, others get their turn: some 3 ms."""

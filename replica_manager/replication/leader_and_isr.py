@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -18,12 +17,26 @@ from kafka_common.topic_names import invalid_partition_reason
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from replica_manager.replication.replica_log import ABSENT_LOG
+from replica_manager.replication.replica_manager import ReplicaManager
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
-if TYPE_CHECKING:
-    from replica_manager.replication.replica_manager import ReplicaManager
-
 _state_change_log = logging.getLogger("state.change.logger")
+
+
+def become_leader_or_follower(
+    replicas: ReplicaManager, request: LeaderAndIsrRequest, correlation_id: int
+) -> Generator[None, None, PartitionErrors]:
+    """Applies the partition states of a LeaderAndIsr request, leaders first."""
+    started_ms = replicas.now_ms()
+    handling = LeaderAndIsrHandling(replicas, request, correlation_id, started_ms)
+    try:
+        answer = yield from handling.run()
+        handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=replicas.now_ms() - started_ms)
+    finally:
+        # Also if the broker's end interrupts the request.
+        replicas.write_state_changes(handling.records)
+    replicas.remove_idle_fetchers()
+    return answer
 
 
 class LeaderAndIsrHandling:

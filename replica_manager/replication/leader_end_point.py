@@ -83,11 +83,6 @@ class LeaderEndPoint:
         self._endpoint: Endpoint | None = None
         self._connection: Connection | None = None
 
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """The leader's address when it was last looked up."""
-        return self._endpoint
-
     async def ask_records(self, request: AskRecords, topic_names: dict[UUID, str]) -> FetchAnswers:
         """Sends a Fetch; ``topic_names`` are those of the session when the request was planned."""
         settings = self._settings

@@ -17,7 +17,7 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_state import truncation_for
-from replica_manager.replication.fetch_steps import append_as_follower, raise_log_start_offset
+from replica_manager.replication.replica_fetcher import append_as_follower, raise_log_start_offset
 
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 

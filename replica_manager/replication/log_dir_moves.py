@@ -32,7 +32,6 @@ from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_directory import FolderKind, folder_name
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.replication.fetch_steps import batch_pieces
 from replica_manager.replication.log_dir_copy import (
     align,
     append,
@@ -41,6 +40,7 @@ from replica_manager.replication.log_dir_copy import (
     take_over_epochs,
 )
 from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_fetcher import batch_pieces
 from replica_manager.replication.replica_manager import ReplicaManager
 
 LAST_BYTES: Final = 1024 * 1024

@@ -19,7 +19,7 @@ from typing_extensions import override
 from kafka_common.model import TopicPartition
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState, fetcher_id
-from replica_manager.replication.fetch_steps import ReplicaFetcher
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.state_changes.kafka_values import option

@@ -1,14 +1,13 @@
 """The partitions of one broker, and the requests by which a controller changes them.
 
-LeaderAndIsr makes replicas leaders or followers, StopReplica stops them, UpdateMetadata describes
-the cluster.  Each is a generator that yields between partitions, where the event loop serves
-clients; ``replica_state_change_lock`` keeps the other two requests out meanwhile.  Each partition
-changes in one step.  The known controller epoch only grows; a request of an older controller
-changes nothing.
+LeaderAndIsr makes replicas leaders or followers (:mod:`.leader_and_isr`), StopReplica stops them,
+UpdateMetadata describes the cluster.  Each is a generator that yields between partitions, where the
+event loop serves clients; ``replica_state_change_lock`` keeps the other two requests out meanwhile.
+Each partition changes in one step.  The known controller epoch only grows; a request of an older
+controller changes nothing.
 
-Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``becomeLeaderOrFollower``,
-``makeLeaders``, ``makeFollowers``, ``stopReplicas``, ``maybeUpdateMetadataCache``,
-``handleLogDirFailure``, the gauges).
+Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``stopReplicas``,
+``maybeUpdateMetadataCache``, ``handleLogDirFailure``, the gauges).
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ from kio.schema.errors import ErrorCode
 from kafka_common.errors import KafkaStorage
 from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from replica_manager.replication.control_requests import (
-    LeaderAndIsrRequest,
     PartitionErrors,
     StopReplicaPartition,
     StopReplicaRequest,
 )
 from replica_manager.replication.fetch_state import InitialFetchState, initial_offset
-from replica_manager.replication.leader_and_isr import LeaderAndIsrHandling
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import DEFAULT_REPLICA_LAG_TIME_MAX_MS, Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
@@ -230,21 +227,6 @@ class ReplicaManager:
         }
 
     # The requests of the controller.
-
-    def become_leader_or_follower(
-        self, request: LeaderAndIsrRequest, correlation_id: int
-    ) -> Generator[None, None, PartitionErrors]:
-        """Applies the partition states of a LeaderAndIsr request, leaders first."""
-        started_ms = self.now_ms()
-        handling = LeaderAndIsrHandling(self, request, correlation_id, started_ms)
-        try:
-            answer = yield from handling.run()
-            handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self.now_ms() - started_ms)
-        finally:
-            # Also if the broker's end interrupts the request.
-            self.write_state_changes(handling.records)
-        self.remove_idle_fetchers()
-        return answer
 
     def stop_replicas(
         self, request: StopReplicaRequest, correlation_id: int

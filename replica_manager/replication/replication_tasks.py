@@ -25,7 +25,6 @@ from kafka_common.protocol.inter_broker_versions import (
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import FetcherSettings
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FetcherListener, FetcherTask
 from replica_manager.replication.isr import PendingIsr
@@ -33,8 +32,10 @@ from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSet
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
+from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.throttle import ReplicationThrottle
 
 ControllerEpochOf: TypeAlias = Callable[[TopicPartition], int | None]
@@ -54,34 +55,32 @@ class ReplicationTasks:
         self,
         broker_id: int,
         config: BrokerConfig,
+        replica_manager: ReplicaManager,
         *,
-        partitions: Callable[[], Mapping[TopicPartition, Partition]],
         metadata_cache: MetadataCache,
         broker_epoch: Callable[[], int],
         security: Mapping[str, ClientSecurity],
         isr_route: Callable[[ControllerEpochOf], IsrRoute],
         metrics: Metrics,
         now_ms: Callable[[], int],
-        on_changed: Callable[[TopicPartition], None],
         flush: Callable[[TopicPartition], Awaitable[None]],
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``partitions`` are the replica manager's; ``throttle`` is for what is fetched.
+        """``throttle`` is for what is fetched.
 
         ``isr_route`` gets what knows the epoch of the controller that made this broker a
         partition's leader, and returns where proposals of in-sync replicas go.
         ``security`` says what a listener requires of a client; ``now_ms`` is the time by which
-        partitions are read and updated; ``on_changed`` looks again at requests that wait for a
-        partition.  ``flush`` brings a partition's log to disk.
+        partitions are read and updated.  ``flush`` brings a partition's log to disk.
         """
         self._flush = flush
         self._broker_id = broker_id
         self._listeners = config.listeners
-        self._partitions = partitions
+        self._partitions = replica_manager.partitions
         self._metadata_cache = metadata_cache
         self._broker_epoch = broker_epoch
         self._now_ms = now_ms
-        self._on_changed = on_changed
+        self._on_changed = replica_manager.partition_changed
         self._link_settings = _link_settings(broker_id, config, security)
         self._look_interval_s = config.integer("replica.lag.time.max.ms") / 2 / 1000
         self.fetchers = ReplicaFetchers(
@@ -99,7 +98,7 @@ class ReplicationTasks:
             metrics, self.fetchers, self._address_of, self._is_being_added
         )
         self._isr_changes = AlterPartitionManager(
-            isr_route(self._controller_epoch_of), metrics, now_ms, on_changed
+            isr_route(self._controller_epoch_of), metrics, now_ms, self._on_changed
         )
         self._looking: asyncio.Task[None] | None = None
         self._is_running = False
@@ -174,10 +173,10 @@ class ReplicationTasks:
             self._on_changed(tp)
 
     def _log_of(self, tp: TopicPartition) -> ReplicaLog:
-        return self._partitions()[tp].log
+        return self._partitions[tp].log
 
     def _is_being_added(self, tp: TopicPartition) -> bool:
-        partition = self._partitions().get(tp)
+        partition = self._partitions.get(tp)
         return partition is not None and self._broker_id in partition.adding_replicas
 
     def _endpoint_of(self, broker_id: int) -> Endpoint | None:
@@ -190,7 +189,7 @@ class ReplicationTasks:
     # ------------------------------------------------------------------ ISRs
 
     def _controller_epoch_of(self, tp: TopicPartition) -> int | None:
-        partition = self._partitions().get(tp)
+        partition = self._partitions.get(tp)
         return None if partition is None else partition.controller_epoch
 
     async def _look_now_and_then(self) -> None:
@@ -204,8 +203,8 @@ class ReplicationTasks:
 
     async def _look(self) -> None:
         """Proposes to remove lagging replicas from ISRs."""
-        for number, tp in enumerate(list(self._partitions())):
-            partition = self._partitions().get(tp)
+        for number, tp in enumerate(list(self._partitions)):
+            partition = self._partitions.get(tp)
             if partition is not None:
                 pending = partition.maybe_shrink_isr(self._now_ms())
                 if pending is not None:

@@ -24,9 +24,9 @@ from kafka_common.net.client_security import (
     ClientSecurity,
     Credentials,
 )
-from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigValue, text_of
-from replica_manager.configuration.key_effects import BROKER_EFFECTS, KeyEffectKind, texts_of
+from replica_manager.configuration.key_effects import KeyEffectKind, texts_of
 from replica_manager.security.logins import check_mechanism, credentials_of, login_entry
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,

@@ -29,14 +29,7 @@ from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
-from replica_manager.server.administration import (
-    AclAdmin,
-    ClusterAdmin,
-    ControllerCandidate,
-    FinalizedFeatures,
-    TokenAdmin,
-    TopicAdministration,
-)
+from replica_manager.server.administration import Administration
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.producer_ids import ProducerIdManager
@@ -97,6 +90,22 @@ Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
 
 
 @dataclass(slots=True)
+class RecordServices:
+    """The parts of one broker that keep and serve records.  All of it belongs to the event loop."""
+
+    replica_manager: ReplicaManager
+    appends: RecordAppends
+    reads: RecordReads
+    fetch_sessions: FetchSessionCache
+    topic_stats: BrokerTopicStats
+    groups: GroupService
+    transactions: TransactionService
+    verification: TransactionVerification
+    deletions: RecordDeletions
+    log_dir_moves: LogDirMoves
+
+
+@dataclass(slots=True, kw_only=True)
 class BrokerContext:
     """The broker's services for handlers.  All of it belongs to the event loop."""
 
@@ -105,43 +114,31 @@ class BrokerContext:
     config: Callable[[], BrokerConfig]
     """The configuration as it is now: dynamic changes replace it."""
     metadata_cache: MetadataCache
-    replica_manager: ReplicaManager
     logs: LogManager
-    appends: RecordAppends
-    reads: RecordReads
-    fetch_sessions: FetchSessionCache
-    topic_stats: BrokerTopicStats
-    groups: GroupService
-    transactions: TransactionService
-    verification: TransactionVerification
+    records: RecordServices
+    administration: Administration
     learn_topics: Callable[[Sequence[str]], Awaitable[None]]
     """Reads how topics are configured, before their logs are made."""
-    deletions: RecordDeletions
-    log_dir_moves: LogDirMoves
     producer_ids: ProducerIdManager
-    topics: TopicAdministration
-    admin: ClusterAdmin
     reconfiguring: Reconfiguring
-    auto_creation: AutoTopicCreation
-    controller: ControllerCandidate
+    auto_creation: AutoTopicCreation = field(init=False)
     quotas: QuotaManagers
     handlers: Mapping[int, Handler]
     """By API key; what has none is neither offered nor answered."""
     broker_epoch: Callable[[], int]
     """czxid of the broker's registration in the current ZooKeeper session."""
-    features: FinalizedFeatures
     authorizer: Authorizer | None = None
     """None: every client may do everything."""
-    acls: AclAdmin | None = None
-    """Changes the authorizer's rules."""
     tokens: DelegationTokens | None = None
     """Every delegation token; None without a secret."""
-    token_admin: TokenAdmin | None = None
-    """Changes the delegation tokens; None without a secret."""
     request_metrics: RequestMetrics | None = None
     """None where they cannot be read."""
     volumes: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "log-dir-volumes"))
     """Asks the volumes of log directories, one after the other: one may never answer."""
+
+    def __post_init__(self) -> None:
+        topics = self.administration.topics
+        self.auto_creation = AutoTopicCreation(topics, self.metadata_cache, self.config)
 
     @property
     def offered(self) -> Mapping[int, tuple[int, int]]:

@@ -49,7 +49,7 @@ async def ask(
     RequestRefused(REQUEST_TIMED_OUT) if too many wait for the controller, or its answer takes
     longer than a broker waits and longer than ``timeout_ms``, the time that the client gives.
     """
-    result = await broker.controller.ask(make, timeout_ms)
+    result = await broker.administration.controller.ask(make, timeout_ms)
     if result is None:
         raise RequestRefused(ErrorCode.request_timed_out)
     assert isinstance(result, kind)

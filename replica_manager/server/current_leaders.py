@@ -28,7 +28,7 @@ class CurrentLeaders:
     def of(self, tp: TopicPartition) -> tuple[int, int]:
         """The known leader and leader epoch, else -1."""
         snapshot = self._broker.metadata_cache.snapshot
-        hosted = self._broker.replica_manager.get_partition_or_error(tp)
+        hosted = self._broker.records.replica_manager.get_partition_or_error(tp)
         if isinstance(hosted, ErrorCode):
             known = snapshot.partition(*tp)
             leader, epoch = (

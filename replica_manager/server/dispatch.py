@@ -56,9 +56,7 @@ _log = logging.getLogger("kafka.server.KafkaApis")
 
 # Requests too big for a message per partition, or too frequent; all others are read by kio.
 READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
-    int(update_metadata.API_KEY): update_metadata.read,
-    int(produce.API_KEY): produce.read,
-    int(fetch.API_KEY): fetch.read,
+    int(handler.API_KEY): handler.read for handler in (update_metadata, produce, fetch)
 }
 
 PRODUCED_PARTITIONS_AT_ONCE: Final = 2_000

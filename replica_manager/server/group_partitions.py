@@ -74,11 +74,13 @@ async def committed(
     others get their turn; a large commit becomes several batches, one after the other.
     """
     if len(commit.offsets) <= PIECE:
-        return dict((await broker.groups.ask(commit, CommitResult)).errors)
+        return dict((await broker.records.groups.ask(commit, CommitResult)).errors)
     errors: dict[TopicPartition, ErrorCode] = {}
     async for piece in in_pieces(list(commit.offsets.items())):
-        part = replace(commit, request_id=broker.groups.new_request_id(), offsets=dict(piece))
-        errors |= (await broker.groups.ask(part, CommitResult)).errors
+        part = replace(
+            commit, request_id=broker.records.groups.new_request_id(), offsets=dict(piece)
+        )
+        errors |= (await broker.records.groups.ask(part, CommitResult)).errors
     return errors
 
 
@@ -89,11 +91,13 @@ async def deleted(deletion: DeleteOffsets, broker: BrokerContext) -> DeleteOffse
     left to delete.  Any other error of a later piece is the error of the partitions it names.
     """
     if len(deletion.partitions) <= PIECE:
-        return await broker.groups.ask(deletion, DeleteOffsetsResult)
+        return await broker.records.groups.ask(deletion, DeleteOffsetsResult)
     errors: dict[TopicPartition, ErrorCode] = {}
     async for piece in in_pieces(deletion.partitions):
-        part = replace(deletion, request_id=broker.groups.new_request_id(), partitions=tuple(piece))
-        result = await broker.groups.ask(part, DeleteOffsetsResult)
+        part = replace(
+            deletion, request_id=broker.records.groups.new_request_id(), partitions=tuple(piece)
+        )
+        result = await broker.records.groups.ask(part, DeleteOffsetsResult)
         if result.error is ErrorCode.none:
             errors |= result.partitions
         elif not errors:

@@ -76,7 +76,7 @@ class FoundOffset(NamedTuple):
 def _readable(
     broker: BrokerContext, tp: TopicPartition, current_leader_epoch: int, reader: OffsetReader
 ) -> tuple[Partition, UnifiedLog]:
-    partition = broker.replica_manager.get_partition_or_error(tp)
+    partition = broker.records.replica_manager.get_partition_or_error(tp)
     if isinstance(partition, ErrorCode):
         raise RequestRefused(partition)
     refusal = check_read(partition, current_leader_epoch, leader_only=reader.asks_leader_only)

@@ -61,7 +61,7 @@ async def changed_expiry(
     """
     if not is_allowed_here(context, broker):
         return expiry_response(context, ErrorCode.delegation_token_request_not_allowed)
-    tokens = broker.token_admin
+    tokens = broker.administration.token_admin
     if tokens is None:
         return expiry_response(context, ErrorCode.delegation_token_auth_disabled)
     try:

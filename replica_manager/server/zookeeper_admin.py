@@ -1,7 +1,7 @@
 """Administration in ZooKeeper: added partitions, dynamic configuration, client quotas.
 
 Calls to ZooKeeper block, so they run in an executor and never on the event loop.  What is decided
-there is pure and stands in :mod:`.partition_creation` and :mod:`.config_alteration`.
+there is pure and stands in :mod:`.partition_creation` and :mod:`.key_changes`.
 
 Source: Kafka ``ZkAdminManager``, ``AdminZkClient``, ``KafkaZkClient``.
 """

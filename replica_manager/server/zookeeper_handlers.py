@@ -6,11 +6,12 @@ Another source of metadata has another table; :mod:`.dispatch` gets it with the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from types import ModuleType
 from typing import Final, cast
 
 from replica_manager.server.context import Handler
-from replica_manager.server.handlers import (
+from replica_manager.server.handlers import (  # noqa: F401 - read from the globals below
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -73,69 +74,9 @@ from replica_manager.server.handlers import (
     write_txn_markers,
 )
 
-_MODULES: Final[tuple[ModuleType, ...]] = (
-    produce,
-    fetch,
-    list_offsets,
-    metadata,
-    leader_and_isr,
-    stop_replica,
-    update_metadata,
-    controlled_shutdown,
-    offset_commit,
-    offset_fetch,
-    find_coordinator,
-    join_group,
-    heartbeat,
-    leave_group,
-    sync_group,
-    describe_groups,
-    list_groups,
-    sasl_handshake,
-    api_versions,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    write_txn_markers,
-    txn_offset_commit,
-    describe_acls,
-    create_acls,
-    delete_acls,
-    describe_configs,
-    alter_configs,
-    alter_replica_log_dirs,
-    describe_log_dirs,
-    sasl_authenticate,
-    create_partitions,
-    create_delegation_token,
-    renew_delegation_token,
-    expire_delegation_token,
-    describe_delegation_token,
-    delete_groups,
-    elect_leaders,
-    incremental_alter_configs,
-    alter_partition_reassignments,
-    list_partition_reassignments,
-    offset_delete,
-    describe_client_quotas,
-    alter_client_quotas,
-    describe_user_scram_credentials,
-    alter_user_scram_credentials,
-    alter_partition,
-    update_features,
-    envelope,
-    describe_cluster,
-    describe_producers,
-    describe_transactions,
-    list_transactions,
-    allocate_producer_ids,
-)
+_MODULES = [value for value in globals().values() if isinstance(value, ModuleType)]
 HANDLERS: Final[Mapping[int, Handler]] = {
-    int(handler.API_KEY): handler for handler in (cast(Handler, module) for module in _MODULES)
+    int(handler.API_KEY): handler
+    for handler in sorted(cast("list[Handler]", _MODULES), key=attrgetter("API_KEY"))
 }
-"""By API key."""
+"""By API key: what is imported above."""

@@ -178,7 +178,9 @@ def broker_target(
 def _write_stranger(session: ZooKeeperSession) -> None:
     session.create_missing([ConfigZnode.type_path("users")])
     for user, config in scram_config((STRANGER.username, STRANGER.password)).items():
-        created = session.write(Create(ConfigZnode.user_path(user), ConfigZnode(config).encode()))
+        created = session.write(
+            Create(ConfigZnode.path(f"users/{user}"), ConfigZnode(config).encode())
+        )
         assert not isinstance(created, ZkCode)
 
 

@@ -128,7 +128,9 @@ def write_users(session: ZooKeeperSession) -> None:
     everybody = [("broker", BROKER_PASSWORD), *USERS.items()]
     session.create_missing([ConfigZnode.type_path("users")])
     for user, config in scram_config(*everybody).items():
-        created = session.write(Create(ConfigZnode.user_path(user), ConfigZnode(config).encode()))
+        created = session.write(
+            Create(ConfigZnode.path(f"users/{user}"), ConfigZnode(config).encode())
+        )
         assert not isinstance(created, ZkCode)
 
 

@@ -200,7 +200,7 @@ def test_a_snapshot_of_brokers_equals_one_of_zookeeper(world: CutWorld, tmp_path
     session = world.cluster.session
     scram = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
     for path, config in (
-        (ConfigZnode.user_path("alice"), {"SCRAM-SHA-256": scram, "producer_byte_rate": "1024.0"}),
+        (ConfigZnode.path("users/alice"), {"SCRAM-SHA-256": scram, "producer_byte_rate": "1024.0"}),
         (ConfigZnode.path("clients/app"), {"request_percentage": "12.5"}),
         (ConfigZnode.broker_path(None), {"log.cleaner.threads": "2"}),
     ):

@@ -45,7 +45,7 @@ public class KafkaReplication {
     private final ReplicationControlManager replication;
     private final Map<String, Uuid> topics = new TreeMap<>();
 
-    private KafkaReplication(short level, boolean elr, boolean migrating) {
+    private KafkaReplication(short level, boolean elr) {
         FeatureControlManager features = new FeatureControlManager.Builder()
             .setSnapshotRegistry(registry)
             .setQuorumFeatures(new QuorumFeatures(0, QuorumFeatures.defaultFeatureMap(true), List.of(0)))
@@ -63,7 +63,6 @@ public class KafkaReplication {
             .setTime(Time.SYSTEM)
             .setFeatureControlManager(features)
             .setReplicaPlacer(new StripedReplicaPlacer(new java.util.Random(0)))
-            .setZkMigrationEnabled(migrating)
             .setBrokerUncleanShutdownHandler((broker, records) -> { })
             .build();
         replication = new ReplicationControlManager.Builder()
@@ -86,8 +85,7 @@ public class KafkaReplication {
                 continue;
             }
             if (words[0].equals("cluster")) {
-                kafka = new KafkaReplication(
-                    Short.parseShort(words[1]), words[2].equals("elr"), words[3].equals("migrating"));
+                kafka = new KafkaReplication(Short.parseShort(words[1]), words[2].equals("elr"));
             } else {
                 System.out.println(kafka.answer(words));
             }

@@ -72,7 +72,7 @@ def compiled(kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Scenario:
     """Random requests: our side performs each one at once, and Kafka's side gets ``lines``."""
 
-    def __init__(self, seed: int, level: int, *, is_migrating: bool = False) -> None:
+    def __init__(self, seed: int, level: int) -> None:
         self.random = Random(seed)
         self.level = level
         self.has_directories = level >= 17
@@ -81,10 +81,8 @@ class Scenario:
             metadata_version=from_level(level),
             config=ReplicationConfig(eligible_leader_replicas_enabled=with_elr),
         )
-        self.world.cluster.is_migrating = is_migrating
         self.topics: dict[str, UUID] = {}
-        options = f"{'elr' if with_elr else '-'} {'migrating' if is_migrating else '-'}"
-        self.lines = [f"cluster {level} {options}"]
+        self.lines = [f"cluster {level} {'elr' if with_elr else '-'}"]
         self.ours = [self.described("")]
         for broker_id in BROKERS:
             self.register(broker_id)
@@ -416,14 +414,11 @@ def directories(words: str) -> tuple[UUID, ...]:
     return tuple(directory(0, int(word)) for word in words.split(",") if word != "-")
 
 
-@pytest.mark.parametrize(
-    ("level", "is_migrating"),
-    [(21, False), (17, True), (12, False), (7, False), (5, False), (2, False), (22, False)],
-)
+@pytest.mark.parametrize("level", [21, 17, 12, 7, 5, 2, 22])
 def test_the_same_requests_make_the_same_partitions(
-    kafka: Path, compiled: Path, level: int, is_migrating: bool
+    kafka: Path, compiled: Path, level: int
 ) -> None:
-    scenarios = [Scenario(seed, level, is_migrating=is_migrating) for seed in range(8)]
+    scenarios = [Scenario(seed, level) for seed in range(8)]
 
     said = run_kafka(kafka, compiled, [line for scenario in scenarios for line in scenario.lines])
 

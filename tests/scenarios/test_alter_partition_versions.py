@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from uuid import UUID
@@ -24,8 +25,8 @@ from tests.support.broker_world import ORDERS_ID, BrokerWorld, SwitchedControlle
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import AlterPartitionReceived, RequestEvent
 from zkcontroller.core.isr_changes import IsrChanges
-from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.states import PartitionState
 
 API_VERSIONS = range(4)
 TOPIC_IDS_SINCE = 2
@@ -96,7 +97,7 @@ def request(version: int, isr: tuple[int, ...], partition_epoch: int) -> Any:
 
 def ask(world: BrokerWorld, core: CoreOnABench, asked: Any) -> Any:
     """The one partition of the answer, after a check of how its topic is named."""
-    world.context.controller = core
+    world.context.administration = replace(world.context.administration, controller=core)
     answer = asyncio.run(world.ask(asked))
     assert answer.error_code is ErrorCode.none
     (topic,) = answer.topics

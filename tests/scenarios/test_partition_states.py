@@ -11,7 +11,7 @@ from kafka_common.errors import ControllerMoved
 from kafka_common.model import NO_LEADER, RECOVERED, RECOVERING, TopicPartition
 from tests.scenarios.workbench import EPOCH, Workbench
 from zkcontroller.core.elections import ControlledShutdownElection, OfflineElection
-from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.core.states import PartitionState
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import FencedBatch, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerEpochZnode, PartitionStateZnode

@@ -24,7 +24,7 @@ from tests.scenarios.reassignments import (
 from tests.scenarios.requests import alter_partition, ask, isr_change
 from zkcontroller.core.effects import AlterPartitionResult, Question
 from zkcontroller.core.events import ApiPartitionReassignment
-from zkcontroller.core.partition_table import ReplicaState
+from zkcontroller.core.states import ReplicaState
 from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,

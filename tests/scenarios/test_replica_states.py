@@ -8,7 +8,7 @@ import pytest
 
 from kafka_common.model import NO_LEADER, TopicPartition
 from tests.scenarios.workbench import EPOCH, Workbench
-from zkcontroller.core.partition_table import PartitionState, ReplicaState
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Delete, ReadZnodes
 from zkcontroller.zookeeper.znodes import PartitionStateZnode

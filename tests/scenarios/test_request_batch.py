@@ -16,7 +16,7 @@ from zkcontroller.core.events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.core.states import PartitionState
 from zkcontroller_simulation.control_requests import (
     ReceivedLeaderAndIsr,
     ReceivedStopReplica,

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_common.model import TopicPartition
 from tests.scenarios.workbench import Workbench
-from zkcontroller.core.partition_table import PartitionState, ReplicaState
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch
 from zkcontroller.zookeeper.znodes import ConfigZnode, DeleteTopicZnode, TopicZnode
 from zkcontroller_simulation.control_requests import (

@@ -19,8 +19,8 @@ from zkcontroller.core.effects import (
     StateChanges,
 )
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.state_changes.record import Kind, StateChange

@@ -30,10 +30,10 @@ from replica_manager.replication.fetch_requests import (
     Request,
 )
 from replica_manager.replication.fetch_sessions import FetchSessionCache
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
 from replica_manager.replication.isr_proposals import IsrProposals
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import ALL_IN_SYNC, Partition, ProposalOutcome
 from replica_manager.replication.partition_reads import (
@@ -42,6 +42,7 @@ from replica_manager.replication.partition_reads import (
     prepare_read,
 )
 from replica_manager.replication.purgatory import Purgatory
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
@@ -148,7 +149,7 @@ class SimulatedBroker:
                 message.partitions,
                 {tp.topic: TOPIC_ID for tp in message.partitions},
             )
-            completed(self.manager.become_leader_or_follower(request, 0))
+            completed(become_leader_or_follower(self.manager, request, 0))
             for partition in self.manager.partitions.values():
                 partition.min_in_sync_replicas = self.world.min_in_sync_replicas
 

@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.replication import (
     fetch_state,
-    fetch_steps,
     partition,
     partition_reads,
+    replica_fetcher,
 )
 from replica_manager.replication.fetch_state import Truncation
 from replica_manager.replication.isr import Consequence, PendingShrink, RemoteReplica
@@ -57,7 +57,7 @@ def never_truncate(patch: Patch) -> None:
     def keep(_: Any, log: Any, __: int) -> Truncation:
         return Truncation(log.log_end_offset, True)
 
-    patch.setattr(fetch_steps, "truncation_for", keep)
+    patch.setattr(replica_fetcher, "truncation_for", keep)
 
 
 def truncate_to_the_high_watermark(patch: Patch) -> None:
@@ -69,7 +69,7 @@ def truncate_to_the_high_watermark(patch: Patch) -> None:
         state = first_state(initial, log, **settings)
         return state._replace(fetch_offset=log.log_end_offset)
 
-    patch.setattr(fetch_steps, "first_state", first)
+    patch.setattr(replica_fetcher, "first_state", first)
 
 
 def truncate_to_the_leaders_offset_alone(patch: Patch) -> None:
@@ -78,7 +78,7 @@ def truncate_to_the_leaders_offset_alone(patch: Patch) -> None:
     def trust(leaders: Any, log: Any, _: int) -> Truncation:
         return Truncation(min(leaders.end_offset, log.log_end_offset), True)
 
-    patch.setattr(fetch_steps, "truncation_for", trust)
+    patch.setattr(replica_fetcher, "truncation_for", trust)
 
 
 # ---------------------------------------------------------------------- leaders

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -23,7 +24,6 @@ from kafka_common.observability.metrics import Metrics
 from kafka_common.protocol.messages import read_response, write
 from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.feature_epoch import FeatureEpoch
-from replica_manager.broker.handler_context import handler_context
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.transaction_settings import is_topic_deleted
@@ -36,6 +36,7 @@ from replica_manager.quotas.rate_quotas import QuotaWindows
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.replication.isr_proposals import AlterPartitionCall
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.metadata_cache import (
     MetadataCache,
     MetadataUpdate,
@@ -52,6 +53,7 @@ from replica_manager.security.dynamic_passwords import DynamicPasswords
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.configs.reconfiguring import Reconfiguring
+from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import respond
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
@@ -234,14 +236,15 @@ class BrokerWorld:
             metrics=self.metrics,
             now_ms=lambda: self.now_ms,
         )
-        self.replicas = self.parts.replica_manager
-        self.appends, self.reads = self.parts.appends, self.parts.reads
-        self.groups, self.transactions = self.parts.groups, self.parts.transactions
-        self.verification = self.parts.verification
-        self.log_dir_moves, self.topic_stats = self.parts.log_dir_moves, self.parts.topic_stats
-        self.context = handler_context(
-            self.parts,
-            self.administration,
+        services = self.parts.services
+        self.replicas = services.replica_manager
+        self.appends, self.reads = services.appends, services.reads
+        self.groups, self.transactions = services.groups, services.transactions
+        self.verification = services.verification
+        self.log_dir_moves, self.topic_stats = services.log_dir_moves, services.topic_stats
+        self.context = BrokerContext(
+            records=services,
+            administration=self.administration,
             handlers=HANDLERS,
             broker_id=1,
             cluster_id="cluster",
@@ -267,7 +270,8 @@ class BrokerWorld:
         self.acl_store = AclStore(session, authorizer, sleep=lambda _: None)
         self.acl_store.load()
         self.context.authorizer = authorizer
-        self.context.acls = AclsInZooKeeper(self.acl_store, self.executor)
+        acls = AclsInZooKeeper(self.acl_store, self.executor)
+        self.context.administration = replace(self.context.administration, acls=acls)
 
     def create_acls(self, bindings: Sequence[AclBinding]) -> Sequence[ErrorCode]:
         """Adds rules of that authorizer; one result each."""
@@ -306,7 +310,8 @@ class BrokerWorld:
             1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0
         )
         answer = completed(
-            self.replicas.become_leader_or_follower(
+            become_leader_or_follower(
+                self.replicas,
                 LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
                 CORRELATION_ID,
             )

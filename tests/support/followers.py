@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers
-from replica_manager.replication.fetch_steps import Progress, ReplicaFetcher
+from replica_manager.replication.replica_fetcher import Progress, ReplicaFetcher
 
 
 def take_records(

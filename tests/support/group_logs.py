@@ -16,6 +16,7 @@ from replica_manager.coordinators.group_loading import led_log
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.replication.record_appends import RecordAppends
@@ -62,7 +63,7 @@ class GroupLogs:
             1, leader, self._leader_epoch, (leader,), 0, replicas, (), (), False, 0
         )
         request = LeaderAndIsrRequest(1, 1, -1, {partition: state}, {})
-        answer = completed(self._replicas.become_leader_or_follower(request, 0))
+        answer = completed(become_leader_or_follower(self._replicas, request, 0))
         assert answer.partitions == {partition: ErrorCode.none}
 
     def led(self, partition: TopicPartition) -> UnifiedLog | None:

@@ -79,7 +79,6 @@ class Nodes:
 
     def __init__(self) -> None:
         self.nodes: dict[int, RegisteredNode] = {}
-        self.is_migrating = False
 
     def registration(self, broker_id: int) -> RegisteredNode | None:
         return self.nodes.get(broker_id)
@@ -106,9 +105,6 @@ class Nodes:
         node = self.nodes.get(broker_id)
         if node is None or node.epoch != broker_epoch:
             raise ApiException(ErrorCode.stale_broker_epoch)
-
-    def zk_registration_allowed(self) -> bool:
-        return self.is_migrating
 
     def replay(self, record: object) -> None:
         match record:

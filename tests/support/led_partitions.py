@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import RECOVERED, TopicPartition
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.support.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
 from tests.support.steps import completed
@@ -29,7 +30,8 @@ def lead(
         is_new=leader_epoch == 0, leader_recovery_state=RECOVERED,
     )  # fmt: skip
     answer = completed(
-        world.replicas.become_leader_or_follower(
+        become_leader_or_follower(
+            world.replicas,
             LeaderAndIsrRequest(
                 1, 1, BROKER_EPOCH, {tp: state}, {} if topic_id is None else {tp.topic: topic_id}
             ),

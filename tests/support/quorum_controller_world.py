@@ -20,6 +20,8 @@ from kraft.controller.cluster_requests import (
 )
 from kraft.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from kraft.controller.quorum_controller import QuorumController
+from kraft.controller.quorum_controller_events import WriteEvent
+from kraft.controller.quorum_controller_operations import WriteOperation
 from kraft.controller.quorum_controller_requests import (
     ControllerRequest,
     CreateTopics,
@@ -44,7 +46,7 @@ from kraft.controller.quorum_controller_values import (
 )
 from kraft.controller.quorum_features import QuorumFeatures, default_feature_map
 from kraft.controller.replica_placer import StripedReplicaPlacer
-from kraft.controller.result import MAX_RECORDS_PER_BATCH
+from kraft.controller.result import MAX_RECORDS_PER_BATCH, ControllerResult, VersionedRecord
 from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -52,7 +54,7 @@ from kraft.controller.topic_requests import (
     CreateTopicsRequest,
 )
 from kraft.metadata.bootstrap import BootstrapMetadata
-from kraft.metadata.codec import decode_record
+from kraft.metadata.codec import decode_record, encode_record
 from kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
 from kraft.node.controller_configuration import (
@@ -216,6 +218,12 @@ class QuorumWorld:
             self.feed(each, LeaderChanged(self.log.leader))
         return self.controllers[node_id]
 
+    def find(self, *records: MetadataRecord, version: int = 0) -> None:
+        """The log holds these records, by a controller of Kafka that led it before."""
+        values = [encode_record(record, version) for record in records]
+        self.log.batches.append(Batch(self.log.end_offset, self.log.leader.epoch, values))
+        self.commit()
+
     def commit(self) -> None:
         """The quorum commits everything that the log holds."""
         self.log.committed = len(self.log.batches)
@@ -268,6 +276,20 @@ class QuorumWorld:
 
     def refusal(self, request: ControllerRequest, node_id: int | None = None) -> ApiException:
         return self.ask(request, ApiException, node_id)
+
+    def write(self, *records: MetadataRecord) -> None:
+        """Has the active controller write records that no request leads to; raises its refusal."""
+        refused: list[ApiException] = []
+        result = ControllerResult.of([VersionedRecord(record, 0) for record in records], None)
+        operation = WriteOperation(
+            "write", lambda _: result, on_failure=lambda error, _: refused.append(error)
+        )
+        controller = self.active
+        controller._queue.append(WriteEvent(operation))
+        (node_id,) = [each for each, node in self.controllers.items() if node is controller]
+        self.feed(node_id, None)
+        for error in refused:
+            raise error
 
     def advance(self, duration_ms: int) -> None:
         """Lets time go by; every controller wakes up when it wants to."""

@@ -16,7 +16,8 @@ How to read it, top down:
   :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, what they all
   read and write; :mod:`.refused_partitions`, what ZooKeeper refused and is tried again;
 * :mod:`.broker_requests` — the requests to the brokers;
-* what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions);
+* what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions),
+  :mod:`.states`;
 * :mod:`.tools`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
   tools that all of them share.
 

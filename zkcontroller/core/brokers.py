@@ -15,9 +15,9 @@ from kafka_common.model import Broker
 from zkcontroller.core.effects import AddChannel, Procedure, RemoveChannel
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.zookeeper.requests import Znode

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from kafka_common.errors import IllegalState
 from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
-from zkcontroller.core.partition_table import PartitionState, PartitionTable
+from zkcontroller.core.partition_table import PartitionTable
+from zkcontroller.core.states import PartitionState
 
 
 class ControllerContext:

@@ -13,8 +13,8 @@ from zkcontroller.core.elections import ControlledShutdownElection
 from zkcontroller.core.events import ControlledShutdown
 from zkcontroller.core.journal import csv
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.core.tools import ControllerTools
 
 

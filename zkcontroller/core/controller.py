@@ -74,12 +74,12 @@ from zkcontroller.core.features import FeatureUpdates
 from zkcontroller.core.isr_changes import IsrChanges
 from zkcontroller.core.log_dir_failures import LogDirFailures
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.core.preferred_election import ReplicaLeaderElections
 from zkcontroller.core.producer_ids import ProducerIdBlocks
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.responses import ControlResponses
+from zkcontroller.core.states import ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import TopicChanges
@@ -188,8 +188,8 @@ class KafkaController:
                     self._partitions.refused.schedule()
             except ControllerMoved as moved:
                 self._tools.journal.info(
-                    f"Controller moved to another broker when processing {event_text(event)}."
-                    f"\n{CONTROLLER_MOVED}: {moved}"
+                    f"Controller moved to another broker when processing {event_text(event)}.",
+                    exception=f"{CONTROLLER_MOVED}: {moved}",
                 )
                 self._refuse(event)
                 yield from self._failover.follow_the_move()

@@ -196,6 +196,13 @@ class LogLine:
     level: str  # TRACE DEBUG INFO WARN ERROR
     logger: str  # e.g. kafka.controller.KafkaController
     message: str
+    exception: str | None = None
+    """The exception below the message, as Java prints it."""
+
+    @property
+    def text(self) -> str:
+        """All of it but level and logger."""
+        return self.message if self.exception is None else f"{self.message}\n{self.exception}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,8 @@ class Failover:
             if self.active_controller_id != NO_CONTROLLER:
                 self._journal.debug(
                     f"Broker {self.active_controller_id} was elected as controller instead of"
-                    f" broker {self._broker_id}\n{CONTROLLER_MOVED}: {moved}"
+                    f" broker {self._broker_id}",
+                    exception=f"{CONTROLLER_MOVED}: {moved}",
                 )
             else:
                 self._journal.warn(
@@ -161,7 +162,8 @@ class Failover:
     def _give_up(self, error: Exception) -> Procedure[None]:
         self._journal.error(
             f"Error while electing or becoming controller on broker {self._broker_id}. Trigger"
-            f" controller movement immediately\n{type(error).__name__}: {error}"
+            " controller movement immediately",
+            exception=f"{type(error).__name__}: {error}",
         )
         yield from self.trigger_controller_move(ELECTION_RETRY_MS)
 

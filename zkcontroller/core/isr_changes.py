@@ -61,7 +61,9 @@ class IsrChanges:
             results = yield from self._alter(event)
         except ControllerMoved as moved:
             # Kafka answers so too: the leader asks again, and by then finds the next controller.
-            self._journal.error(f"Error when processing AlterPartition: {event}\n{moved}")
+            self._journal.error(
+                f"Error when processing AlterPartition: {event}", exception=str(moved)
+            )
             self._answer(event, AlterPartitionResult(ErrorCode.unknown_server_error))
             raise
         if isinstance(results, ErrorCode):
@@ -92,8 +94,9 @@ class IsrChanges:
             return ErrorCode.stale_broker_epoch
         if any(c.leader_recovery_state not in (RECOVERED, RECOVERING) for c in event.changes):
             self._journal.error(
-                f"Error when processing AlterPartition: {event}\n"
-                "java.lang.IllegalArgumentException: Value for leader recovery state is not valid"
+                f"Error when processing AlterPartition: {event}",
+                exception="java.lang.IllegalArgumentException:"
+                " Value for leader recovery state is not valid",
             )
             return ErrorCode.unknown_server_error
         results: list[IsrChangeResult | None] = []
@@ -216,8 +219,8 @@ class IsrChanges:
                 codes.append(_NONE)
             elif row in verdicts.refused:
                 self._journal.error(
-                    f"Failed to update ISR for partition {text}"
-                    f"\n{keeper_exception(verdicts.refused[row], text)}"
+                    f"Failed to update ISR for partition {text}",
+                    exception=keeper_exception(verdicts.refused[row], text),
                 )
                 codes.append(ErrorCode.unknown_server_error)
             else:

@@ -41,20 +41,32 @@ class Journal:
         self.is_tracing = is_tracing
         """Whether records that Kafka logs at TRACE are wanted: one per partition and request."""
 
-    def log(self, level: str, message: str, logger: str = KAFKA_CONTROLLER) -> None:
-        self._outbox.append(LogLine(level, logger, self._prefixes[logger] + message))
+    def log(
+        self,
+        level: str,
+        message: str,
+        logger: str = KAFKA_CONTROLLER,
+        exception: str | None = None,
+    ) -> None:
+        self._outbox.append(LogLine(level, logger, self._prefixes[logger] + message, exception))
 
-    def info(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
-        self.log("INFO", message, logger)
+    def info(
+        self, message: str, logger: str = KAFKA_CONTROLLER, exception: str | None = None
+    ) -> None:
+        self.log("INFO", message, logger, exception)
 
-    def debug(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
-        self.log("DEBUG", message, logger)
+    def debug(
+        self, message: str, logger: str = KAFKA_CONTROLLER, exception: str | None = None
+    ) -> None:
+        self.log("DEBUG", message, logger, exception)
 
     def warn(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
         self.log("WARN", message, logger)
 
-    def error(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
-        self.log("ERROR", message, logger)
+    def error(
+        self, message: str, logger: str = KAFKA_CONTROLLER, exception: str | None = None
+    ) -> None:
+        self.log("ERROR", message, logger, exception)
 
     def record(self, record: StateChange) -> None:
         # Neighbours share one effect: 10,000 records are 10,000 list appends, not 10,000 effects.

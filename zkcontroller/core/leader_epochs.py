@@ -52,8 +52,8 @@ def bump_leader_epochs(
             )
         for row, code in verdicts.refused.items():
             tools.journal.error(
-                f"Error while updating leader epoch for partition {table.text(row)}"
-                f"\n{keeper_exception(code, table.text(row))}"
+                f"Error while updating leader epoch for partition {table.text(row)}",
+                exception=keeper_exception(code, table.text(row)),
             )
         raised.update(verdicts.written)
         remaining = verdicts.lost

@@ -11,8 +11,8 @@ from __future__ import annotations
 from kafka_common.errors import ZnodeCorrupt
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import csv
-from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.states import ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import (

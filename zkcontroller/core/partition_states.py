@@ -41,7 +41,7 @@ from zkcontroller.core.journal import (
     keeper_exception,
     state_change_failure,
 )
-from zkcontroller.core.partition_table import PartitionState, pick
+from zkcontroller.core.partition_table import pick
 from zkcontroller.core.refused_partitions import RefusedPartitions
 from zkcontroller.core.state_znodes import (
     Verdicts,
@@ -52,6 +52,7 @@ from zkcontroller.core.state_znodes import (
     state_path,
     write_states,
 )
+from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_configs import read_unclean_election_flags
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange

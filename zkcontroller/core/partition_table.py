@@ -17,7 +17,6 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from itertools import chain
 from operator import itemgetter
 from typing import Final, TypeVar
@@ -25,63 +24,16 @@ from uuid import UUID
 
 from kafka_common.errors import IllegalState
 from kafka_common.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from zkcontroller.core.states import PartitionState, ReplicaState
 
 NO_ROW: Final = sys.maxsize
 """No row: a column that is asked for it raises IndexError.  -1 would be the last partition."""
 LEAST_INTERNED: Final = 4_096
 """So many interned values are kept whether or not a partition still has them."""
 T = TypeVar("T")
+_REPLICA_STATES = {state.value: state for state in ReplicaState}
 _NO_LEADER_AND_ISR = -1  # in the leader_epoch column: no state znode is known
 _NOTHING: tuple[int, int, tuple[int, ...], int, int] = (NO_LEADER, _NO_LEADER_AND_ISR, (), 0, 0)
-
-
-class PartitionState(IntEnum):
-    """State of a partition; the numbers are Kafka's."""
-
-    NEW = 0
-    ONLINE = 1
-    OFFLINE = 2
-    NON_EXISTENT = 3
-
-    @property
-    def label(self) -> str:
-        """Kafka's name, ``OnlinePartition``."""
-        return _PARTITION_LABELS[self]
-
-
-class ReplicaState(IntEnum):
-    """State of one replica of a partition; the numbers are Kafka's."""
-
-    NEW = 1
-    ONLINE = 2
-    OFFLINE = 3
-    DELETION_STARTED = 4
-    DELETION_SUCCESSFUL = 5
-    DELETION_INELIGIBLE = 6
-    NON_EXISTENT = 7
-
-    @property
-    def label(self) -> str:
-        """Kafka's name, ``OnlineReplica``."""
-        return _REPLICA_LABELS[self]
-
-
-_REPLICA_STATES = {state.value: state for state in ReplicaState}
-_PARTITION_LABELS = {
-    PartitionState.NEW: "NewPartition",
-    PartitionState.ONLINE: "OnlinePartition",
-    PartitionState.OFFLINE: "OfflinePartition",
-    PartitionState.NON_EXISTENT: "NonExistentPartition",
-}
-_REPLICA_LABELS = {
-    ReplicaState.NEW: "NewReplica",
-    ReplicaState.ONLINE: "OnlineReplica",
-    ReplicaState.OFFLINE: "OfflineReplica",
-    ReplicaState.DELETION_STARTED: "ReplicaDeletionStarted",
-    ReplicaState.DELETION_SUCCESSFUL: "ReplicaDeletionSuccessful",
-    ReplicaState.DELETION_INELIGIBLE: "ReplicaDeletionIneligible",
-    ReplicaState.NON_EXISTENT: "NonExistentReplica",
-}
 
 
 def pick(column: Sequence[T] | Mapping[int, T], rows: Sequence[int]) -> Sequence[T]:

@@ -33,7 +33,8 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_change_failure
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
-from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
@@ -233,10 +234,10 @@ class ReplicaLeaderElections:
             )
             if trigger is not ElectionTrigger.ADMIN_CLIENT:
                 for row, reason in outcome.failed.items():
-                    cause = state_change_failure(reason, table.text(row))
                     self._journal.error(
                         f"Error completing replica leader election ({election_type.name}) for"
-                        f" partition {table.text(row)}\n{cause}"
+                        f" partition {table.text(row)}",
+                        exception=state_change_failure(reason, table.text(row)),
                     )
         finally:
             if trigger is not ElectionTrigger.ADMIN_CLIENT:

@@ -27,10 +27,11 @@ from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReas
 from zkcontroller.core.journal import scala_map, scala_seq, scala_set
 from zkcontroller.core.leader_epochs import bump_leader_epochs
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment_phases import ReassignmentPhases
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 
 _NONE: Final = ErrorCode.none  # bound once: the enum's attribute costs 150 ns for each partition

@@ -30,10 +30,11 @@ from zkcontroller.core.elections import OfflineElection, ReassignElection
 from zkcontroller.core.journal import csv
 from zkcontroller.core.leader_epochs import bump_leader_epochs
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
+from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import read_states, report_unreadable
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topics import assignment_text
 from zkcontroller.state_changes.record import Kind, StateChange

@@ -26,7 +26,8 @@ from kafka_common.model import TopicPartition
 from zkcontroller.core.effects import Put
 from zkcontroller.core.events import RefusedPartitionRetry
 from zkcontroller.core.journal import PARTITION_STATE_MACHINE
-from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 
 FIRST_RETRY_MS: Final = 5_000

@@ -29,8 +29,9 @@ from zkcontroller.core.journal import (
     csv,
     keeper_exception,
 )
-from zkcontroller.core.partition_table import ReplicaState, pick
+from zkcontroller.core.partition_table import pick
 from zkcontroller.core.state_znodes import held_states, read_states, write_states
+from zkcontroller.core.states import ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import ZkCode

@@ -18,9 +18,10 @@ from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.journal import TOPIC_DELETION_MANAGER, csv, scala_hash_set, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
+from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import Delete, ZkCode
 from zkcontroller.zookeeper.znodes import (

@@ -17,15 +17,11 @@ from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import TopicDeletion
 from zkcontroller.core.journal import csv, scala_hash_set, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import (
-    NO_ROW,
-    PartitionState,
-    ReplicaState,
-    TopicRows,
-)
+from zkcontroller.core.partition_table import NO_ROW, TopicRows
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import Unreadable
+from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (

@@ -149,11 +149,6 @@ class ControllerRuntime:
         return self._thread.is_at_work
 
     @property
-    def active_controller_id(self) -> int:
-        """Broker id of the controller, as far as this broker knows; -1 for none."""
-        return self._controller.active_controller_id
-
-    @property
     def controller_epoch(self) -> int:
         """The epoch of this controller; 0 while it is not active."""
         return self._controller.context.epoch
@@ -312,10 +307,8 @@ class ControllerRuntime:
             match effect:
                 case SendControlRequest() | AddChannel() | RemoveChannel() | RemoveAllChannels():
                     for_channels.append(effect)
-                case LogLine():
-                    # Below a first line end stands the exception, as Java prints it.
-                    message, _, cause = effect.message.partition("\n")
-                    log_line(effect.logger, effect.level, message, cause or None)
+                case LogLine(level, logger, message, exception):
+                    log_line(logger, level, message, exception)
                 case StateChanges():
                     self._state_changes.write(effect.records)
                 case RequestAnswer():

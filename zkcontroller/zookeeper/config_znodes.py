@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kafka_common.sanitizer import DEFAULT_ENTITY, sanitize
+from kafka_common.sanitizer import DEFAULT_ENTITY
 from zkcontroller.zookeeper.scala_order import properties_order
 from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string, parse_json
 
@@ -43,11 +43,6 @@ class ConfigZnode:
         """None: the default of all brokers."""
         return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
 
-    @staticmethod
-    def user_path(user: str | None) -> str:
-        """None: the default of all users."""
-        return f"/config/users/{_entity(user)}"
-
     def encode(self) -> bytes:
         names = properties_order(self.config)
         config = json_object((name, json_string(self.config[name])) for name in names)
@@ -63,10 +58,6 @@ class ConfigZnode:
             return cls({})
         named = JsonFields(path, config)
         return cls({name: named.text(name) for name in named})
-
-
-def _entity(name: str | None) -> str:
-    return DEFAULT_ENTITY if name is None else sanitize(name)
 
 
 class ConfigChangesZnode:

@@ -19,7 +19,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, overload
+from typing import TypeAlias
+
+from typing_extensions import override
 
 from kafka_common.errors import (
     AuthenticationFailed,
@@ -30,27 +32,22 @@ from zkcontroller.zookeeper.acls import encoded_acls_for
 from zkcontroller.zookeeper.connect_string import parse_connect
 from zkcontroller.zookeeper.connection import SASL_SCHEME
 from zkcontroller.zookeeper.plans import RequestPlan, run
+from zkcontroller.zookeeper.questions import Questions
 from zkcontroller.zookeeper.read_plan import ReadPlan
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
     Check,
     CheckExists,
-    Committed,
     Create,
     FencedBatch,
     ListChildren,
     ReadZnodes,
-    RolledBack,
-    Stat,
     UnfencedBatch,
     WatchFired,
     Write,
-    WriteResult,
-    Written,
     ZkCode,
     ZkRequest,
     ZkTransaction,
-    Znode,
 )
 from zkcontroller.zookeeper.session_life import PinnedSession, SessionLife, SessionState
 from zkcontroller.zookeeper.write_plan import Encoder, TransactionPlan, WritePlan
@@ -92,7 +89,7 @@ def ignore(_: object) -> None:
     """A callback that does nothing."""
 
 
-class ZooKeeperSession:
+class ZooKeeperSession(Questions):
     """A ZooKeeper session that outlives its connections, followed by the next when it expires.
 
     ``on_watch`` gets every fired watch once, ``on_state`` every change of state; both are called
@@ -182,41 +179,8 @@ class ZooKeeperSession:
 
     # Questions
 
-    @overload
-    def perform(
-        self, request: ReadZnodes, session_id: int | None = None
-    ) -> list[Znode | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: ListChildren, session_id: int | None = None
-    ) -> list[list[str] | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: CheckExists, session_id: int | None = None
-    ) -> list[Stat | ZkCode]: ...
-    @overload
-    def perform(
-        self, request: FencedBatch | UnfencedBatch, session_id: int | None = None
-    ) -> list[WriteResult]: ...
-    @overload
-    def perform(
-        self, request: ZkTransaction, session_id: int | None = None
-    ) -> Committed | RolledBack: ...
-    @overload
-    def perform(self, request: ZkRequest, session_id: int | None = None) -> object: ...
-
-    def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The answer to ``request``; blocks, without bound while the connection is away.
-
-        ``session_id``: the session that the caller's work belongs to; None takes the one that
-        stands, or waits for the next.
-
-        Raises:
-            SessionExpired: the session in which the call began (or ``session_id``) is over.
-            AuthenticationFailed: the server refused the credentials.
-            ControllerMoved: the fence of a :class:`FencedBatch` failed.
-            ZooKeeperRefused: ZooKeeper answered a code for which there is no rule.
-        """
+    @override
+    def _answer(self, request: ZkRequest, session_id: int | None) -> object:
         pinned = self._life.pin(session_id)
         match request:
             case ReadZnodes() | ListChildren() | CheckExists():
@@ -240,22 +204,6 @@ class ZooKeeperSession:
                 )
                 self._run(pinned, transaction)
                 return transaction.result
-
-    def read(self, path: str, *, watch: bool = False) -> Znode | ZkCode:
-        """Data of one znode."""
-        return self.perform(ReadZnodes((path,), watch))[0]
-
-    def children(self, path: str, *, watch: bool = False) -> list[str] | ZkCode:
-        """Names of one znode's children."""
-        return self.perform(ListChildren((path,), watch))[0]
-
-    def exists(self, path: str, *, watch: bool = False) -> Stat | ZkCode:
-        """Stat of one znode."""
-        return self.perform(CheckExists((path,), watch))[0]
-
-    def write(self, operation: Write) -> Written | ZkCode:
-        """One write without a fence."""
-        return self.perform(UnfencedBatch((operation,)))[0]
 
     def create_missing(self, paths: Iterable[str]) -> None:
         """Creates the paths, and parents, that do not exist; persistent, without data.

@@ -17,7 +17,7 @@ from kafka_common.protocol import request_types
 from kraft.node.controller_apis.call import Call
 from kraft.node.controller_apis.refusals import CLUSTER_REFUSED
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import KeyChange
+from replica_manager.server.configs.key_changes import KeyChange
 from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
 
 _log: Final = logging.getLogger("kafka.server.ControllerApis")

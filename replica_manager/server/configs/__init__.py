@@ -2,7 +2,7 @@
 
 :mod:`.config_entries` and :mod:`.config_rows` are what DescribeConfigs shows,
 :mod:`.config_answers` its answers; :mod:`.altered_resources` is what an alteration answers;
-:mod:`.config_alteration` checks a change,
-:mod:`.config_resources` carries it out; :mod:`.reconfiguring` asks the running broker whether it
+:mod:`.key_changes` checks a change,
+:mod:`.config_alteration` carries it out; :mod:`.reconfiguring` asks the running broker whether it
 can, :mod:`.entity_configs` are the znodes, :mod:`.log_levels` the loggers.
 """

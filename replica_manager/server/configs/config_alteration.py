@@ -1,172 +1,270 @@
-"""Applies configuration changes of a client, and validates the result.
+"""Changes the configuration of topics and brokers for AlterConfigs and IncrementalAlterConfigs.
 
-Pure.  A change is a list of operations on keys; the result is checked as a whole, as if it had
-always been so.
+Any broker may be asked for a topic or for the default of all brokers; a broker's own configuration
+is changed by that broker, which alone knows whether it can take it over.
 
-Source: Kafka ``ConfigAdminManager``, ``ZkAdminManager.incrementalAlterConfigs``,
-``DynamicBrokerConfig.validate`` (KIP-133, KIP-226, KIP-339).
+Source: Kafka ``ConfigAdminManager.preprocess``, ``ZkAdminManager.alterConfigs``.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
 
-from kafka_common.errors import ConfigInvalid
-from kafka_common.model import OpType
-from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS, BrokerConfig, is_static
-from replica_manager.configuration.config_keys import ConfigKey, text_of
-from replica_manager.configuration.dynamic_keys import base_name, is_per_broker, is_security_key
-from replica_manager.configuration.reconfiguration import (
-    ReconfigurationRefused,
-    check_reconfiguration,
-)
-from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
+from kafka_common.acls import AclOperation, ResourceType
+from kafka_common.errors import ZkControllerError
+from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.protocol import request_types
+from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.sanitizer import DEFAULT_ENTITY
+from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS
+from replica_manager.configuration.config_keys import ConfigKey
+from replica_manager.configuration.dynamic_keys import base_name
+from replica_manager.configuration.topic_keys import TOPIC_KEYS
 from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import check_cluster, is_allowed
+from replica_manager.server.configs import key_changes
+from replica_manager.server.configs.altered_resources import resources_response
+from replica_manager.server.configs.key_changes import (
+    KeyChange,
+    check_broker_config,
+    check_changes,
+    check_topic_config,
+)
+from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_slices
+from replica_manager.server.topics.topic_creation import check_name
+
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+Outcome: TypeAlias = tuple[ErrorCode, str | None]
+AlterationRequest: TypeAlias = (
+    "request_types.AlterConfigsRequest | request_types.IncrementalAlterConfigsRequest"
+)
+AlteredResource: TypeAlias = (
+    "request_types.AlterConfigsResource | request_types.IncrementalAlterConfigsAlterConfigsResource"
+)
 
 
-class KeyChange(NamedTuple):
-    """One key of a request; ``operation`` may be a number that is no ``OpType``."""
-
-    name: str
-    operation: int
-    value: str | None
-
-
-def check_changes(changes: Sequence[KeyChange]) -> None:
-    """Refuses a repeated key or a missing value with RequestRefused(INVALID_REQUEST)."""
-    if any(count > 1 for count in Counter(change.name for change in changes).values()):
-        raise RequestRefused(ErrorCode.invalid_request, "Error due to duplicate config keys")
-    without_value = [
-        change.name
-        for change in changes
-        if change.value is None and change.operation != OpType.DELETE
-    ]
-    if without_value:
-        raise RequestRefused(
-            ErrorCode.invalid_request,
-            f"Null value not supported for : {', '.join(without_value)}",
-        )
-
-
-def apply(
-    changes: Iterable[KeyChange], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
-) -> dict[str, str]:
-    """``config`` after the changes, which :func:`check_changes` has accepted.
-
-    RequestRefused(INVALID_CONFIG) for an addition to what is no list, or to an unknown key, where
-    Kafka ends in UNKNOWN_SERVER_ERROR.
-    """
-    altered = dict(config)
-    for name, number, value in changes:
-        try:
-            operation = OpType(number)
-        except ValueError:
-            raise RequestRefused(
-                ErrorCode.invalid_request, f"Unknown operations type {number}"
-            ) from None
-        if operation is OpType.DELETE:
-            altered.pop(name, None)
-            continue
-        assert value is not None
-        if operation is OpType.SET:
-            altered[name] = value
-            continue
-        current = altered.get(name, _default_list(name, operation, keys))
-        altered[name] = ",".join(
-            _added(current, value) if operation is OpType.APPEND else _removed(current, value)
-        )
-    return altered
-
-
-def _default_list(name: str, operation: OpType, keys: Mapping[str, ConfigKey]) -> str:
-    key = keys.get(name)
-    if key is None:
-        raise RequestRefused(ErrorCode.invalid_config, f"Unknown config name: {name}")
-    if key.type_name != "list":
-        raise RequestRefused(
-            ErrorCode.invalid_config,
-            f"Config value {operation.name.lower()} is not allowed for config key: {name}",
-        )
-    return text_of(key.default) or ""
-
-
-def _added(current: str, value: str) -> list[str]:
-    elements = _elements(current)
-    return elements + [element for element in _elements(value) if element not in elements]
-
-
-def _removed(current: str, value: str) -> list[str]:
-    left = _elements(current)
-    for element in _elements(value):
-        if element in left:
-            left.remove(element)
-    return left
-
-
-def _elements(text: str) -> list[str]:
-    return [element for element in text.split(",") if element]
-
-
-def check_topic_config(topic: str, config: Mapping[str, str], broker: BrokerConfig) -> None:
-    """RequestRefused(INVALID_CONFIG) for an unknown key, a wrong value or a contradiction."""
-    try:
-        validate_topic_config(config, broker.values)
-    except TopicConfigRefused as refused:
-        message = str(refused)
-        if isinstance(refused.__cause__, ConfigInvalid):
-            message = (
-                "Invalid config value for resource "
-                f"ConfigResource(type=TOPIC, name='{topic}'): {message}"
-            )
-        raise RequestRefused(ErrorCode.invalid_config, message) from refused
-
-
-def check_broker_config(
-    config: Mapping[str, str], broker: BrokerConfig, *, per_broker: bool
-) -> BrokerConfig:
-    """The broker's configuration with ``config``, or RequestRefused(INVALID_REQUEST).
-
-    ``config`` is the whole dynamic configuration of ``broker``, or of all brokers, passwords
-    decoded.  Unknown keys are taken, as in Kafka, where they may belong to a plugin.
-    """
-    _refuse_those(filter(is_static, config), "Cannot update these configs dynamically")
-    _refuse_those(
-        filter(is_security_key, config),
-        "These security configs can be dynamically updated only per-listener using the listener "
-        "prefix",
-        "HashSet",
+async def altered(
+    request: AlterationRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """The response of either API: one outcome per resource, in the request's order."""
+    is_incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
+    alteration = ConfigAlteration(
+        broker, context, is_incremental=is_incremental, validate_only=request.validate_only
     )
-    try:
-        for name, text in config.items():
-            key = DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
-            if key is not None:
-                key.parse(text)
-    except ConfigInvalid as invalid:
-        raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
-    if not per_broker:
-        _refuse_those(
-            filter(is_per_broker, config),
-            "Cannot update these configs at default cluster level, broker id must be specified",
-        )
-    try:
-        after = broker.with_dynamic(
-            default=broker.dynamic_default if per_broker else config,
-            own=config if per_broker else broker.dynamic_own,
-        )
-        check_reconfiguration(broker, after)
-    except ConfigInvalid as invalid:
-        raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
-    except ReconfigurationRefused as refused:
-        raise RequestRefused(ErrorCode.invalid_request, str(refused)) from refused
-    return after
+    resources: Sequence[AlteredResource] = request.resources
+    changes = [
+        await aside(len(resource.configs), partial(_changes, resource))
+        async for resource in in_slices(resources)
+    ]
+    outcomes = await alteration.run(changes)
+    return await composed(
+        len(outcomes),
+        lambda: resources_response(
+            context.api_key, context.api_version, request.resources, outcomes
+        ),
+    )
 
 
-def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") -> None:
-    """Refuses these keys; ``collection`` is the Scala class that Kafka prints."""
-    refused = ", ".join(names)
-    if refused:
-        raise RequestRefused(ErrorCode.invalid_request, f"{reason}: {collection}({refused})")
+def refused(
+    request: AlterationRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
+    """The response of either API: every resource of the request, with that code."""
+    outcomes = [(error, None)] * len(request.resources)
+    return resources_response(context.api_key, context.api_version, request.resources, outcomes)
+
+
+def _changes(resource: AlteredResource) -> ResourceChanges:
+    return ResourceChanges(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(
+            KeyChange(entry.name, getattr(entry, "config_operation", OpType.SET), entry.value)
+            for entry in resource.configs
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanges:
+    """One resource of a request."""
+
+    resource_type: int
+    name: str
+    """Empty for the default of all brokers."""
+    changes: tuple[KeyChange, ...]
+
+
+class ConfigAlteration:
+    """One AlterConfigs or IncrementalAlterConfigs request."""
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        context: RequestContext,
+        *,
+        is_incremental: bool,
+        validate_only: bool,
+    ) -> None:
+        """Without ``is_incremental`` the changes replace the whole configuration."""
+        self._broker = broker
+        self._context = context
+        self._is_incremental = is_incremental
+        self._validate_only = validate_only
+
+    async def run(self, resources: Sequence[ResourceChanges]) -> list[Outcome]:
+        """One result per resource, in order."""
+        named = Counter((resource.resource_type, resource.name) for resource in resources)
+        return [
+            await self._outcome(resource)
+            if named[resource.resource_type, resource.name] == 1
+            else (ErrorCode.invalid_request, "Each resource must appear at most once.")
+            async for resource in in_slices(resources)
+        ]
+
+    async def _outcome(self, resource: ResourceChanges) -> Outcome:
+        try:
+            await aside(len(resource.changes), partial(check_changes, resource.changes))
+            match resource.resource_type:
+                case ConfigResourceType.TOPIC:
+                    await self._alter_topic(resource)
+                case ConfigResourceType.BROKER:
+                    await self._alter_broker(resource)
+                case ConfigResourceType.BROKER_LOGGER if self._is_incremental:
+                    self._alter_loggers(resource)
+                case ConfigResourceType.CLIENT_METRICS:
+                    raise RequestRefused(
+                        ErrorCode.invalid_request,
+                        "AlterConfigs is only supported for topics and brokers, but resource type "
+                        "is CLIENT_METRICS",
+                    )
+                case unknown:
+                    raise RequestRefused(
+                        ErrorCode.invalid_request, f"Unknown resource type {unknown}"
+                    )
+        except RequestRefused as refused:
+            return refused.error, refused.message
+        except ZkControllerError as failure:
+            self._log(
+                logging.ERROR,
+                f"Error processing alter configs request for {resource.name}: {failure}",
+            )
+            return error_code_for(failure), None
+        return ErrorCode.none, None
+
+    async def _alter_topic(self, resource: ResourceChanges) -> None:
+        topic = resource.name
+        if not is_allowed(
+            self._broker,
+            self._context,
+            AclOperation.ALTER_CONFIGS,
+            ResourceType.TOPIC,
+            topic,
+        ):
+            raise RequestRefused(ErrorCode.topic_authorization_failed)
+        if not topic:
+            raise RequestRefused(
+                ErrorCode.invalid_request, "Default topic resources are not allowed."
+            )
+        if topic not in self._broker.metadata_cache.snapshot.partitions:
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist."
+            )
+        check_name(topic)
+        path = f"topics/{topic}"
+        stored = (
+            await self._broker.administration.admin.config_of(path) if self._is_incremental else {}
+        )
+        config = await _applied(resource.changes, stored, TOPIC_KEYS)
+        if not await self._broker.administration.admin.is_topic(topic):
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"Topic '{topic}' does not exist."
+            )
+        check_topic_config(topic, config, self._broker.config())
+        if not self._validate_only:
+            self._log(
+                logging.INFO, f"Updating topic {topic} with new configuration : {_text(config)}"
+            )
+            await self._broker.administration.admin.change_config(path, config)
+
+    async def _alter_broker(self, resource: ResourceChanges) -> None:
+        own_id = self._own_id(resource.name)
+        path = f"brokers/{DEFAULT_ENTITY if own_id is None else own_id}"
+        reconfigured = self._broker.reconfiguring
+        stored: dict[str, str] = {}
+        if self._is_incremental:
+            stored = await reconfigured.decoded(
+                await self._broker.administration.admin.config_of(path),
+                per_broker=own_id is not None,
+            )
+        config = await _applied(resource.changes, stored, DYNAMIC_BROKER_KEYS)
+        after = check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
+        self._check_cluster()
+        await reconfigured.check(after)  # it reads files: only for those who may change something
+        if self._validate_only:
+            return
+        encoded = await reconfigured.encoded(config, broker_name=resource.name)
+        if own_id is not None:
+            await reconfigured.reload(after)
+        who = "brokers" if own_id is None else f"broker {own_id}"
+        self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
+        await self._broker.administration.admin.change_config(path, encoded)
+
+    def _check_cluster(self) -> None:
+        check_cluster(self._broker, self._context, AclOperation.ALTER_CONFIGS)
+
+    def _alter_loggers(self, resource: ResourceChanges) -> None:
+        self._check_cluster()
+        check_node(resource.name, self._broker.broker_id)
+        check_levels(resource.changes)
+        if not self._validate_only:
+            change_levels(resource.changes)
+            for change in resource.changes:
+                self._log(
+                    logging.WARNING,
+                    f"Updated the log level of {change.name} to {change.value}"
+                    if change.operation == OpType.SET
+                    else f"Unset the log level of {change.name}",
+                )
+
+    def _own_id(self, name: str) -> int | None:
+        """This broker's id; None for the default of all brokers; any other is refused."""
+        if not name:
+            return None
+        own_id = self._broker.broker_id
+        check_node(name, own_id, "Unexpected broker id, expected")
+        return own_id
+
+    def _log(self, level: int, message: str) -> None:
+        _log.log(level, "[Admin Manager on Broker %d]: %s", self._broker.broker_id, message)
+
+
+async def _applied(
+    changes: Sequence[KeyChange], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
+) -> dict[str, str]:
+    """The configuration after the changes; many are applied in a thread."""
+    return await aside(len(changes), partial(key_changes.apply, changes, config, keys))
+
+
+def _text(config: dict[str, str]) -> str:
+    return ",".join(
+        f"{name} -> {'[hidden]' if _is_secret(name) else text}" for name, text in config.items()
+    )
+
+
+def _is_secret(name: str) -> bool:
+    """Whether the value must not be logged; an unknown key may hold a secret."""
+    key = TOPIC_KEYS.get(name) or DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
+    return key is None or key.type_name == "password"

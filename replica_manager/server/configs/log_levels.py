@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.java import parse_int
 from kafka_common.model import OpType
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import KeyChange
+from replica_manager.server.configs.key_changes import KeyChange
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
 from zkcontroller.state_changes.log_files import LEVELS
 

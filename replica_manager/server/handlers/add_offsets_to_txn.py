@@ -34,15 +34,15 @@ async def handle(
     """The error, NONE if the partition was added."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)
-    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
+    partition = TopicPartition(OFFSETS_TOPIC, broker.records.groups.partition_for(request.group_id))
     asked = AddPartitions(
-        broker.transactions.new_request_id(),
+        broker.records.transactions.new_request_id(),
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         (partition,),
     )
-    error = (await broker.transactions.ask(asked, ErrorResult)).error
+    error = (await broker.records.transactions.ask(asked, ErrorResult)).error
     error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return refuse(request, context, error)
 

@@ -126,12 +126,12 @@ async def _handled(
     refused = await _refused(partitions, context, broker, is_client=is_client)
     if refused:
         return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | refused
-    request_id = broker.transactions.new_request_id()
+    request_id = broker.records.transactions.new_request_id()
     if transaction.is_verify_only:
         verifying = VerifyPartitions(request_id, *transaction[:3], tuple(partitions))
-        return (await broker.transactions.ask(verifying, VerifyResult)).errors
+        return (await broker.records.transactions.ask(verifying, VerifyResult)).errors
     adding = AddPartitions(request_id, *transaction[:3], tuple(partitions))
-    error = (await broker.transactions.ask(adding, ErrorResult)).error
+    error = (await broker.records.transactions.ask(adding, ErrorResult)).error
     error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return dict.fromkeys(partitions, error)
 

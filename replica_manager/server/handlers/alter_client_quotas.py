@@ -67,7 +67,9 @@ async def _alter(
 ) -> _Outcome:
     changes = [QuotaChange(each.key, None if each.remove else each.value) for each in entry.ops]
     try:
-        await broker.admin.alter_client_quotas(entity, changes, validate_only=validate_only)
+        await broker.administration.admin.alter_client_quotas(
+            entity, changes, validate_only=validate_only
+        )
     except RequestRefused as refused:
         _log.info("Error encountered while updating client quotas: %s", refused)
         return refused.error, refused.message

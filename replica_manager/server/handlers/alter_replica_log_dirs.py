@@ -34,7 +34,7 @@ async def handle(
     """One code per partition."""
     # A partition named twice: the last directory counts, as in Kafka's map.
     wanted = {tp: path async for path, tp in in_slices(_wanted(request))}
-    answers = await broker.log_dir_moves.alter(wanted)
+    answers = await broker.records.log_dir_moves.alter(wanted)
     return await composed(len(answers), lambda: _response(context, list(answers.items())))
 
 

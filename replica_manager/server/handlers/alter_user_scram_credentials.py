@@ -51,7 +51,7 @@ async def handle(
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """One outcome per user."""
-    if not broker.controller.is_active:
+    if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     check_cluster(broker, context, AclOperation.ALTER)
     outcomes = await aside(
@@ -154,7 +154,7 @@ async def _alter(
 ) -> _Outcome:
     path = f"users/{sanitize(user)}"
     try:
-        config = await broker.admin.config_of(path)
+        config = await broker.administration.admin.config_of(path)
         for deletion in deletions:
             name = MECHANISMS_BY_TYPE[deletion.mechanism].mechanism_name
             if name not in config:
@@ -168,7 +168,7 @@ async def _alter(
             config[mechanism.mechanism_name] = ScramCredential.of_salted_password(
                 mechanism, upsertion.salt, upsertion.salted_password, upsertion.iterations
             ).encode()
-        await broker.admin.change_config(path, config)
+        await broker.administration.admin.change_config(path, config)
     except ZkControllerError as failure:
         _log.info("Error encountered while altering user SCRAM credentials: %s", failure)
         error = failure.error if isinstance(failure, RequestRefused) else error_code_for(failure)

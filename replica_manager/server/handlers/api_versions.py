@@ -41,7 +41,7 @@ async def handle(
     ):
         return refuse(request, context, ErrorCode.invalid_request)
     offered = tuple(broker.offered.items())
-    version, features_epoch = context.api_version, broker.features.epoch
+    version, features_epoch = context.api_version, broker.administration.features.epoch
     return EncodedBody(
         (_encoded(version, offered, features_epoch),),
         errors=lambda: {ErrorCode.none: 1},

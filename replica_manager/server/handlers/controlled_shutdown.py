@@ -27,7 +27,7 @@ async def handle(
     request: request_types.ControlledShutdownRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
     """The partitions which the broker still leads."""
-    result = await broker.controller.controlled_shutdown(
+    result = await broker.administration.controller.controlled_shutdown(
         request.broker_id, broker_epoch_of(request)
     )
     schema = response_schema(API_KEY, context.api_version)

@@ -36,7 +36,7 @@ async def handle(
     request: request_types.CreateAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One result per ACL; SECURITY_DISABLED without an authorizer."""
-    if broker.acls is None:
+    if broker.administration.acls is None:
         outcome = ErrorCode.security_disabled, SECURITY_DISABLED
         count = len(request.creations)
         return await composed(count, lambda: _response(context, [outcome] * count))
@@ -45,7 +45,7 @@ async def handle(
     valid = [i for i, (error, _) in enumerate(outcomes) if error is ErrorCode.none]
     if valid:
         wanted = [bindings[i] for i in valid]
-        errors = await broker.acls.create(wanted)
+        errors = await broker.administration.acls.create(wanted)
         for i, error in zip(valid, errors, strict=True):
             outcomes[i] = error, SENTENCES.get(error)
     return await composed(len(outcomes), lambda: _response(context, outcomes))

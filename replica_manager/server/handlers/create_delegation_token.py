@@ -40,11 +40,11 @@ async def handle(
     if name := field_or(request, "owner_principal_name", None):
         owner = Principal(field_or(request, "owner_principal_type", None) or USER, name)
     error = _denial(request, context, broker, owner)
-    if error is not ErrorCode.none or broker.token_admin is None:
+    if error is not ErrorCode.none or broker.administration.token_admin is None:
         return _response(context, error, owner, requester)
     renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
     try:
-        created = await broker.token_admin.create(
+        created = await broker.administration.token_admin.create(
             str(owner), str(requester), renewers, request.max_lifetime
         )
     except DelegationTokenRefused as refused:
@@ -73,7 +73,7 @@ def _denial(
         return ErrorCode.delegation_token_authorization_failed
     if any(each.principal_type != USER_TYPE for each in request.renewers):
         return ErrorCode.invalid_principal_type
-    if broker.token_admin is None:
+    if broker.administration.token_admin is None:
         return ErrorCode.delegation_token_auth_disabled
     return ErrorCode.none
 

@@ -49,7 +49,7 @@ async def handle(
     request: request_types.CreatePartitionsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
     """One outcome per topic."""
-    if not broker.controller.is_active:
+    if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     repeated = Counter([topic.name async for topic in in_slices(request.topics)])
     outcomes: dict[str, _Outcome] = {
@@ -62,7 +62,7 @@ async def handle(
     allowed = await allowed_names(broker, context, AclOperation.ALTER, ResourceType.TOPIC, names)
     valid = [_wanted(topic) async for topic in in_slices(named) if topic.name in allowed]
     outcomes |= {name: _UNAUTHORIZED async for name in in_slices(names) if name not in allowed}
-    brokers = await broker.admin.brokers()
+    brokers = await broker.administration.admin.brokers()
     _check_racks(brokers)
     quota = broker.quotas.controller_mutation.of(
         context.client_id,
@@ -72,7 +72,7 @@ async def handle(
     created: dict[str, tuple[int, ...]] = {}
     async for wanted in in_slices(valid):
         try:
-            created[wanted.topic] = await broker.admin.create_partitions(
+            created[wanted.topic] = await broker.administration.admin.create_partitions(
                 wanted, brokers, None if request.validate_only else quota.charge
             )
             outcomes[wanted.topic] = _DONE
@@ -135,7 +135,7 @@ async def _await_leaders(
         return any(state is None or state.leader == NO_LEADER for state in states)
 
     if created and timeout_ms > 0:
-        await broker.topics.waiters.wait(
+        await broker.administration.topics.waiters.wait(
             list(created), lambda: not any(map(lacks_leader, created)), timeout_ms
         )
     for topic in created:

@@ -47,7 +47,7 @@ async def handle(
     request: request_types.CreateTopicsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
-    if not broker.controller.is_active:
+    if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     creation = _Creation(request, context, broker)
     await creation.run()
@@ -142,7 +142,7 @@ class _Creation:
     async def _create(self, topic: NewTopic) -> None:
         snapshot = self._broker.metadata_cache.snapshot
         try:
-            self._created[topic.name] = await self._broker.topics.create(
+            self._created[topic.name] = await self._broker.administration.topics.create(
                 topic,
                 snapshot.live_brokers,
                 is_cached=topic.name in snapshot.partitions,
@@ -161,7 +161,7 @@ class _Creation:
 
     async def _await_leaders(self) -> None:
         if self._timeout_ms > 0:
-            await self._broker.topics.waiters.wait(
+            await self._broker.administration.topics.waiters.wait(
                 list(self._created),
                 lambda: not any(map(self._lacks_leader, self._created.values())),
                 self._timeout_ms,

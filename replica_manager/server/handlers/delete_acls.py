@@ -28,13 +28,13 @@ async def handle(
     request: request_types.DeleteAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """For each filter the deleted ACLs; SECURITY_DISABLED without an authorizer."""
-    if broker.acls is None:
+    if broker.administration.acls is None:
         return await composed(
             len(request.filters),
             lambda: _refusal(request, context, ErrorCode.security_disabled, SECURITY_DISABLED),
         )
     filters = [filter_of(wanted) async for wanted in in_slices(request.filters)]
-    removed = await broker.acls.delete(filters)
+    removed = await broker.administration.acls.delete(filters)
     count = len(removed) + sum(map(len, removed))
     return await composed(count, lambda: _response(removed, context))
 

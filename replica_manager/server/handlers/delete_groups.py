@@ -34,8 +34,8 @@ async def handle(
     )
     errors: dict[str, ErrorCode] = {}
     async for piece in in_pieces(list(deletable), GROUPS_AT_ONCE):
-        asked = DeleteGroups(broker.groups.new_request_id(), tuple(piece))
-        errors |= (await broker.groups.ask(asked, DeleteGroupsResult)).errors
+        asked = DeleteGroups(broker.records.groups.new_request_id(), tuple(piece))
+        errors |= (await broker.records.groups.ask(asked, DeleteGroupsResult)).errors
     refused = dict.fromkeys(
         (group_id for group_id in group_ids if group_id not in deletable),
         ErrorCode.group_authorization_failed,

@@ -49,7 +49,7 @@ async def handle(
             refused[tp] = DeletedRecords(ErrorCode.unknown_topic_or_partition)
         else:
             wanted[tp] = offset
-    deleted = await broker.deletions.delete(wanted, timeout_ms_of(request))
+    deleted = await broker.records.deletions.delete(wanted, timeout_ms_of(request))
     answers = {**deleted, **refused}
     return await composed(len(answers), lambda: _response(context, answers))
 

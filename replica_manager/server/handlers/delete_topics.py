@@ -48,7 +48,7 @@ async def handle(
     request: request_types.DeleteTopicsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
-    if not broker.controller.is_active:
+    if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     if not broker.config().is_enabled("delete.topic.enable"):
         knows_disabled = context.api_version >= _DISABLED_ERROR_SINCE
@@ -128,7 +128,7 @@ async def _delete(
 ) -> ErrorCode:
     try:
         quota.charge(partitions)
-        await broker.topics.delete(name)
+        await broker.administration.topics.delete(name)
     except RequestRefused as refused:
         return refused.error
     except ZkControllerError as failure:
@@ -147,7 +147,7 @@ async def _await_deletion(
 ) -> None:
     deleted = [name for name, error in errors.items() if error is ErrorCode.none]
     if deleted and timeout_ms > 0:
-        await broker.topics.waiters.wait(
+        await broker.administration.topics.waiters.wait(
             deleted,
             lambda: not any(name in broker.metadata_cache.snapshot.partitions for name in deleted),
             timeout_ms,

@@ -39,7 +39,7 @@ async def handle(
         )
     except RequestRefused as refused:
         return _refused(context, refused.error, refused.message)
-    found = await broker.admin.client_quotas(wanted)
+    found = await broker.administration.admin.client_quotas(wanted)
     return await composed(len(found), lambda: _response(context, found))
 
 

@@ -140,7 +140,7 @@ async def _topic(
     check_name(name)
     if name not in broker.metadata_cache.snapshot.partitions:
         raise RequestRefused(ErrorCode.unknown_topic_or_partition)
-    config = await broker.topics.config_of(f"topics/{name}")
+    config = await broker.administration.topics.config_of(f"topics/{name}")
     return topic_entries(config, broker.config(), resource.configuration_keys or ())
 
 

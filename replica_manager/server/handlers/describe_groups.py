@@ -43,8 +43,8 @@ async def handle(
         if group_id not in described
     ]
     async for piece in in_pieces(tuple(described)):
-        asked = DescribeGroups(broker.groups.new_request_id(), tuple(piece))
-        groups += (await broker.groups.ask(asked, DescribeGroupsResult)).groups
+        asked = DescribeGroups(broker.records.groups.new_request_id(), tuple(piece))
+        groups += (await broker.records.groups.ask(asked, DescribeGroupsResult)).groups
     operations: dict[str, int] = {}
     if field_or(request, "include_authorized_operations", False):
         operations = {

@@ -132,7 +132,7 @@ def _offset_lag(
 ) -> int:
     """The records that the log lacks: up to the current log's end, or to the high watermark."""
     current = broker.logs.log(tp)
-    if current is None or tp not in broker.replica_manager.partitions:
+    if current is None or tp not in broker.records.replica_manager.partitions:
         return _UNKNOWN_LAG
     if is_future:
         return current.log_end_offset - log.log_end_offset

@@ -93,7 +93,7 @@ def _error(schema: ResponseSchema, partition: int, error: ErrorCode, message: st
 
 
 async def _producers(schema: ResponseSchema, tp: TopicPartition, broker: BrokerContext) -> Any:
-    hosted = broker.replica_manager.get_partition_or_error(tp)
+    hosted = broker.records.replica_manager.get_partition_or_error(tp)
     if isinstance(hosted, ErrorCode):
         return _error(schema, tp.partition, hosted, None)
     log = broker.logs.log(tp)

@@ -42,9 +42,9 @@ async def handle(
     visible = [name async for name in in_slices(names) if _may_describe(name, context, broker)]
     described: dict[str, DescribedTransaction] = {}
     async for piece in in_pieces(visible):
-        asked = DescribeTransactions(broker.transactions.new_request_id(), tuple(piece))
+        asked = DescribeTransactions(broker.records.transactions.new_request_id(), tuple(piece))
         for found in (
-            await broker.transactions.ask(asked, DescribeTransactionsResult)
+            await broker.records.transactions.ask(asked, DescribeTransactionsResult)
         ).transactions:
             described[found.transactional_id] = await _shown(found, context, broker)
     denied = ErrorCode.transactional_id_authorization_failed

@@ -71,7 +71,9 @@ async def _named(schema: ResponseSchema, user: str, count: int, broker: BrokerCo
             "Cannot describe SCRAM credentials for the same user twice in a single request: "
             f"{user}",
         )
-    found = _described(schema, user, await broker.admin.config_of(f"users/{sanitize(user)}"))
+    found = _described(
+        schema, user, await broker.administration.admin.config_of(f"users/{sanitize(user)}")
+    )
     return found or _refused(
         schema,
         user,
@@ -81,7 +83,7 @@ async def _named(schema: ResponseSchema, user: str, count: int, broker: BrokerCo
 
 
 async def _every_user(schema: ResponseSchema, broker: BrokerContext) -> list[Any]:
-    configs = await broker.admin.configs_of("users")
+    configs = await broker.administration.admin.configs_of("users")
     users = {desanitize(name): config for name, config in configs.items() if name != DEFAULT_ENTITY}
     described = (_described(schema, user, users[user]) for user in sorted(users))
     return [each for each in described if each is not None]

@@ -156,7 +156,7 @@ async def _await_leaders(
 
     if timeout_ms > 0 and missing():
         topics = list(dict.fromkeys(tp.topic for tp in elected))
-        await broker.topics.waiters.wait(topics, lambda: not missing(), timeout_ms)
+        await broker.administration.topics.waiters.wait(topics, lambda: not missing(), timeout_ms)
     return missing()
 
 

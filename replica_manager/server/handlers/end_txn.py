@@ -34,13 +34,13 @@ async def handle(
     """The error, NONE once the end is decided."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     asked = EndTransaction(
-        broker.transactions.new_request_id(),
+        broker.records.transactions.new_request_id(),
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         request.committed,
     )
-    error = (await broker.transactions.ask(asked, ErrorResult)).error
+    error = (await broker.records.transactions.ask(asked, ErrorResult)).error
     error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return refuse(request, context, error)
 

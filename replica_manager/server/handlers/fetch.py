@@ -81,26 +81,28 @@ async def handle(
     }
     left = ((topic, each) for topic, partitions in request.forgotten for each in partitions)
     forgotten = [_named(topic, each, topic_names) async for topic, each in in_slices(left)]
-    session = broker.fetch_sessions.context(
+    session = broker.records.fetch_sessions.context(
         version,
         FetchMetadata(request.session_id, request.session_epoch),
         fetch_infos,
         forgotten,
         topic_names,
         is_from_follower=is_from_follower,
-        now_ms=broker.replica_manager.now_ms(),
+        now_ms=broker.records.replica_manager.now_ms(),
     )
     interesting, erroneous = await _sorted_out(session, context, broker, is_from_follower)
     fetched: dict[TopicIdPartition, FetchPartitionData] = {}
     if interesting:
-        fetched = await broker.reads.fetch_messages(_params(request, context, broker), interesting)
+        fetched = await broker.records.reads.fetch_messages(
+            _params(request, context, broker), interesting
+        )
     found = {**fetched, **erroneous}
     if context.usage is not None:
         if is_from_follower:
             context.usage.exempt()
         elif context.usage.fetched(await _size(session.answered(found), context, broker)) > 0:
             return await _answered(session.throttled(), {}, request, context, broker)
-    answer = session.answer(found, broker.replica_manager.now_ms())
+    answer = session.answer(found, broker.records.replica_manager.now_ms())
     return await _answered(answer, interesting, request, context, broker)
 
 
@@ -302,12 +304,12 @@ def _count(
     if not size:
         return
     if replica_id < 0:
-        broker.topic_stats.mark(each.topic_partition.topic, "bytes_out", size)
+        broker.records.topic_stats.mark(each.topic_partition.topic, "bytes_out", size)
         return
-    broker.topic_stats.mark_all("replication_bytes_out", size)
-    partition = broker.replica_manager.get_partition_or_error(each.topic_partition)
+    broker.records.topic_stats.mark_all("replication_bytes_out", size)
+    partition = broker.records.replica_manager.get_partition_or_error(each.topic_partition)
     if not isinstance(partition, ErrorCode) and replica_id in partition.adding_replicas:
-        broker.topic_stats.mark_all("reassignment_bytes_out", size)
+        broker.records.topic_stats.mark_all("reassignment_bytes_out", size)
 
 
 async def _converted(
@@ -338,7 +340,7 @@ async def _converted(
     except (CorruptRecord, InvalidRecord):
         return FetchPartitionData(ErrorCode.corrupt_message), NO_CONVERSIONS
     if cost.records:
-        broker.topic_stats.mark(tp.topic, "fetch_message_conversions", cost.records)
+        broker.records.topic_stats.mark(tp.topic, "fetch_message_conversions", cost.records)
     return found._replace(records=converted), cost
 
 

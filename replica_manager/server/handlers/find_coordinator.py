@@ -107,9 +107,9 @@ def _find(key: str, key_type: int, context: RequestContext, broker: BrokerContex
     if topic not in snapshot.partitions:
         return _Coordinator(ErrorCode.coordinator_not_available, is_topic_missing=True)
     if key_type == _TRANSACTION:
-        partition = snapshot.partition(topic, broker.transactions.partition_for(key))
+        partition = snapshot.partition(topic, broker.records.transactions.partition_for(key))
     else:
-        partition = snapshot.partition(topic, broker.groups.partition_for(key))
+        partition = snapshot.partition(topic, broker.records.groups.partition_for(key))
     if partition is None:
         return _Coordinator(ErrorCode.coordinator_not_available)
     endpoint = snapshot.endpoint(partition.leader, context.listener_name)

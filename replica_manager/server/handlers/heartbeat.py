@@ -28,8 +28,10 @@ async def handle(
 ) -> ResponsePayload:
     """The response with the error of the heartbeat."""
     check_group(broker, context, AclOperation.READ, request.group_id)
-    asked = read_heartbeat(request, broker.groups.new_request_id())
-    return write_heartbeat(await broker.groups.ask(asked, HeartbeatResult), context.api_version)
+    asked = read_heartbeat(request, broker.records.groups.new_request_id())
+    return write_heartbeat(
+        await broker.records.groups.ask(asked, HeartbeatResult), context.api_version
+    )
 
 
 def refuse(

@@ -59,12 +59,12 @@ async def handle(
         return _response(context, ErrorCode.none, await broker.producer_ids.next_id(), 0)
     has_id = known_id != _NO_PRODUCER_ID
     asked = InitProducerId(
-        broker.transactions.new_request_id(),
+        broker.records.transactions.new_request_id(),
         transactional_id,
         request.transaction_timeout // _MILLISECOND,
         ProducerIdAndEpoch(known_id, known_epoch) if has_id else None,
     )
-    result = await broker.transactions.ask(asked, InitProducerIdResult)
+    result = await broker.records.transactions.ask(asked, InitProducerIdResult)
     error = result.error
     error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return _response(context, error, result.producer_id, result.producer_epoch)

@@ -33,13 +33,13 @@ async def handle(
     read = partial(
         read_join,
         request,
-        broker.groups.new_request_id(),
+        broker.records.groups.new_request_id(),
         context.api_version,
         client_id=context.client_id,
         client_host=context.client_address,
     )
     asked = await aside(len(request.protocols), read)
-    return write_join(await broker.groups.ask(asked, JoinResult), context.api_version)
+    return write_join(await broker.records.groups.ask(asked, JoinResult), context.api_version)
 
 
 def refuse(

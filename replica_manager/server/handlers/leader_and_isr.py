@@ -22,6 +22,7 @@ from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
 from kafka_common.topic_names import invalid_name_reason
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import (
@@ -62,10 +63,10 @@ async def handle(
         await broker.learn_topics(
             [topic async for topic in all_in_slices(new) if invalid_name_reason(topic) is None]
         )
-    replica_manager = broker.replica_manager
+    replica_manager = broker.records.replica_manager
     async with replica_manager.replica_state_change_lock:
         answer = await run_in_slices(
-            replica_manager.become_leader_or_follower(decoded, context.correlation_id)
+            become_leader_or_follower(replica_manager, decoded, context.correlation_id)
         )
         for _ in range(OPEN_RETRIES):
             if not answer.put_off:
@@ -73,8 +74,8 @@ async def handle(
             await asyncio.sleep(OPEN_RETRY_S)
             left = {tp: states[tp] async for tp in all_in_slices(answer.put_off)}
             later = await run_in_slices(
-                replica_manager.become_leader_or_follower(
-                    replace(decoded, partitions=left), context.correlation_id
+                become_leader_or_follower(
+                    replica_manager, replace(decoded, partitions=left), context.correlation_id
                 )
             )
             errors = {**answer.partitions, **later.partitions}
@@ -102,7 +103,7 @@ def _forget_what_was_led(
 
     Source: Kafka ``ReplicaManager.updateLeaderAndFollowerMetrics``.
     """
-    partitions, stats = broker.replica_manager.partitions, broker.topic_stats
+    partitions, stats = broker.records.replica_manager.partitions, broker.records.topic_stats
     followed: set[str] = set()
     for tp in request.partitions:
         yield

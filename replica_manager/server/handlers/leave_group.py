@@ -34,11 +34,13 @@ async def handle(
     """One result per member."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     count = len(field_or(request, "members", ()))
-    asked = await aside(count, partial(read_leave, request, broker.groups.new_request_id()))
+    asked = await aside(count, partial(read_leave, request, broker.records.groups.new_request_id()))
     error, members = ErrorCode.none, list[LeftMember]()
     async for piece in in_pieces(asked.members):
-        part = replace(asked, request_id=broker.groups.new_request_id(), members=tuple(piece))
-        result = await broker.groups.ask(part, LeaveResult)
+        part = replace(
+            asked, request_id=broker.records.groups.new_request_id(), members=tuple(piece)
+        )
+        result = await broker.records.groups.ask(part, LeaveResult)
         error = result.error
         if error is not ErrorCode.none:
             break

@@ -28,8 +28,8 @@ async def handle(
     request: request_types.ListGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """All groups if the client may describe the cluster, else those that it may describe."""
-    asked = read_list(request, broker.groups.new_request_id())
-    result = await broker.groups.ask(asked, ListGroupsResult)
+    asked = read_list(request, broker.records.groups.new_request_id())
+    result = await broker.records.groups.ask(asked, ListGroupsResult)
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE, log_if_denied=False):
         described = await allowed_names(
             broker,

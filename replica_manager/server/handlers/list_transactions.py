@@ -33,12 +33,12 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """Those that pass the filters and that the client may describe."""
     asked = ListTransactions(
-        broker.transactions.new_request_id(),
+        broker.records.transactions.new_request_id(),
         tuple(request.state_filters),
         tuple(request.producer_id_filters),
         field_or(request, "duration_filter", ANY_DURATION),
     )
-    result = await broker.transactions.ask(asked, ListTransactionsResult)
+    result = await broker.records.transactions.ask(asked, ListTransactionsResult)
     visible = await allowed_names(
         broker,
         context,

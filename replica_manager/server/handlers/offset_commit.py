@@ -52,7 +52,7 @@ async def handle(
     else:
         asked = await aside(
             named_count(request.topics),
-            partial(read_commit, request, broker.groups.new_request_id(), known),
+            partial(read_commit, request, broker.records.groups.new_request_id(), known),
         )
         errors = await committed(asked, broker)
     results = refused | errors
@@ -84,7 +84,7 @@ async def _commit_to_zookeeper(
                 errors[partition] = ErrorCode.offset_metadata_too_large
                 continue
             try:
-                await broker.admin.commit_old_offset(
+                await broker.administration.admin.commit_old_offset(
                     request.group_id, partition, each.committed_offset
                 )
             except ZkControllerError as failure:

@@ -42,7 +42,7 @@ async def handle(
     known = {each async for each in in_slices(partitions) if each not in refused}
     asked = await aside(
         named_count(request.topics),
-        partial(read_delete_offsets, request, broker.groups.new_request_id(), known),
+        partial(read_delete_offsets, request, broker.records.groups.new_request_id(), known),
     )
     result = await deleted(asked, broker)
     if result.error is ErrorCode.none:

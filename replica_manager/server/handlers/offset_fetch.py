@@ -111,8 +111,8 @@ async def _found(
 async def _fetched(
     wanted: WantedOffsets, broker: BrokerContext, *, requires_stable: bool
 ) -> GroupOffsets:
-    asked = FetchOffsets(broker.groups.new_request_id(), (wanted,), requires_stable)
-    [group] = (await broker.groups.ask(asked, FetchResult)).groups
+    asked = FetchOffsets(broker.records.groups.new_request_id(), (wanted,), requires_stable)
+    [group] = (await broker.records.groups.ask(asked, FetchResult)).groups
     return group
 
 
@@ -133,7 +133,7 @@ async def _from_zookeeper(wanted: WantedOffsets, broker: BrokerContext) -> Group
         if snapshot.partition(*partition) is None:
             continue
         try:
-            offset = await broker.admin.old_offset_of(wanted.group_id, partition)
+            offset = await broker.administration.admin.old_offset_of(wanted.group_id, partition)
         except ZkControllerError as failure:
             found[partition] = _nothing(error_code_for(failure))
             continue

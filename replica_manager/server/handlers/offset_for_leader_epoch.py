@@ -71,7 +71,9 @@ def refuse(
 def _answer(
     broker: BrokerContext, topic: str, asked: request_types.OffsetForLeaderPartition
 ) -> tuple[int, ErrorCode, EpochEndOffset]:
-    hosted = broker.replica_manager.get_partition_or_error(TopicPartition(topic, asked.partition))
+    hosted = broker.records.replica_manager.get_partition_or_error(
+        TopicPartition(topic, asked.partition)
+    )
     if isinstance(hosted, ErrorCode):
         return asked.partition, hosted, UNDEFINED
     current_leader_epoch = field_or(asked, "current_leader_epoch", NO_EPOCH)

@@ -110,7 +110,7 @@ async def handle(
         batches = {tp: each for tp, each in batches.items() if tp not in verified.errors}
         guards = verified.guards
     if batches:
-        outcomes |= await broker.appends.append_records(
+        outcomes |= await broker.records.appends.append_records(
             batches,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
@@ -167,7 +167,7 @@ async def _verified(
     if not producers:
         return NOTHING_TO_VERIFY
     [(producer_id, producer_epoch)] = producers
-    return await broker.verification.verify(
+    return await broker.records.verification.verify(
         {tp: header.base_sequence for tp, header in transactional.items()},
         transactional_id,
         producer_id,

@@ -38,7 +38,7 @@ async def handle(
     decoded = StopReplicaRequest(
         request.controller_id, request.controller_epoch, broker_epoch_of(request), partitions
     )
-    replica_manager = broker.replica_manager
+    replica_manager = broker.records.replica_manager
     async with replica_manager.replica_state_change_lock:
         answer = await run_in_slices(replica_manager.stop_replicas(decoded, context.correlation_id))
     return await composed(

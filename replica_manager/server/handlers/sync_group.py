@@ -34,9 +34,10 @@ async def handle(
         raise RequestRefused(ErrorCode.inconsistent_group_protocol)
     check_group(broker, context, AclOperation.READ, request.group_id)
     asked = await aside(
-        len(request.assignments), partial(read_sync, request, broker.groups.new_request_id())
+        len(request.assignments),
+        partial(read_sync, request, broker.records.groups.new_request_id()),
     )
-    return write_sync(await broker.groups.ask(asked, SyncResult), context.api_version)
+    return write_sync(await broker.records.groups.ask(asked, SyncResult), context.api_version)
 
 
 def refuse(

@@ -72,8 +72,8 @@ async def _commit(
     context: RequestContext,
     broker: BrokerContext,
 ) -> dict[TopicPartition, ErrorCode]:
-    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
-    verified = await broker.verification.verify(
+    partition = TopicPartition(OFFSETS_TOPIC, broker.records.groups.partition_for(request.group_id))
+    verified = await broker.records.verification.verify(
         {partition: NO_SEQUENCE},
         request.transactional_id,
         request.producer_id,
@@ -89,7 +89,11 @@ async def _commit(
     asked = await aside(
         named_count(request.topics),
         partial(
-            read_transactional_commit, request, broker.groups.new_request_id(), known, producer
+            read_transactional_commit,
+            request,
+            broker.records.groups.new_request_id(),
+            known,
+            producer,
         ),
     )
     return await committed(asked, broker)

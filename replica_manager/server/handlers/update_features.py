@@ -38,7 +38,7 @@ async def handle(
     request: request_types.UpdateFeaturesRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One outcome per feature, or only a code."""
-    if not broker.controller.is_active:
+    if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     if not is_feature_versioning_supported(broker.config().inter_broker_version):
         return _response(
@@ -57,7 +57,7 @@ async def handle(
         FeatureResults,
         timeout_ms_of(request),
     )
-    if answer.epoch is not None and not await broker.features.reaches(
+    if answer.epoch is not None and not await broker.administration.features.reaches(
         answer.epoch, timeout_ms_of(request)
     ):
         # The features are written; Kafka too says that they failed if it does not see them in time.

@@ -69,7 +69,7 @@ async def handle(
     head = request.head
     live_brokers = [_broker(each, version) async for each in all_in_slices(head.live_brokers)]
     update = _decode(head, topics, live_brokers, version)
-    replica_manager = broker.replica_manager
+    replica_manager = broker.records.replica_manager
     async with replica_manager.replica_state_change_lock:
         error, deleted = await run_in_slices(
             replica_manager.update_metadata(update, context.correlation_id)
@@ -77,7 +77,7 @@ async def handle(
     if deleted:
         await _delete_offsets(deleted, broker)
     if error is ErrorCode.none:
-        broker.topics.waiters.changed(topic.topic for topic in update.topics)
+        broker.administration.topics.waiters.changed(topic.topic for topic in update.topics)
     return refuse(request, context, error)
 
 
@@ -88,7 +88,7 @@ async def _delete_offsets(deleted: Sequence[TopicPartition], broker: BrokerConte
     has closed its connection.
     """
     async for piece in all_in_pieces(deleted, DELETED_AT_ONCE):
-        broker.groups.on_partitions_deleted(piece)
+        broker.records.groups.on_partitions_deleted(piece)
 
 
 def refuse(

@@ -71,7 +71,7 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
             here.append(partition)
     if not here:
         return errors
-    outcomes = await broker.appends.append_records(
+    outcomes = await broker.records.appends.append_records(
         dict.fromkeys(here, MemoryRecords(_batch(marker))),
         acks=_ALL_REPLICAS,
         timeout_ms=broker.config().integer("request.timeout.ms"),
@@ -102,7 +102,7 @@ def _tell_groups(
         if partition.topic == OFFSETS_TOPIC and error is ErrorCode.none
     ]
     if of_offsets:
-        broker.groups.on_transaction_completed(
+        broker.records.groups.on_transaction_completed(
             marker.producer_id, of_offsets, is_commit=marker.is_commit
         )
 

@@ -256,8 +256,8 @@ SALTED: Final = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iteration
 def furnish_security(zkctl: Zkctl) -> None:
     """Users, quotas, ACLs, tokens and broker configurations, some of them secret."""
     alice = {"SCRAM-SHA-256": SALTED, "producer_byte_rate": "1024.0"}
-    zkctl.create(ConfigZnode.user_path("alice"), ConfigZnode(alice).encode())
-    zkctl.create(f"{ConfigZnode.user_path('bob')}/clients/app", quota("2048"))
+    zkctl.create(ConfigZnode.path("users/alice"), ConfigZnode(alice).encode())
+    zkctl.create(ConfigZnode.path("users/bob/clients/app"), quota("2048"))
     zkctl.create(ConfigZnode.path("clients/<default>"), quota("7.5"))
     zkctl.create(ConfigZnode.path("ips/10.0.0.1"), quota("3"))
     broker = {
@@ -350,7 +350,7 @@ def test_a_new_password_is_seen_as_a_znode_written_again(zkctl: Zkctl, tmp_path:
     furnish_security(zkctl)
     saved_rows(zkctl, tmp_path / "a")
     changed = {"SCRAM-SHA-256": SALTED.replace("c2", "d2"), "producer_byte_rate": "1024.0"}
-    zkctl.session().write(SetData(ConfigZnode.user_path("alice"), ConfigZnode(changed).encode()))
+    zkctl.session().write(SetData(ConfigZnode.path("users/alice"), ConfigZnode(changed).encode()))
 
     rows = zkctl("snapshot", "diff", str(tmp_path / "a"), "--live", *AT).json
 
@@ -438,7 +438,7 @@ def test_a_diff_needs_one_other_side(zkctl: Zkctl, tmp_path: Path) -> None:
 def test_a_corrupt_znode_is_recorded_as_such(zkctl: Zkctl, tmp_path: Path) -> None:
     session = zkctl.session()
     session.write(SetData(PartitionStateZnode.path("orders", 0), b"{"))
-    zkctl.create(ConfigZnode.user_path("alice"), b'{"SCRAM-SHA-256": "half a secret')
+    zkctl.create(ConfigZnode.path("users/alice"), b'{"SCRAM-SHA-256": "half a secret')
 
     rows = saved_rows(zkctl, tmp_path / "a")
 

@@ -43,12 +43,10 @@ def level(version: str) -> FeatureLevelRecord:
     return FeatureLevelRecord(FEATURE_NAME, from_name(version).level)
 
 
-def written(
-    log: LogState, version: str = "3.9", *, is_migrating: bool = False
-) -> tuple[list[MetadataRecord], bool]:
+def written(log: LogState, version: str = "3.9") -> tuple[list[MetadataRecord], bool]:
     """The records, and whether they are one batch."""
     bootstrap = BootstrapMetadata.from_versions(from_name(version))
-    result = generate(log, bootstrap, is_zk_migration_enabled=is_migrating)
+    result = generate(log, bootstrap)
     return [record for record, _ in result.records], result.is_atomic
 
 
@@ -78,14 +76,6 @@ def test_an_open_bootstrap_transaction_is_aborted_and_written_again() -> None:
         written(replace(EMPTY, transaction_start_offset=0), "3.6-IV0")
 
 
-def test_a_cluster_to_be_migrated_begins_before_the_migration() -> None:
-    records, _ = written(EMPTY, is_migrating=True)
-
-    assert records == [BEGIN, level("3.9"), ZkMigrationStateRecord(2), END]
-    with pytest.raises(IllegalState, match=r"can begin at 3\.6-IV0"):
-        written(EMPTY, "3.6-IV0", is_migrating=True)
-
-
 # ---------------------------------------------------------------------- a log with records
 
 
@@ -100,27 +90,16 @@ def test_an_open_transaction_of_the_predecessor_is_aborted() -> None:
         written(replace(log_at("3.6-IV0"), transaction_start_offset=7))
 
 
-def test_a_log_born_in_kraft_cannot_be_migrated() -> None:
-    with pytest.raises(IllegalState, match="nothing to migrate"):
-        written(log_at("3.9"), is_migrating=True)
-    with pytest.raises(IllegalState, match=r"under way at 3\.3-IV3"):
-        written(log_at("3.3-IV3"), is_migrating=True)
-
-
-def test_a_log_of_3_4_goes_on_as_a_migration_and_ends_when_it_is_switched_off() -> None:
+def test_a_migration_ends_where_none_is_led() -> None:
     # 3.4 wrote 1 for what came before the migration; it reads as the migration itself.
     log = log_at("3.4", ZkMigrationState(1))
 
-    assert written(log, is_migrating=True) == ([], True)
     assert written(log) == ([ZkMigrationStateRecord(3)], True)
 
 
-@pytest.mark.parametrize("is_migrating", [False, True])
 @pytest.mark.parametrize("state", [ZkMigrationState.PRE_MIGRATION, ZkMigrationState.POST_MIGRATION])
-def test_before_and_after_a_migration_nothing_is_written(
-    state: ZkMigrationState, is_migrating: bool
-) -> None:
-    assert written(log_at("3.9", state), is_migrating=is_migrating) == ([], True)
+def test_before_and_after_a_migration_nothing_is_written(state: ZkMigrationState) -> None:
+    assert written(log_at("3.9", state)) == ([], True)
 
 
 # ---------------------------------------------------------------------- bootstrap metadata

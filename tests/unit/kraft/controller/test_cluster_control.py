@@ -91,7 +91,7 @@ class Partitions:
 class World:
     """A cluster manager as the active controller has it, with a clock and a log of records."""
 
-    def __init__(self, version: str = "3.9", *, is_migration_enabled: bool = False) -> None:
+    def __init__(self, version: str = "3.9") -> None:
         self.registry = SnapshotRegistry()
         quorum = QuorumFeatures(0, default_feature_map(is_unstable_enabled=True), (0,))
         self.features = FeatureControlManager(self.registry, quorum, version=from_name(version))
@@ -100,7 +100,6 @@ class World:
             "cluster",
             self.features,
             session_timeout_ms=SESSION_TIMEOUT_MS,
-            is_zk_migration_enabled=is_migration_enabled,
         )
         self.partitions = Partitions()
         self.control = HeartbeatControl(self.cluster, self.features, self.partitions)
@@ -363,21 +362,13 @@ def test_registration_is_refused_when_kraft_version_is_outside_of_the_range(
 # ---------------------------------------------------------------------- migration
 
 
-def test_brokers_of_zookeeper_register_only_in_a_migration() -> None:
+def test_brokers_of_zookeeper_cannot_register(world: World) -> None:
     migrating = request(is_migrating_zk_broker=True)
 
-    assert World("3.9").refusal(migrating)[0] is ErrorCode.broker_id_not_registered
-    too_old = World("3.3", is_migration_enabled=True)
-    assert too_old.refusal(migrating)[0] is ErrorCode.broker_id_not_registered
-
-    world = World(is_migration_enabled=True)
-    assert world.register(migrating).is_migrating_zk_broker
-    nameless = replace(migrating, listeners=(replace(PLAINTEXT, name="EXTERNAL"),))
-    assert world.refusal(nameless)[0] is ErrorCode.invalid_registration
+    assert world.refusal(migrating)[0] is ErrorCode.broker_id_not_registered
 
 
-def test_brokers_of_kraft_wait_until_the_migration_is_done() -> None:
-    world = World(is_migration_enabled=True)
+def test_brokers_of_kraft_wait_until_the_migration_is_done(world: World) -> None:
     world.features.replay(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), 0)
 
     assert world.refusal(request())[0] is ErrorCode.broker_id_not_registered

@@ -6,16 +6,12 @@ import pytest
 
 from kafka_common.api_error import ApiException
 from kraft.controller import quorum_controller
-from kraft.controller.quorum_controller_requests import (
-    FindAllTopicIds,
-    WriteMigrationRecords,
-)
+from kraft.controller.quorum_controller_requests import FindAllTopicIds
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.quorum_controller_values import (
     ControllerRequestReceived,
     LeaderChanged,
 )
-from kraft.controller.result import VersionedRecord
 from kraft.metadata.records import (
     BeginTransactionRecord,
     NoOpRecord,
@@ -90,7 +86,7 @@ def test_who_leads_again_balances_again_and_after_a_whole_interval() -> None:
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     back = PartitionChangeRecord(0, orders, leader=2)
-    world.send(WriteMigrationRecords((VersionedRecord(back, 0),)))
+    world.write(back)
     world.advance(4_000)
 
     world.log.leader = LeaderAndEpoch(None, 2)
@@ -125,8 +121,7 @@ def test_a_transaction_that_was_lost_with_the_leadership_is_not_open_in_the_next
     world.elect(3000)
     world.log.is_slow = True
     before = world.records
-    begun = (VersionedRecord(BeginTransactionRecord("lost"), 0),)
-    world.send(WriteMigrationRecords(begun))
+    world.write(BeginTransactionRecord("lost"))
     assert world.active.state.offsets.transaction_start_offset != -1
 
     left_and_elected_again(world)

@@ -16,10 +16,8 @@ from kafka_common.errors import BufferAllocation
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.quorum_controller_requests import (
     RegisterBroker,
-    WriteMigrationRecords,
 )
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
-from kraft.controller.result import VersionedRecord
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import (
     BrokerEndpoint,
@@ -41,8 +39,10 @@ def world() -> QuorumWorld:
     return world
 
 
-def write(*records: MetadataRecord) -> WriteMigrationRecords:
-    return WriteMigrationRecords(tuple(VersionedRecord(record, 0) for record in records))
+def refusal(world: QuorumWorld, *records: MetadataRecord) -> ApiException:
+    with pytest.raises(ApiException) as refused:
+        world.write(*records)
+    return refused.value
 
 
 def values(count: int, size: int) -> list[ConfigRecord]:
@@ -53,19 +53,19 @@ def test_a_value_that_no_field_holds_is_refused_and_the_controller_leads_on(
     world: QuorumWorld,
 ) -> None:
     before = world.records
-    refused = world.refusal(write(*values(1, 10), *values(1, LONGEST + 1)))
+    refused = refusal(world, *values(1, 10), *values(1, LONGEST + 1))
 
     assert refused.error is ErrorCode.invalid_request
     assert "ConfigRecord cannot be written" in str(refused)
     assert world.active.claim_epoch == 1
     assert (world.records, world.faults, world.rafts[3000].resigned) == (before, [], [])
-    world.send(write(*values(1, LONGEST)))
+    world.write(*values(1, LONGEST))
     assert world.records[-1] == values(1, LONGEST)[0]
 
 
 def test_more_than_a_batch_holds_is_refused_and_the_controller_leads_on(world: QuorumWorld) -> None:
     before = world.records
-    refused = world.refusal(write(*values(MAX_BATCH_BYTES // 30_000 + 1, 30_000)))
+    refused = refusal(world, *values(MAX_BATCH_BYTES // 30_000 + 1, 30_000))
 
     assert refused.error is ErrorCode.record_list_too_large
     assert "exceeds the maximum allowed batch size of 8388608" in str(refused)
@@ -79,7 +79,7 @@ def test_records_of_several_batches_are_refused_as_a_whole() -> None:
     world.elect(3000)
     before = world.records
 
-    refused = world.refusal(write(*values(3, 10), *values(1, LONGEST + 1)))
+    refused = refusal(world, *values(3, 10), *values(1, LONGEST + 1))
 
     assert refused.error is ErrorCode.invalid_request
     assert (world.records, world.faults) == (before, [])

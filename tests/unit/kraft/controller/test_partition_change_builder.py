@@ -82,14 +82,13 @@ def test_no_change_makes_no_record() -> None:
     )
 
 
-def test_an_isr_that_shrinks_raises_the_leader_epoch_before_3_6_and_during_a_migration() -> None:
+def test_an_isr_that_shrinks_raises_the_leader_epoch_before_3_6() -> None:
     before = partition(1, 2, 3)
 
     assert change(before, target_isr=(1, 2)) == record(isr=(1, 2))
     assert change(before, target_isr=(1, 2), metadata_version=NEEDS_BUMPS) == record(
         isr=(1, 2), leader=1
     )
-    assert change(before, target_isr=(1, 2), is_migrating=True) == record(isr=(1, 2), leader=1)
 
 
 @pytest.mark.parametrize("metadata_version", [LATEST, NEEDS_BUMPS])
@@ -98,9 +97,7 @@ def test_an_isr_that_grows_never_raises_the_leader_epoch(
 ) -> None:
     before = partition(1, 2, 3, isr=(1, 2))
 
-    wanted = change(
-        before, target_isr=(1, 2, 3), metadata_version=metadata_version, is_migrating=True
-    )
+    wanted = change(before, target_isr=(1, 2, 3), metadata_version=metadata_version)
 
     assert wanted == record(isr=(1, 2, 3))
 

@@ -1,4 +1,4 @@
-"""Before a migration from ZooKeeper: who may come, who may live, and that all else waits."""
+"""In a log of Kafka's before a migration from ZooKeeper: what runs, and what waits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import ConfigResourceType, ElectionType, OpType
 from kraft.controller.client_quota_control import ClientQuotaAlteration
-from kraft.controller.cluster_requests import (
-    BrokerRegistrationReply,
-    BrokerRegistrationRequest,
-    ControllerRegistrationRequest,
-)
+from kraft.controller.cluster_requests import ControllerRegistrationRequest
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
 from kraft.controller.features import FeatureLevelUpdate
@@ -25,52 +21,36 @@ from kraft.controller.quorum_controller_requests import (
     ElectLeaders,
     FindAllTopicIds,
     IncrementalAlterConfigs,
-    RegisterBroker,
     RegisterController,
     UnregisterBroker,
     UpdateFeatureLevels,
-    WriteMigrationRecords,
 )
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import (
-    BrokerEndpoint,
-    BrokerFeature,
+    FeatureLevelRecord,
     NoOpRecord,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
-from tests.support.migration_records import records_after_migration
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
+from tests.support.quorum_controller_world import QuorumWorld, topic
 
 SESSION_TIMEOUT_MS = 9_000
 
 
 @pytest.fixture
 def world() -> QuorumWorld:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, is_zk_migration_enabled=True))
+    world = QuorumWorld()
+    world.find(FeatureLevelRecord(FEATURE_NAME, 21), ZkMigrationStateRecord(2))
+    brokers = (RegisterBrokerRecord(n, is_migrating_zk_broker=True) for n in (1, 2))
+    world.find(*brokers, version=2)
     world.elect(3000)
     assert world.active.state.features.is_in_pre_migration_mode
     return world
 
 
-def register_migrating(world: QuorumWorld, broker_id: int) -> int:
-    request = BrokerRegistrationRequest(
-        broker_id,
-        CLUSTER_ID,
-        UUID(int=(1 << 80) + broker_id),
-        (BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
-        (BrokerFeature(FEATURE_NAME, 1, 21),),
-        is_migrating_zk_broker=True,
-        log_dirs=(UUID(int=(1 << 64) + broker_id),),
-    )
-    return world.ask(RegisterBroker(request), BrokerRegistrationReply).epoch
-
-
-def test_brokers_of_zookeeper_come_live_are_fenced_if_they_want_and_go(
-    world: QuorumWorld,
-) -> None:
-    register_migrating(world, 1)
+def test_brokers_of_zookeeper_live_are_fenced_if_they_want_and_go(world: QuorumWorld) -> None:
     assert not world.heartbeat(1).is_fenced
     cluster = world.active.state.cluster
     assert cluster.is_unfenced(1)
@@ -84,12 +64,7 @@ def test_brokers_of_zookeeper_come_live_are_fenced_if_they_want_and_go(
     assert world.faults == []
 
 
-def test_who_falls_silent_before_the_migration_is_fenced_once_it_has_begun(
-    world: QuorumWorld,
-) -> None:
-    # As Kafka: the task that fences does not run before, and is over with that.
-    register_migrating(world, 1)
-    register_migrating(world, 2)
+def test_a_broker_that_falls_silent_is_not_fenced(world: QuorumWorld) -> None:
     world.heartbeat(1)
     world.heartbeat(2)
     world.advance(2 * SESSION_TIMEOUT_MS)
@@ -97,15 +72,6 @@ def test_who_falls_silent_before_the_migration_is_fenced_once_it_has_begun(
     assert cluster.is_unfenced(1)
     assert world.faults == []
     assert world.controllers[3000].is_active
-
-    version = world.active.state.features.metadata_version
-    world.send(WriteMigrationRecords(records_after_migration(version)[:1]))
-    assert not world.active.state.features.is_in_pre_migration_mode
-    world.heartbeat(2)
-    world.advance(1)
-
-    assert not cluster.is_unfenced(1)
-    assert cluster.is_unfenced(2)
 
 
 def test_controllers_register_and_the_log_grows(world: QuorumWorld) -> None:
@@ -117,6 +83,11 @@ def test_controllers_register_and_the_log_grows(world: QuorumWorld) -> None:
     new = world.records[before:]
     assert isinstance(new[0], RegisterControllerRecord)
     assert new[1:] == [NoOpRecord()] * 4
+
+
+def test_brokers_of_kraft_cannot_register(world: QuorumWorld) -> None:
+    with pytest.raises(AssertionError, match="once the migration"):
+        world.register(3)  # the request itself ran
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from kraft.controller.quorum_controller_requests import (
     ProcessBrokerHeartbeat,
     UnregisterBroker,
     UpdateFeatureLevels,
-    WriteMigrationRecords,
 )
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.quorum_controller_values import (
@@ -61,14 +60,10 @@ from kraft.metadata.records import (
     ZkMigrationStateRecord,
 )
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
-from tests.support.migration_records import records_after_migration, records_before_migration
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 SESSION_TIMEOUT_MS = 9_000
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
-MIGRATING = QuorumControllerConfig(
-    0, CLUSTER_ID, max_idle_interval_ms=None, is_zk_migration_enabled=True
-)
 
 
 @pytest.fixture
@@ -116,8 +111,8 @@ def test_the_first_active_controller_writes_bootstrap_records_and_the_second_non
 
 def test_a_controller_that_must_not_lead_is_at_its_end() -> None:
     world = QuorumWorld(config=QUIET)
-    world.elect(3000)
-    world.start(3000, is_zk_migration_enabled=True)
+    level = from_name("3.6-IV0").level  # which has no transactions
+    world.find(FeatureLevelRecord(FEATURE_NAME, level), BeginTransactionRecord("x"))
 
     with pytest.raises(FatalFault, match="must not lead"):
         world.elect(3000)
@@ -214,21 +209,6 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
     world.feed(3000, None)
     assert world.answers[901] == world.answers[902] == {}
     assert world.ask(FindAllTopicIds(), dict) == {}
-
-
-def test_a_controller_that_shuts_down_takes_nothing_more(world: QuorumWorld) -> None:
-    controller = world.active
-    controller.enqueue(ControllerRequestReceived(1, FindAllTopicIds()))
-    controller.enqueue(
-        ControllerRequestReceived(2, FindAllTopicIds(), deadline_ms=world.now_ms + 1000)
-    )
-    controller.begin_shutdown()
-    world.feed(3000, ControllerRequestReceived(3, FindAllTopicIds()))
-
-    assert world.answers[1] == {}
-    for refused in (world.answers[2], world.answers[3]):
-        assert isinstance(refused, ApiException)
-        assert refused.error is ErrorCode.request_timed_out
 
 
 # ---------------------------------------------------------------------- commits
@@ -521,7 +501,7 @@ def test_the_preferred_leader_comes_back_after_the_interval() -> None:
 
     world.heartbeat(1)
     change = PartitionChangeRecord(0, orders, isr=(2, 1))
-    world.send(WriteMigrationRecords((VersionedRecord(change, 0),)))
+    world.write(change)
     assert epoch == world.register(1, incarnation=1)
     world.advance(998)
     assert partition_of(world, orders).leader == 2
@@ -618,13 +598,13 @@ def test_an_unclean_restart_drops_the_broker_from_the_isr() -> None:
     world.heartbeat(1)
     assert partition_of(world, orders).isr == (2,)
     change = PartitionChangeRecord(0, orders, isr=(2, 1))
-    world.send(WriteMigrationRecords((VersionedRecord(change, 0),)))
+    world.write(change)
     world.heartbeat(2)
 
     world.advance(SESSION_TIMEOUT_MS)
     world.heartbeat(2)
     world.advance(1)
-    world.send(WriteMigrationRecords((VersionedRecord(change, 0),)))
+    world.write(change)
     assert partition_of(world, orders).isr == (2, 1)
     world.register(1, incarnation=2)
 
@@ -634,40 +614,23 @@ def test_an_unclean_restart_drops_the_broker_from_the_isr() -> None:
 # ---------------------------------------------------------------------- migration
 
 
-def test_before_a_migration_brokers_come_and_live_but_nothing_else_is_written() -> None:
-    world = QuorumWorld(config=MIGRATING)
+def test_a_migration_that_lost_its_controller_is_undone_and_still_to_come() -> None:
+    world = QuorumWorld(config=QUIET)
+    topics = [TopicRecord(f"t{n}", UUID(int=n)) for n in range(1, 4)]
+    world.find(FeatureLevelRecord(FEATURE_NAME, 21), ZkMigrationStateRecord(2))
+    world.find(BeginTransactionRecord("ZK Migration"), *topics)
+
     world.elect(3000)
+
+    assert world.records[-1] == AbortTransactionRecord("Controller failover")
     assert world.active.state.features.is_in_pre_migration_mode
-
-    assert world.refusal(topic("orders", (1,))).error is ErrorCode.not_controller
-    assert world.refusal(UpdateFeatureLevels({})).error is ErrorCode.not_controller
-    assert world.refusal(UnregisterBroker(1)).error is ErrorCode.broker_id_not_registered
-    with pytest.raises(AssertionError, match="once the migration"):
-        world.register(1)  # a broker of KRaft; the request itself ran
-
-
-def test_a_failover_in_a_migration_shows_nothing_of_it() -> None:
-    world = QuorumWorld(controllers=2, config=MIGRATING)
-    first = world.elect(3000)
-    version = first.state.features.metadata_version
-    topics = tuple(VersionedRecord(TopicRecord(f"t{n}", UUID(int=n)), 0) for n in range(1, 4))
-
-    begun = world.send(WriteMigrationRecords(records_before_migration(version)))
-    written = world.send(WriteMigrationRecords(topics))
-    assert world.answers[begun] is None  # committed, if not stable
-    assert world.answers[written] is None
     assert world.ask(FindAllTopicIds(), dict) == {}
 
-    second = world.elect(3001)
-    assert world.records[-1] == AbortTransactionRecord("Controller failover")
-    assert second.state.features.is_in_pre_migration_mode
-    for node_id in world.controllers:
-        assert world.ask(FindAllTopicIds(), dict, node_id) == {}
 
-    world.send(WriteMigrationRecords(records_before_migration(version)))
-    world.send(WriteMigrationRecords(topics))
-    world.send(WriteMigrationRecords(records_after_migration(version)))
-    assert not second.state.features.is_in_pre_migration_mode
-    assert world.records[-2] == ZkMigrationStateRecord(ZkMigrationState.MIGRATION)
-    for node_id in world.controllers:
-        assert list(world.ask(FindAllTopicIds(), dict, node_id)) == ["t1", "t2", "t3"]
+def test_a_migration_that_is_under_way_ends_with_its_controller() -> None:
+    world = QuorumWorld(config=QUIET)
+    world.find(FeatureLevelRecord(FEATURE_NAME, 21), ZkMigrationStateRecord(1))
+
+    world.elect(3000)
+
+    assert world.records[-1] == ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)

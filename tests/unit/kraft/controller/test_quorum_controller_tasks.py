@@ -24,11 +24,9 @@ from kraft.controller.quorum_controller_requests import (
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
     RegisterController,
-    WriteMigrationRecords,
 )
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.replication_control import ReplicationConfig
-from kraft.controller.result import VersionedRecord
 from kraft.metadata.records import (
     ZERO_UUID,
     PartitionChangeRecord,
@@ -61,7 +59,7 @@ def test_what_is_left_over_of_balancing_goes_on_10_ms_later() -> None:
     world.heartbeat(1, want_fence=True)
     world.heartbeat(1)
     back = [PartitionChangeRecord(n, orders, isr=(2, 1)) for n in range(5)]
-    world.send(WriteMigrationRecords(tuple(VersionedRecord(change, 0) for change in back)))
+    world.write(*back)
     partitions = world.active.state.replication.state.topics[orders].partitions
 
     def led_by_the_preferred() -> int:
@@ -83,9 +81,7 @@ def test_balancing_that_is_switched_off_does_nothing() -> None:
     world.elect(3000)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
-    world.send(
-        WriteMigrationRecords((VersionedRecord(PartitionChangeRecord(0, orders, leader=2), 0),))
-    )
+    world.write(PartitionChangeRecord(0, orders, leader=2))
 
     world.advance(8_000)
 

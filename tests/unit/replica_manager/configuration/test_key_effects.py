@@ -23,18 +23,14 @@ from replica_manager.broker.broker_settings import (
 )
 from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.broker.storage import Storage
-from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.config_keys import ConfigKey, text_of
 from replica_manager.configuration.dynamic_keys import DYNAMIC_IN_KAFKA
-from replica_manager.configuration.key_effects import (
-    BROKER_EFFECTS,
-    TOPIC_EFFECTS,
-    KeyEffectKind,
-    texts_of,
-)
+from replica_manager.configuration.key_effects import KeyEffectKind, texts_of
 from replica_manager.configuration.topic_keys import (
     BROKER_SYNONYMS,
+    TOPIC_EFFECTS,
     TOPIC_KEYS,
     TopicConfigRefused,
     validate_topic_config,
@@ -92,12 +88,6 @@ def modules() -> list[str]:
 def is_read_in(key: str, module: str) -> bool:
     # The module that asks ZooKeeper puts the first part of its keys before the rest.
     return not strings_of(module).isdisjoint((key, key.removeprefix("zookeeper.")))
-
-
-def test_every_key_that_kafka_knows_is_in_the_table_once() -> None:
-    assert list(BROKER_EFFECTS) == list(BROKER_KEYS)
-    assert list(TOPIC_EFFECTS) == list(TOPIC_KEYS)
-    assert all(effect.text for effect in (*BROKER_EFFECTS.values(), *TOPIC_EFFECTS.values()))
 
 
 @pytest.mark.parametrize("key", sorted(EFFECTIVE.keys() - INHERITED))

@@ -318,7 +318,6 @@ def test_epochs_end_where_the_next_begins() -> None:
     assert epochs.end_offset_for(-1, 44) == UNDEFINED
     assert LeaderEpochs().end_offset_for(0, 44) == UNDEFINED
     assert [epochs.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 5]
-    assert (epochs.previous_epoch(5), epochs.previous_epoch(2)) == (4, None)
 
 
 def test_a_new_epoch_replaces_what_contradicts_it() -> None:

@@ -18,7 +18,7 @@ from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.replication.fetch_steps import append_as_follower
+from replica_manager.replication.replica_fetcher import append_as_follower
 from tests.support.log_world import (
     START_MS,
     LogWorld,

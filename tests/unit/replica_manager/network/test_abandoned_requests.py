@@ -318,7 +318,7 @@ def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
     world = fetch_world.made(executor, tmp_path)
     world.lead("orders", topic_id=fetch_world.ORDERS_ID)
     fetch = framed_request(fetch_world.request((0, 0), max_wait_ms=FOREVER_MS))
-    waiting = world.context.reads.waiting
+    waiting = world.context.records.reads.waiting
 
     async def steps() -> None:
         async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
@@ -342,7 +342,7 @@ def test_records_whose_producer_has_gone_are_in_the_log(
     world = fetch_world.made(executor, tmp_path)
     world.lead("orders", topic_id=fetch_world.ORDERS_ID, isr=(1, 2), replicas=(1, 2))
     produce = framed_request(produced(batch(3), acks=-1, timeout_ms=FOREVER_MS))
-    waiting = world.context.appends.waiting
+    waiting = world.context.records.appends.waiting
 
     async def steps() -> None:
         async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:

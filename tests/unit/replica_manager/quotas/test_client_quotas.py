@@ -210,7 +210,7 @@ def test_no_session_is_opened_by_an_empty_answer(world: BrokerWorld) -> None:
     answer = ask(world, fetch_request((0, 0), session=(0, 0)))
 
     assert (answer.error_code, answer.session_id) == (ErrorCode.none, 0)
-    assert len(world.context.fetch_sessions) == 0
+    assert len(world.context.records.fetch_sessions) == 0
 
 
 def test_a_wrong_session_is_reported_when_the_client_comes_again(world: BrokerWorld) -> None:

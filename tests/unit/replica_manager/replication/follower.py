@@ -18,11 +18,11 @@ from replica_manager.replication.fetch_state import (
     InitialFetchState,
     initial_offset,
 )
-from replica_manager.replication.fetch_steps import (
+from replica_manager.replication.fetch_values import FetchPartitionData
+from replica_manager.replication.replica_fetcher import (
     Progress,
     ReplicaFetcher,
 )
-from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.followers import take_records
 

@@ -35,6 +35,7 @@ from replica_manager.replication.control_requests import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.server.handlers import leader_and_isr
 from tests.support.broker_world import CORRELATION_ID, ORDERS_ID, BrokerWorld, broker
@@ -72,7 +73,8 @@ def hear(
         1, leader, leader_epoch, (1, 2), 0, (1, 2), (), (), is_new, 0
     )
     answer = completed(
-        world.replicas.become_leader_or_follower(
+        become_leader_or_follower(
+            world.replicas,
             LeaderAndIsrRequest(
                 1, 1, -1, {ORDERS: state}, {} if topic_id is None else {"orders": topic_id}
             ),

@@ -30,11 +30,11 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FAIR_BYTES, FetcherListener, FetcherTask
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import (
     FetcherKey,
     ReplicaFetchers,

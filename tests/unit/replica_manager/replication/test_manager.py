@@ -20,9 +20,10 @@ from replica_manager.replication.control_requests import (
 )
 from replica_manager.replication.fetch_requests import AskEpochEnds, EpochQuestion, FetcherSettings
 from replica_manager.replication.fetch_state import FetchStage
-from replica_manager.replication.fetch_steps import ReplicaFetcher
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_log import InMemoryLog
@@ -95,7 +96,8 @@ class Host:
         )
         chosen = partitions or (ZERO,)
         answer = completed(
-            self.manager.become_leader_or_follower(
+            become_leader_or_follower(
+                self.manager,
                 LeaderAndIsrRequest(
                     1,
                     1,

@@ -25,9 +25,9 @@ from replica_manager.replication.fetch_requests import (
     Idle,
 )
 from replica_manager.replication.fetch_state import InitialFetchState
-from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.record_reads import FetchParams, RecordReads
+from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.throttle import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,

@@ -207,7 +207,7 @@ def test_credentials_are_set_described_and_deleted(world: BrokerWorld) -> None:
         "twice": ErrorCode.duplicate_resource,
         "none": ErrorCode.resource_not_found,
     }
-    stored = world.znode(ConfigZnode.user_path("bob"))
+    stored = world.znode(ConfigZnode.path("users/bob"))
     assert stored is not None
     config = ConfigZnode.decode("/", stored.data).config
     expected = ScramCredential.of_salted_password(mechanism, b"salt", salted, 4096)

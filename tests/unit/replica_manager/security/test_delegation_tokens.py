@@ -39,6 +39,7 @@ from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.security.sasl_authenticator import SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer, ScramServer
+from replica_manager.server.administration import TokenAdmin
 from replica_manager.server.dispatch import respond
 from replica_manager.server.handlers import envelope
 from replica_manager.server.token_requests import are_token_requests_allowed
@@ -75,7 +76,12 @@ class Tokens:
         self._ids = count(1)
         self.store, self.tokens = self.broker()
         self.world.context.tokens = self.tokens
-        self.world.context.token_admin = TokensInZooKeeper(self.store, executor)
+        self.use(TokensInZooKeeper(self.store, executor))
+
+    def use(self, admin: TokenAdmin | None) -> None:
+        """Has that service change tokens."""
+        context = self.world.context
+        context.administration = replace(context.administration, token_admin=admin)
 
     def broker(self, **config: int) -> tuple[DelegationTokenStore, DelegationTokens]:
         tokens = DelegationTokens(lambda: self.now_ms)
@@ -392,7 +398,8 @@ def test_a_certificate_is_a_login_too(protocol: str, who: Principal, is_allowed:
 
 
 def test_without_a_secret_there_are_no_tokens(tokens: Tokens) -> None:
-    tokens.world.context.tokens = tokens.world.context.token_admin = None
+    tokens.world.context.tokens = None
+    tokens.use(None)
 
     answers = [
         tokens.create(), tokens.renew(b"a"), tokens.expire(b"a"), tokens.describe(),

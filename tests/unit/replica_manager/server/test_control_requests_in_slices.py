@@ -297,7 +297,9 @@ def test_the_group_coordinator_learns_of_deleted_partitions_in_portions(
     monkeypatch.setattr(update_metadata, "DELETED_AT_ONCE", 20)
     portions: list[int] = []
     monkeypatch.setattr(
-        world.context.groups, "on_partitions_deleted", lambda those: portions.append(len(those))
+        world.context.records.groups,
+        "on_partitions_deleted",
+        lambda those: portions.append(len(those)),
     )
     topics = [f"t{number}" for number in range(COUNT)]
 

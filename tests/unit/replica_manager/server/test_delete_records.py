@@ -126,7 +126,7 @@ def test_the_answer_waits_for_every_live_replica(world: BrokerWorld) -> None:
 
 async def until_waiting(world: BrokerWorld) -> None:
     async with asyncio.timeout(10):
-        while not len(world.context.deletions):
+        while not len(world.context.records.deletions):
             await asyncio.sleep(0)
 
 
@@ -140,7 +140,7 @@ def test_who_waits_too_long_times_out_and_the_records_are_gone_all_the_same(
     assert delete(world, 6, timeout_ms=1) == TIMED_OUT
 
     assert log.log_start_offset == 6
-    assert len(world.context.deletions) == 0
+    assert len(world.context.records.deletions) == 0
 
 
 def test_a_waiting_client_learns_that_the_leader_has_changed(world: BrokerWorld) -> None:

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import TopicPartition
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker
 from tests.support.steps import completed
@@ -57,7 +58,8 @@ def send(
     is_kraft: bool = False,
 ) -> PartitionErrors:
     return completed(
-        world.replicas.become_leader_or_follower(
+        become_leader_or_follower(
+            world.replicas,
             LeaderAndIsrRequest(
                 controller_id=1,
                 controller_epoch=controller_epoch,

@@ -21,9 +21,9 @@ from kafka_common.model import TopicPartition
 from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_gauges import register_move_gauges
 from replica_manager.log.unified_log import UnifiedLog
-from replica_manager.replication.fetch_steps import BATCHES_AT_ONCE
 from replica_manager.replication.log_dir_copy import align, append, has_caught_up, read_next
 from replica_manager.replication.log_dir_moves import MOST_TASKS, LogDirMoves, MoveSettings, Pace
+from replica_manager.replication.replica_fetcher import BATCHES_AT_ONCE
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.support.led_partitions import lead
 from tests.support.log_world import START_MS, at, batch, content
@@ -271,7 +271,7 @@ def test_a_move_takes_its_time_where_its_rate_is_limited(
     moves = LogDirMoves(
         world.replicas, world.logs, lambda: MoveSettings(50_000, 1000), world.storage.flush
     )
-    world.context.log_dir_moves = moves
+    world.context.records.log_dir_moves = moves
 
     async def run() -> None:
         moves.start()
@@ -330,7 +330,7 @@ def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
         lambda: MoveSettings(2_000, limits.pop() if limits else 2**63 - 1),
         world.storage.flush,
     )
-    world.context.log_dir_moves = moves
+    world.context.records.log_dir_moves = moves
 
     async def run() -> None:
         moves.start()

@@ -15,6 +15,7 @@ from replica_manager.replication.control_requests import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
+from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import BrokerWorld
 from tests.support.steps import completed
@@ -30,8 +31,8 @@ def world() -> Iterator[BrokerWorld]:
         world = BrokerWorld(executor)
         led = LeaderAndIsrPartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
         completed(
-            world.replicas.become_leader_or_follower(
-                LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
+            become_leader_or_follower(
+                world.replicas, LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
             )
         )
         world.records.clear()

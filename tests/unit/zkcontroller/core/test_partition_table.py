@@ -15,12 +15,8 @@ from kafka_common.model import (
     TopicPartition,
 )
 from zkcontroller.core.context import ControllerContext
-from zkcontroller.core.partition_table import (
-    LEAST_INTERNED,
-    NO_ROW,
-    PartitionState,
-    ReplicaState,
-)
+from zkcontroller.core.partition_table import LEAST_INTERNED, NO_ROW
+from zkcontroller.core.states import PartitionState, ReplicaState
 
 
 def context_with(**topics: list[tuple[int, ...]]) -> ControllerContext:

@@ -456,9 +456,6 @@ def test_paths_are_those_of_kafka() -> None:
     assert ConfigZnode.topic_path("t") == ConfigZnode.path("topics/t") == "/config/topics/t"
     assert ConfigZnode.broker_path(None) == "/config/brokers/<default>"
     assert ConfigZnode.broker_path(3) == "/config/brokers/3"
-    assert ConfigZnode.user_path("*") == "/config/users/%2A"
-    assert ConfigZnode.user_path("a ü:") == "/config/users/a%20%C3%BC%3A"
-    assert ConfigZnode.user_path(None) == "/config/users/<default>"
 
 
 BROKER_IDS = st.integers(0, 2**31 - 1)

@@ -35,10 +35,10 @@ from replica_manager.replication.fetch_state import (
     fetcher_id,
     truncation_for,
 )
-from replica_manager.replication.fetch_steps import (
+from replica_manager.replication.fetch_values import FetchPartitionData
+from replica_manager.replication.replica_fetcher import (
     BATCHES_AT_ONCE,
 )
-from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.log_world import LogWorld, at, batch
 from tests.unit.replica_manager.replication.follower import (

@@ -1,0 +1,88 @@
+"""What can be asked of ZooKeeper, and the type of each answer; sessions say how.
+
+The real session and the simulated one differ in :meth:`Questions._answer` alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import overload
+
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Committed,
+    FencedBatch,
+    ListChildren,
+    ReadZnodes,
+    RolledBack,
+    Stat,
+    UnfencedBatch,
+    Write,
+    WriteResult,
+    Written,
+    ZkCode,
+    ZkRequest,
+    ZkTransaction,
+    Znode,
+)
+
+
+class Questions(ABC):
+    """The questions of a session."""
+
+    @overload
+    def perform(
+        self, request: ReadZnodes, session_id: int | None = None
+    ) -> list[Znode | ZkCode]: ...
+    @overload
+    def perform(
+        self, request: ListChildren, session_id: int | None = None
+    ) -> list[list[str] | ZkCode]: ...
+    @overload
+    def perform(
+        self, request: CheckExists, session_id: int | None = None
+    ) -> list[Stat | ZkCode]: ...
+    @overload
+    def perform(
+        self, request: FencedBatch | UnfencedBatch, session_id: int | None = None
+    ) -> list[WriteResult]: ...
+    @overload
+    def perform(
+        self, request: ZkTransaction, session_id: int | None = None
+    ) -> Committed | RolledBack: ...
+    @overload
+    def perform(self, request: ZkRequest, session_id: int | None = None) -> object: ...
+
+    def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
+        """The answer to ``request``; blocks, without bound while the connection is away.
+
+        ``session_id``: the session that the caller's work belongs to; None takes the one that
+        stands, or waits for the next.
+
+        Raises:
+            SessionExpired: the session in which the call began (or ``session_id``) is over.
+            AuthenticationFailed: the server refused the credentials.
+            ControllerMoved: the fence of a :class:`FencedBatch` failed.
+            ZooKeeperRefused: ZooKeeper answered a code for which there is no rule.
+        """
+        return self._answer(request, session_id)
+
+    @abstractmethod
+    def _answer(self, request: ZkRequest, session_id: int | None) -> object:
+        """The answer to ``request``, of the type that :meth:`perform` promises."""
+
+    def read(self, path: str, *, watch: bool = False) -> Znode | ZkCode:
+        """Data of one znode."""
+        return self.perform(ReadZnodes((path,), watch))[0]
+
+    def children(self, path: str, *, watch: bool = False) -> list[str] | ZkCode:
+        """Names of one znode's children."""
+        return self.perform(ListChildren((path,), watch))[0]
+
+    def exists(self, path: str, *, watch: bool = False) -> Stat | ZkCode:
+        """Stat of one znode."""
+        return self.perform(CheckExists((path,), watch))[0]
+
+    def write(self, operation: Write) -> Written | ZkCode:
+        """One write without a fence."""
+        return self.perform(UnfencedBatch((operation,)))[0]
