@@ -107,7 +107,7 @@ def test_the_error_at_a_limit_is_the_one_of_the_test_that_shows_it() -> None:
 
 
 def test_the_table_has_the_bounds_of_every_part() -> None:
-    parts = {bound.place.strip("`").split("/")[0] for bound in BOUNDS}
+    parts = {bound.place.strip("[`").split("/")[0] for bound in BOUNDS}
 
     assert len(BOUNDS) > 40
     assert {"kafka_common", "zkcontroller", "replica_manager", "kraft"} <= parts
