@@ -11,8 +11,8 @@ Every module that answers an API has the same four names, which
 share.  Read :mod:`.api_versions` (the smallest), :mod:`.produce`, :mod:`.fetch`,
 :mod:`.leader_and_isr`.
 
-A new API needs its module here, a row in ``zookeeper_handlers._MODULES``, and a test of its rights and of its
-bytes.
+A new API needs its module here, a row in ``zookeeper_handlers._MODULES``, and a test of
+its rights and of its bytes.
 
 The type of a request is in :mod:`kafka_common.protocol.request_types`: a field that a version lacks
 is read by ``field_or``, with its default.
