@@ -26,8 +26,9 @@ PACKAGES = (
 
 INTRODUCTION = """# Modules
 
-Every module, by package, with the first line of its docstring. `scripts/list_modules.py`
-writes this page; [ARCHITECTURE.md](../ARCHITECTURE.md) says how the packages work together.
+Every module, by package, with the first line of its docstring.
+[`scripts/list_modules.py`](../scripts/list_modules.py) writes this page;
+[ARCHITECTURE.md](../ARCHITECTURE.md) says how the packages work together.
 """
 
 
@@ -47,7 +48,7 @@ def summary(path: Path) -> str:
 def section(folder: Path) -> str:
     """One package: its own summary, then a table of its modules."""
     rows = [
-        f"| `{path.relative_to(ROOT)}` | {summary(path)} |"
+        f"| [`{(name := path.relative_to(ROOT))}`](../{name}) | {summary(path)} |"
         for path in sorted(folder.glob("*.py"))
         if path.name != "__init__.py"
     ]

@@ -42,6 +42,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if inside and path.relative_to(config.docs_dir).as_posix() in known:
             return found[0]
         name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else target
-        return text if not name or name in text else f"{text} (`{name}`)"
+        is_named = not name or name in text or name.endswith(text.strip("`"))
+        return text if is_named else f"{text} (`{name}`)"
 
     return _LINK.sub(link, markdown)

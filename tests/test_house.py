@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,6 +185,31 @@ def test_every_link_in_the_documents_leads_to_a_file(project_files: list[Path]) 
     ]
 
     assert broken == []
+
+
+_NO_PROSE = re.compile(
+    r"^```.*?^```[^\n]*$|^ {4,}[^\n]*$|^#[^\n]*$|\[(?:`[^`\n]*`|[^\[\]])*\]\([^)]*\)",
+    re.MULTILINE | re.DOTALL,
+)
+"""Blocks of code, headings and links."""
+
+
+def test_a_path_in_a_document_is_a_link(project_files: list[Path]) -> None:
+    """Also the path's end, such as `core/events.py`, if only one file has it."""
+    ends = Counter(
+        "/".join(path.parts[at:])
+        for path in (each.relative_to(ROOT) for each in project_files)
+        for at in range(len(path.parts))
+    )
+    unlinked = [
+        (str(path.relative_to(ROOT)), name)
+        for path in project_files
+        if path.suffix == ".md" and path.name != "CHANGELOG.md"
+        for code in re.findall(r"(?<!`)`([^`\n]+)`", _NO_PROSE.sub("", path.read_text()))
+        if ends[name := code.partition("::")[0]] == 1 and "." in name
+    ]
+
+    assert unlinked == []
 
 
 def test_the_drawn_state_machines_equal_the_tables() -> None:

@@ -25,7 +25,7 @@ class InterventionRefused(ZkControllerError):
 
 
 class Act(StrEnum):
-    """What can be done to a run."""
+    """What a player can do to a broker or to ZooKeeper in a run."""
 
     KILL = "kill"
     PAUSE = "pause"

@@ -31,22 +31,22 @@ _MOST_SHOWN: Final = 20
 
 
 class Invocation:
-    """An operation that was asked for; what it came to is said once."""
+    """An operation that a client began; its result is recorded once, by one of three methods."""
 
     def __init__(self, history: ClientHistory, operation: Operation) -> None:
         self._history = history
         self._operation = operation
 
     def ok(self, **fields: Any) -> None:
-        """It has happened; ``fields`` are what the answer adds, such as ``offset``."""
+        """The operation took effect; ``fields`` are what the answer adds, such as ``offset``."""
         self._history.complete(self._operation, OperationResult.OK, fields)
 
     def fail(self, error: object = "") -> None:
-        """It has not happened, and never will."""
+        """The operation had no effect, and never will have."""
         self._history.complete(self._operation, OperationResult.FAIL, {"error": str(error)})
 
     def info(self, error: object = "") -> None:
-        """Nothing is known of it."""
+        """The client does not know whether the operation took effect, as after a timeout."""
         self._history.complete(self._operation, OperationResult.INFO, {"error": str(error)})
 
 

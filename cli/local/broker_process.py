@@ -123,14 +123,14 @@ def become_broker(file: BrokerFile, settings: Settings) -> NoReturn:
     if os.fork() == 0:
         _announce(file, process, began_ms, settings)
     file.note(process)
-    # stdout is for the record: what the broker prints is talk.
+    # stdout has the JSON or the table that scripts read; the broker's output goes to stderr.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     os.environ.update(file.environment)
     os.execv(sys.executable, file.command)
 
 
 def _announce(file: BrokerFile, process: ProcessId, began_ms: int, settings: Settings) -> NoReturn:
-    """The announcer's whole life: it never returns into its parent's code."""
+    """Runs in the forked child: waits for the broker, reports it, and exits."""
     code = ExitCode.OK
     try:
         registration = await_registration(file, process, began_ms, settings)

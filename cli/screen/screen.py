@@ -573,7 +573,7 @@ class TopScreen(App[None]):
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape leaves the field of the filter, and the filter."""
+        """Escape closes the filter's input field and removes the filter."""
         if event.key == "escape" and self.query_one("#filter").display:
             event.prevent_default()
             event.stop()

@@ -263,7 +263,7 @@ async def _each(
         *(
             one(broker_id, address)
             for broker_id, address in sorted(brokers.addresses.items())
-            # A broker that is silent once is waited for once.
+            # A broker that did not answer an earlier question is not asked again.
             if only in (None, broker_id) and broker_id not in look.silent
         )
     )

@@ -123,7 +123,7 @@ def named_moves(moves: Sequence[str], file: Path | None) -> list[Move]:
 
 
 def distinct(named: Sequence[Move] | Sequence[NamedPartition]) -> None:
-    """BadUsage if a partition is named twice."""
+    """Raises BadUsage if a partition is named twice."""
     seen = set()
     for each in named:
         if each[:2] in seen:

@@ -37,7 +37,7 @@ class Condition(NamedTuple):
 
 
 class PartitionLook(NamedTuple):
-    """A partition, with the replicas that it shall have when nothing is moved."""
+    """A partition's state, and the replicas that it will have when its reassignment has ended."""
 
     leader: int
     in_sync_replicas: tuple[int, ...]

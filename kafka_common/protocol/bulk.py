@@ -203,8 +203,8 @@ def update_metadata_topics(version: int, topics: Sequence[TopicEntries]) -> tupl
 def update_metadata_live_brokers(version: int, brokers: Sequence[Broker]) -> bytes:
     """All live brokers of an UpdateMetadata request, to be shared by every broker it goes to.
 
-    Version 0 knows one endpoint, the listener called PLAINTEXT; UnsupportedVersion if a broker has
-    none.
+    Version 0 carries one endpoint, that of the listener named PLAINTEXT.  Raises UnsupportedVersion
+    if a broker has no such listener.
     """
     assert version in UPDATE_METADATA_VERSIONS
     wire = pieces(is_flexible=version >= 6)
@@ -246,9 +246,9 @@ def update_metadata_body(
     topics: tuple[bytes, ...],
     live_brokers: bytes,
 ) -> tuple[bytes, ...]:
-    """An UpdateMetadata request to one broker around the parts that all brokers share.
+    """An UpdateMetadata request to one broker: its own head, then what all brokers share.
 
-    Field ``Type`` of version 8 is a tagged field and not written: its value here is the default, 0.
+    The tagged field ``Type`` of version 8 is not written, because its value is the default, 0.
     """
     assert version in UPDATE_METADATA_VERSIONS
     head = _head(version, 8, 5, controller_id, controller_epoch, broker_epoch)

@@ -121,7 +121,7 @@ class History:
 
     @cached_property
     def session_expiries(self) -> DataFrame:
-        """Lost ZooKeeper sessions: :func:`.departures.with_pauses`."""
+        """Lost ZooKeeper sessions, each with the pause that explains it if there was one."""
         return self._keep(
             "session_expiries", lambda: with_pauses(session_expiries(self.events), self.pauses)
         )

@@ -108,7 +108,7 @@ def recognise(positions: list[Position], entries: list[Entry], heads: dict[str, 
             strangers.append(entry)
     gone.extend(known.values())
     lost = {position.id for position in gone}
-    # A copy of a file that is gone may hold what was not yet read of it: look at it again.
+    # A copy may hold lines of a file that is gone and was not read to its end: read the copy.
     copies = [(p, e) for p, e in same if p.copy_of in lost]
     return Recognised(
         [pair for pair in same if pair not in copies],

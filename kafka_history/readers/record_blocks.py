@@ -275,7 +275,7 @@ def _whole_records(
 
 def _block(text: bytes, line_id: int, left_out: _LeftOut) -> Block:
     records = text.split(_SPLIT)
-    # What was split at belongs to the records on both sides: a newline before, [20 behind it.
+    # The separator is a newline, which ends the record before it, and [20, which begins the next.
     sizes = np.fromiter(map(len, records), np.int64, len(records)) + len(_SPLIT)
     lines = _lines_of(text, records)
     brackets = len(records)
@@ -296,7 +296,7 @@ def _block(text: bytes, line_id: int, left_out: _LeftOut) -> Block:
     last_bytes = b"".join([record[-1:] for record in records])
     if b"\n" in last_bytes or b"\r" in last_bytes:
         block = _trimmed(block)
-    # Each record has one such bracket, the first perhaps none: where there are more, look at them.
+    # Each record begins with one [20, the first perhaps not.  More of them may be torn records.
     is_torn = text.count(b"[20") > brackets and any(map(_TORN.search, records))
     return _split_where_torn(block) if is_torn else block
 

@@ -364,7 +364,8 @@ class InboundRequests:
             return ErrorCode.invalid_request
         is_stranger = remote_id not in self._node.voters
         if is_stranger and epoch > self._node.quorum.epoch and not self._node.quorum.is_voter:
-            # An observer alone in its epoch would be refused by every leader, and never stands.
+            # No voter has this epoch, so every leader would refuse this observer; and an observer
+            # cannot be elected, which would end that.
             _log.error("Node %d, which is no voter, claims epoch %d: refused", remote_id, epoch)
             return ErrorCode.invalid_request
         return ErrorCode.invalid_request if remote_id < 0 else None

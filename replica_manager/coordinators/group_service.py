@@ -112,7 +112,10 @@ class GroupService:
     # ------------------------------------------------------------------ from the broker
 
     def start(self, partition_count: int | None) -> None:
-        """``partition_count``: of ``__consumer_offsets``; None if it does not exist yet."""
+        """Starts the coordinator.
+
+        ``partition_count`` is that of ``__consumer_offsets``, None if the topic does not exist yet.
+        """
         if partition_count is None:
             partition_count = self._settings.default_partition_count
         self._say("Starting up.")

@@ -216,9 +216,10 @@ class LogSegment:
     def read(
         self, offset: int, max_bytes: int, max_position: int | None, *, min_one_message: bool
     ) -> SegmentRead | None:
-        """From the batch with ``offset``, ``max_bytes`` or up to ``max_position``.
+        """At most ``max_bytes`` from the batch with ``offset``, up to ``max_position``.
 
-        None if the segment ends before ``offset``; an empty slice without a ``max_position``.
+        None if the segment ends before ``offset``.  Without a ``max_position`` the slice is empty.
+        With ``min_one_message``, ``max_bytes`` counts as no less than the size of that batch.
         """
         place = self.find_batch(offset)
         if place is None:

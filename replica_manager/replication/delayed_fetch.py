@@ -88,7 +88,7 @@ class DelayedFetch(Generic[Place]):
                 return True  # the log was truncated
             if status.start_offset_metadata.message_offset < end.message_offset:
                 if status.start_offset_metadata.is_on_older_segment(end):
-                    return True  # far behind, or a segment was just rolled
+                    return True  # there is a newer segment: answer, however little is there
                 size = status.start_offset_metadata.bytes_until(end) or 0
                 self._ready[partition] = min(size, status.fetch_info.partition_max_bytes)
             if status.fetch_info.last_fetched_epoch != NO_EPOCH and self._has_diverged(status):

@@ -84,11 +84,14 @@ class FetcherTask:
         )
 
     def wake(self) -> None:
-        """Partitions were added: who idles goes on."""
+        """Ends the wait of an idle fetcher, because partitions were added."""
         self._woken.set()
 
     def end(self) -> asyncio.Task[None]:
-        """Ends the task, which is answered; an answer that is under way is lost."""
+        """Cancels the task and returns it, so that the caller can wait for its end.
+
+        A response that has not arrived by then is lost.
+        """
         self._log.info("Shutting down")
         self._task.cancel()
         return self._task
@@ -126,7 +129,7 @@ class FetcherTask:
         await self._run_planned()
 
     async def _run_planned(self) -> None:
-        """Reads in a thread what truncations need; then they are tried again without a rest."""
+        """Reads, in a thread, what truncations need; they are then tried again at once."""
         for plan in self.fetcher.take_planned():
             await asyncio.to_thread(plan.run)
             self._woken.set()

@@ -59,10 +59,11 @@ class LinkSettings:
 
 
 class LeaderEndPoint:
-    """One connection, opened when needed.  For one task.
+    """One connection to a leader, opened by the first request.  One task uses it.
 
-    Every question raises OSError (also TimeoutError) when the leader is gone or silent, and
-    InvalidFrame when its answer is none; to be closed then, and the next question connects again.
+    Every request raises OSError (which includes TimeoutError) when the leader is gone or silent,
+    and InvalidFrame when the response cannot be read.  The caller then closes the connection, and
+    the next request opens another one.
     """
 
     def __init__(

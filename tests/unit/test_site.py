@@ -11,8 +11,10 @@ import click
 import pytest
 
 from kafka_common.observability.meanings import MEANING_OF
+from kafka_common.protocol.api_versions import APIS
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.topic_keys import TOPIC_KEYS
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from scripts.site_pages import cell, pages
 from scripts.write_man_pages import members
 
@@ -59,6 +61,14 @@ def test_the_reference_has_every_key_and_every_metric(page: str, names: set[str]
 
 def test_what_markdown_would_read_as_its_own_is_escaped() -> None:
     assert cell("a|b *c*  <d>\n[e]") == r"a\|b \*c\* \<d\> \[e\]"
+
+
+def test_the_page_of_the_scope_lists_every_api_that_a_broker_answers() -> None:
+    wire = (DOCS / "scope.md").read_text(encoding="utf-8").partition("\n## Wire\n")[2]
+    words = set(re.findall(r"\w+", wire.partition("\n## ")[0]))
+    listed = {api.name for api in APIS.values() if api.name in words}
+
+    assert listed == {APIS[key].name for key in HANDLERS}
 
 
 def test_the_tests_that_compatibility_names_are_there() -> None:

@@ -230,7 +230,7 @@ def _read(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def _only_of(part: object, name: str, error: Exception) -> Callable[..., Any]:
-    """The method as it is, but for one object."""
+    """The method of that name, which raises ``error`` for ``part`` and is unchanged for others."""
     method = getattr(type(part), name)
 
     def called(self: object, *arguments: Any, **named: Any) -> Any:

@@ -278,7 +278,7 @@ class ControllerRuntime:
             return False
 
     def _answer(self, answer: RequestAnswer) -> None:
-        # On a closed loop no caller waits.
+        # RuntimeError: the loop is closed, so no caller waits for the answer.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._answers.answer, answer.request_id, answer.result)
 

@@ -1,9 +1,13 @@
 """The one-shot watches of a session, each with the zxid since which it watches.
 
-An entry promises: the server holds the watch, or its notification is on the way, or a setWatches
-that arms it is.  So a second request for the same watch may be skipped if the entry is not younger
-than what the second reader saw, and a notification without an entry has been delivered before.
-After a reconnect the entries are what has to be armed again.  A table lives as long as its session.
+Of each entry one thing is true: the server holds the watch, its notification is on the way, or a
+setWatches that arms it is on the way.  Three rules follow:
+
+* who reads a znode whose entry has the same zxid or an older one needs no other watch;
+* a notification without an entry was delivered before, and is ignored;
+* after a reconnect all entries are armed again.
+
+A table lives as long as its session.
 
 Source: ZooKeeper ``ZKWatchManager``, ``DataTree.setWatches``.
 """

@@ -155,7 +155,7 @@ class Markers:
                 self._complete_if_done(completion, transaction)
 
     def forget(self, partition: int) -> None:
-        """That partition of ``__transaction_state`` was unloaded or loaded again."""
+        """Drops what belongs to a partition of ``__transaction_state`` that is no longer loaded."""
 
         def stays(completion: Completion) -> bool:
             return self._manager.partition_for(completion.transactional_id) != partition

@@ -69,7 +69,7 @@ async def handle(
     async for key in in_slices(keys):
         found[key] = _find(key, key_type, context, broker)
         if found[key].is_topic_missing and not is_topic_looked_after:
-            # Once for the request: a key more does not make the topic come sooner.
+            # Once for each request: a second attempt would not create the topic sooner.
             is_topic_looked_after = True
             await _create(_TOPICS[key_type], context, broker)
     return await composed(len(found), lambda: _response(context, found))
@@ -91,7 +91,7 @@ def _keys(
 
 
 async def _create(topic: str, context: RequestContext, broker: BrokerContext) -> None:
-    # As in Kafka, who has a topic created by the way is charged for it but never waits.
+    # As in Kafka, the topic counts towards the client's mutation quota, but is never delayed.
     quota = broker.quotas.controller_mutation.of(
         context.client_id, is_strict=False, user=context.principal.name
     )

@@ -204,7 +204,9 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
     controller = world.active
     for number in (901, 902, 903):
         world.note(controller.enqueue(ControllerRequestReceived(number, FindAllTopicIds())))
-    assert isinstance(world.answers[903], ApiException)
+    refused = world.answers[903]
+    assert isinstance(refused, ApiException)
+    assert refused.error is ErrorCode.request_timed_out
 
     world.feed(3000, None)
     assert world.answers[901] == world.answers[902] == {}

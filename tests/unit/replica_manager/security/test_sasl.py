@@ -266,7 +266,7 @@ class Connected:
         return self.authenticator.receive(data, self.now_ms)
 
     def ask(self, api: str, version: int, **fields: Any) -> tuple[Any, Step]:
-        """The response, if it is one of that API, and the step."""
+        """Sends a request; returns its response (None if refused or unanswered) and the step."""
         module: Any = import_module(f"kio.schema.{api}.v{version}.request")
         kind = getattr(module, "".join(map(str.capitalize, api.split("_"))) + "Request")
         key = int(kind.__api_key__)
