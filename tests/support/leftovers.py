@@ -11,14 +11,17 @@ looked at when they have ended: then it is gone, or the last test fails and name
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import sys
+import sysconfig
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -32,6 +35,8 @@ UNWATCHED: Final = frozenset(
     ("attack", "browser", "clients", "container", "faults", "history", "kit", "peers", "planted")
 )
 """Markers of the suites that ``make test`` leaves out, whose tests may still leave something."""
+_LIBRARIES: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+"""Some keep files of their own open for good, as matplotlib its fonts."""
 _STANDARD: Final = frozenset("012")
 """pytest leads these to files while a test runs, and back."""
 
@@ -81,7 +86,8 @@ def _descriptors() -> dict[Hashable, str]:
     for name in set(os.listdir("/proc/self/fd")) - _STANDARD:
         with suppress(FileNotFoundError):  # the listing's own
             target = os.readlink(f"/proc/self/fd/{name}")
-            found["descriptor", name, target] = f"descriptor {name}: {target}"
+            if not target.startswith(_LIBRARIES):
+                found["descriptor", name, target] = f"descriptor {name}: {target}"
     return found
 
 
@@ -119,6 +125,9 @@ class Leftovers:
         self._living: set[pytest.FixtureDef[Any]] = set()
         """The fixtures that tests share; those of pytest itself open nothing later."""
         self._noted: list[_Noted] = []
+        # What multiprocessing makes once and keeps: a pipe to its helper, and memory for values.
+        resource_tracker.ensure_running()
+        multiprocessing.Value("q")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> None:
