@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kafka_history.analyses.history import History
+    from kafka_history.rules.event import Event
 
 ROWS_MAX: Final = 10_000
 """Rows that a listing shows at most; the Parquet tables have all of them."""
@@ -45,6 +47,11 @@ def _findings(history: History) -> dict[str, Any]:
 
 def _taken(answer: DataFrame, *order: Any) -> list[Row]:
     return [row.asDict(recursive=True) for row in answer.orderBy(*order).take(ROWS_MAX + 1)]
+
+
+def _plain(found: Iterable[Any]) -> list[Row]:
+    """Findings of rules, as rows."""
+    return [each._asdict() for each in islice(found, ROWS_MAX + 1)]
 
 
 def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
@@ -134,6 +141,10 @@ def tenures(with_phases: bool, **shared: Any) -> None:
       zkctl history tenures --out incident --phases
     """
     from kafka_history.analyses import kept
+    from kafka_history.rules import tenures as rule
+
+    def tenures_in(events: Sequence[Event]) -> list[rule.Tenure]:
+        return list(rule.tenures(events, rule.last_words(events)))
 
     opened = Opened(asked_of(shared))
     folder = opened.tables
@@ -142,7 +153,10 @@ def tenures(with_phases: bool, **shared: Any) -> None:
         steps = kept.phases(folder) if folder else None
         if steps is None:
             steps = opened.answer(
-                "phases", {}, lambda history: _taken(history.phases, "controller_epoch", "at_ms")
+                "phases",
+                {},
+                lambda history: _taken(history.phases, "controller_epoch", "at_ms"),
+                lambda events: _plain(rule.phases(events, tenures_in(events))),
             )
         _show_rows(steps, shown)
         return
@@ -150,7 +164,10 @@ def tenures(with_phases: bool, **shared: Any) -> None:
     rows = kept.tenures(folder) if folder else None
     if rows is None:
         rows = opened.answer(
-            "tenures", {}, lambda history: _taken(history.tenures, "controller_epoch", "from_ms")
+            "tenures",
+            {},
+            lambda history: _taken(history.tenures, "controller_epoch", "from_ms"),
+            lambda events: _plain(tenures_in(events)),
         )
     _show_rows(rows, named("controller_epoch", *held))
 

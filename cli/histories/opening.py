@@ -15,6 +15,7 @@ from zkcontroller_cli.console.options import say
 if TYPE_CHECKING:
     from kafka_history.analyses.history import History
     from kafka_history.analyses.results import Results
+    from kafka_history.rules.event import Event
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -184,9 +185,15 @@ class Opened:
         return None if self._unread else self._tables
 
     def answer(
-        self, question: str, arguments: Mapping[str, Any], ask: Callable[[History], Any]
+        self,
+        question: str,
+        arguments: Mapping[str, Any],
+        ask: Callable[[History], Any],
+        here: Callable[[Sequence[Event]], Any] | None = None,
     ) -> Any:
         """The plain values that ``ask`` gives; kept ones, if the same was asked before.
+
+        ``here``: gives the same out of the events themselves, for which few rows need no Spark.
 
         Raises:
             HistoryInvalid: the history is damaged.
@@ -195,7 +202,19 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        return self._keep(question, arguments, ask(self.history))
+        events = None if here is None else self._events()
+        found = ask(self.history) if here is None or events is None else here(events)
+        return self._keep(question, arguments, found)
+
+    def _events(self) -> Sequence[Event] | None:
+        """Each line once, in order; None where there are too many, or where Spark is to read."""
+        from kafka_history.readers.local_events import read_events_here
+        from kafka_history.readers.soundness import is_little
+        from kafka_history.rules.copies import without_copies
+
+        if self._unread or not is_little(self._out):
+            return None
+        return list(without_copies(read_events_here(self._out, self._cluster)))
 
     def made(self, question: str, arguments: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The plain values that ``make`` gives out of a kept answer; kept in the same way."""
@@ -219,7 +238,8 @@ class Opened:
     def _open(self) -> History:
         from kafka_history.analyses.history import History
         from kafka_history.readers.ingest import ingest
-        from kafka_history.readers.session import is_little, start_spark
+        from kafka_history.readers.session import start_spark
+        from kafka_history.readers.soundness import is_little
         from kafka_history.readers.store import read_events, read_sources
 
         is_small = not self._unread and is_little(self._out)

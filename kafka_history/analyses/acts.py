@@ -12,8 +12,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from kafka_history.rules.tenures import GRACE_MS
+
 from .columns import TOPIC_PARTITION, names, of_kind, value
-from .tenures import GRACE_MS
 
 CREATED, GROWN, DELETED = "topic created", "partitions added", "topic deleted"
 PREFERRED, UNCLEAN, BALANCED = "preferred election", "unclean election", "leaders balanced"

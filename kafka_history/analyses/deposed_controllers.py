@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from kafka_history.rules.tenures import GRACE_MS
+
 from .columns import of_kind
-from .tenures import GRACE_MS
 
 REFUSED_BY_BROKER = ("lisr-stale-controller", "um-stale-controller", "stop-stale-controller")
 REFUSED_BY_ZOOKEEPER = (

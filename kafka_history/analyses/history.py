@@ -65,7 +65,7 @@ class History:
         *,
         is_small: bool = False,
     ) -> None:
-        """``is_small``: the rows are few (:data:`.session.SMALL_ROWS`).
+        """``is_small``: the rows are few (:data:`.soundness.SMALL_ROWS`).
 
         Then each table is one partition, the rows stay in memory, and no question moves rows
         between tasks.

@@ -7,9 +7,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from kafka_history.rules.tenures import GRACE_MS
+
 from .columns import TOPIC_PARTITION, of_kind
 from .partition_states import KEY
-from .tenures import GRACE_MS
 
 COLUMNS: Final = ("rule", "topic", "partition", "at_ms", "says", "file", "line")
 

@@ -20,9 +20,7 @@ from pyspark.sql import SparkSession
 
 from kafka_common.errors import ZkControllerError
 from kafka_common.process.java_runtime import find_java
-from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.problems import HistoryInvalid
-from kafka_history.readers.soundness import stored_rows
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_MEMORY: Final = "2g"
@@ -92,9 +90,6 @@ _SMALL: Final = {
 }
 """For few rows, on one machine."""
 
-SMALL_ROWS: Final = 100_000
-"""So many rows are few."""
-
 
 class SparkFailed(ZkControllerError):
     """Spark could not start, or a job of it failed; the message is one sentence."""
@@ -111,7 +106,7 @@ def start_spark(
     """A session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
 
     ``is_brief``: the JVM has little to do; it starts sooner, and would be slow at much work.
-    ``is_small``: the same, and the rows are few (:func:`is_little`).
+    ``is_small``: the same, and the rows are few (:func:`.soundness.is_little`).
 
     What the user configures for Spark, in ``spark-defaults.conf`` or for ``spark-submit``, counts
     before what is set here, but for what answers need.  Under ``spark-submit`` the JVM is there
@@ -142,15 +137,6 @@ def start_spark(
         raise SparkFailed(f"Spark did not start {where}: {first_line(error)}") from None
     session.sparkContext.setLogLevel("FATAL")
     return session
-
-
-def is_little(directory: Path) -> bool:
-    """Whether a history has so few rows that settings for few rows pay.
-
-    Raises:
-        HistoryInvalid: a file of it is damaged.
-    """
-    return stored_rows(directory, complete_ingests(directory)) <= SMALL_ROWS
 
 
 def _unsaid(settings: dict[str, str]) -> dict[str, str]:

@@ -18,8 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.problems import HistoryInvalid
 
+SMALL_ROWS: Final = 100_000
+"""So many rows are few."""
 CONTENTS: Final = "_contents.json"
 """Which files an answer that is kept has, their sizes and digests; Spark reads no such name."""
 
@@ -55,6 +58,15 @@ def read_tables(folder: Path) -> Iterator[pa.Table]:
         with _damage(path):
             table = pq.read_table(path, partitioning=None)
         yield table
+
+
+def is_little(directory: Path) -> bool:
+    """Whether a history has so few rows that one process does best without Spark's machinery.
+
+    Raises:
+        HistoryInvalid: a file of it is damaged.
+    """
+    return stored_rows(directory, complete_ingests(directory)) <= SMALL_ROWS
 
 
 def stored_rows(directory: Path, ingests: Iterable[str]) -> int:

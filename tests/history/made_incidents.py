@@ -12,7 +12,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .rows import START_MS, Row, elected, online, row, shrunk
+from tests.support.event_rows import START_MS, Row, row
+
+from .rows import elected, online, shrunk
 
 BROKERS: Final = (1, 2, 3, 4)
 CONTROLLER: Final = 9

@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 
 from kafka_history.analyses.deposed_controllers import refusals, zombies
 from kafka_history.analyses.tenures import tenures
+from tests.support.event_rows import START_MS, row
 
-from .rows import START_MS, answers, elected, frame, row
+from .rows import answers, elected, frame
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 

@@ -12,9 +12,10 @@ from kafka_history.analyses.history import History
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.report.rules_hit import rules_hit
+from tests.support.event_rows import row
 
 from .conftest import DATA
-from .rows import answers, frame, row
+from .rows import answers, frame
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 

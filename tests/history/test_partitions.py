@@ -11,8 +11,9 @@ from kafka_history.analyses.isr_changes import isr_storms
 from kafka_history.analyses.leaderless import leaderless
 from kafka_history.analyses.moment import partitions_at
 from kafka_history.analyses.windows import difference, happenings
+from tests.support.event_rows import START_MS, Row, row
 
-from .rows import START_MS, Row, answers, created, elected, frame, online, row, shrunk
+from .rows import answers, created, elected, frame, online, shrunk
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 

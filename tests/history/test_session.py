@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_history.readers import session
+from kafka_history.readers import soundness
 from kafka_history.readers.found_tables import read_sources_here
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.local_ingest import ingest_here
@@ -60,7 +60,7 @@ def test_few_rows_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     rows = sum(row["records"] for row in read_sources_here(tmp_path))
 
-    monkeypatch.setattr(session, "SMALL_ROWS", rows)
-    assert session.is_little(tmp_path)
-    monkeypatch.setattr(session, "SMALL_ROWS", rows - 1)
-    assert not session.is_little(tmp_path)
+    monkeypatch.setattr(soundness, "SMALL_ROWS", rows)
+    assert soundness.is_little(tmp_path)
+    monkeypatch.setattr(soundness, "SMALL_ROWS", rows - 1)
+    assert not soundness.is_little(tmp_path)

@@ -1,0 +1,13 @@
+"""What happened, as functions of events: no Spark, no clock, no file.
+
+A rule takes :class:`.event.Event` values in the order of :func:`.event.in_order`, and what other
+rules have found; it gives findings, which are named tuples with their evidence (file and line).
+What carries it decides where the events come from: :mod:`kafka_history.analyses` has them from
+Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process.
+
+* :mod:`.copies`: each line once, in however many files it stands.
+* :mod:`.tenures`: who was controller, until when, and the steps of each failover.
+
+What must not be done here: import pyspark or pyarrow; depend on the order of rows that
+:func:`.event.in_order` does not tell apart.
+"""

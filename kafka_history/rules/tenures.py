@@ -1,0 +1,345 @@
+"""Controller tenures: begin, end, reason, and the steps of each failover.
+
+A tenure is one controller epoch of one broker.  It begins with *successfully elected* in the log of
+the elected, or, where that log is missing, with the first line of any broker that names controller
+and epoch.  It ends where the next epoch begins or where its holder resigned, whichever is earlier:
+a killed or paused controller prints nothing, and a zombie's *Resigned* comes after its successor's
+election.  *Resigned* alone proves nothing, because brokers that never were controller print it too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafka_history.rules.event import Event, in_order
+
+_EVER: Final = 2**62
+GRACE_MS: Final = 2_000
+"""A handover takes some 10 ms; a resignation later than this after the successor is a zombie's."""
+TOLD_MS: Final = 2_000
+"""A broker that learns of the new controller later than this was not running before."""
+PHASE_SPAN_MS: Final = 600_000
+"""Steps later than this after the election are not steps of the failover."""
+
+ELECTIONS: Final = frozenset({"ctl-elected", "ctl-epoch-incremented"})
+WITNESS_KINDS: Final = frozenset({"um-applied", "lisr-received", "um-cached", "stop-received"})
+"""Lines of brokers that name the controller and its epoch."""
+MARKS: Final = frozenset({
+    "ctl-resigned", "zkc-session", "zk-timeout", "zk-state", "server-life", "ctl-thread",
+    "ctl-elect-error", "ctl-ready",
+})  # fmt: skip
+"""Lines that may say how a tenure ended, or when its failover had."""
+
+CLEAN, KILLED, EXPIRED = "clean_shutdown", "killed", "session_expired"
+MOVED, FAILED, OPEN = "controller_moved", "election_failed", "open"
+UNKNOWN: Final = "unknown"
+"""The values of ``ended_by``; ``controller_moved``: /controller was deleted or taken over;
+``unknown``: the holder's own logs are not there."""
+
+PHASES: Final = (
+    ("ctl-phase-handlers", "", "registered watches"),
+    ("ctl-phase-logdir-notifications", "", "deleted log directory notifications"),
+    ("ctl-phase-isr-notifications", "", "deleted ISR notifications"),
+    ("ctl-phase-context", "", "began to read brokers, topics and states"),
+    ("ctl-brokers-active", "", "read brokers, topics and states"),
+    ("ctl-phase-deletions", "", "looked for deletions"),
+    ("ctl-phase-deletion-manager", "", "prepared deletions"),
+    ("ctl-phase-update-metadata", "", "told brokers who is alive"),
+    ("rsm-phase", "Initializing", "began replica states"),
+    ("rsm-started", "", "replica states ready"),
+    ("psm-phase", "Initializing", "began partition states"),
+    ("psm-phase", "Triggering", "began elections"),
+    ("psm-started", "", "partition states ready"),
+    ("ctl-ready", "", "ready"),
+    ("ctl-scheduler-start", "", "scheduler started"),
+)
+"""Kind, text that distinguishes rows of one kind, and what has been done by then."""
+PHASE_KINDS: Final = frozenset(kind for kind, _, _ in PHASES)
+
+
+class Tenure(NamedTuple):
+    """One controller epoch of one broker."""
+
+    broker: int | None
+    controller_epoch: int
+    from_ms: int
+    ready_ms: int | None
+    to_ms: int | None
+    """None: still open."""
+    ended_by: str
+    resigned_ms: int | None
+    overlap_ms: int | None
+    """How long a zombie went on."""
+    is_elected: bool
+    """False: only witnesses name it."""
+    file: str
+    line: int
+    end_file: str | None
+    end_line: int | None
+
+
+class Phase(NamedTuple):
+    """One step of a failover."""
+
+    controller_epoch: int
+    broker: int | None
+    step: int
+    phase: str
+    at_ms: int
+    file: str
+    line: int
+    took_ms: int
+    """Since the step before; the first since the election."""
+
+
+class LastWords(NamedTuple):
+    """Until when a broker wrote, and whether its own controller.log is among the files."""
+
+    last_ms: int
+    has_controller_log: bool
+
+
+def last_words(events: Iterable[Event]) -> dict[int | None, LastWords]:
+    """Those of each broker, given all that it wrote."""
+    found: dict[int | None, LastWords] = {}
+    for event in events:
+        last_ms, has_log = found.get(event.broker_id, LastWords(event.time_ms, False))
+        is_controllers = (event.logger or "").startswith("kafka.controller")
+        found[event.broker_id] = LastWords(max(last_ms, event.time_ms), has_log or is_controllers)
+    return found
+
+
+def witnessed(event: Event) -> Iterator[tuple[int | None, int]]:
+    """The controllers, each with its epoch, that a line names: its writer's own, or a sender's."""
+    epoch = event.controller_epoch
+    if epoch is None:
+        return
+    if event.component == "controller" and event.logger == "state.change.logger":
+        yield event.broker_id, epoch
+    sender = event.controller_id
+    if event.kind in WITNESS_KINDS and sender is not None and sender >= 0 and epoch > 0:
+        yield sender, epoch
+
+
+def tenures(
+    events: Sequence[Event], last_words: Mapping[int | None, LastWords]
+) -> Iterator[Tenure]:
+    """Every tenure, by epoch and beginning.
+
+    ``events``, in order: at least those of ``ELECTIONS`` and ``MARKS``, and of the witnesses the
+    first of each controller and epoch.
+    """
+    spans = _begun(events)
+    marks = _marks(events)
+    for at, span in enumerate(spans):
+        following = spans[at + 1] if at + 1 < len(spans) else None
+        own_next = next((each for each in spans[at + 1 :] if each.broker == span.broker), None)
+        seen: dict[str, Event] = {}
+        for mark, event in marks[span.broker]:
+            is_before = own_next is None or event.time_ms < own_next.from_ms
+            if span.from_ms <= event.time_ms and is_before:
+                seen.setdefault(mark, event)
+        yield _ended(span, following, seen, last_words.get(span.broker))
+
+
+def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:
+    """The steps of each failover, by epoch and time.
+
+    The last one is the moment when the last broker that took the new controller's metadata at once
+    had done so.  ``events``, in order: at least those of ``PHASE_KINDS``, and of ``um-applied`` the
+    first of each broker and epoch.
+    """
+    first: dict[tuple[int, int | None, int, str], tuple[int, int, str, int, int]] = {}
+
+    def note(tenure: Tenure, step: int, phase: str, event: Event) -> None:
+        key = tenure.controller_epoch, tenure.broker, step, phase
+        at = event.time_ms, step, event.file, event.line, tenure.from_ms
+        first[key] = min(at, first.get(key, at))
+
+    steps = [(event, found) for event in events if (found := _step(event)) is not None]
+    updates: dict[tuple[int | None, int | None], Event] = {}
+    for event in events:
+        if event.kind == "um-applied":
+            updates.setdefault((event.controller_epoch, event.broker_id), event)
+    for tenure in held:
+        for event, (step, phase) in steps:
+            is_within = event.time_ms >= tenure.from_ms and (
+                tenure.to_ms is None or event.time_ms <= tenure.to_ms
+            )
+            is_near = event.time_ms - tenure.from_ms < PHASE_SPAN_MS
+            if event.broker_id == tenure.broker and is_within and is_near:
+                note(tenure, step, phase, event)
+        # A broker that came back later was updated later, which is not due to the failover.
+        latest_ms = (tenure.from_ms if tenure.ready_ms is None else tenure.ready_ms) + TOLD_MS
+        told = [
+            event
+            for (epoch, _), event in updates.items()
+            if epoch == tenure.controller_epoch and event.time_ms <= latest_ms
+        ]
+        if told:
+            note(tenure, len(PHASES), "brokers told", in_order(told)[-1])
+    before: dict[tuple[int, int | None], int] = {}
+    for (epoch, broker, step, phase), (at_ms, _, file, line, from_ms) in sorted(
+        first.items(), key=lambda each: (each[0][0], each[1])
+    ):
+        took_ms = at_ms - before.get((epoch, broker), from_ms)
+        before[epoch, broker] = at_ms
+        yield Phase(epoch, broker, step, phase, at_ms, file, line, took_ms)
+
+
+class _Span(NamedTuple):
+    """The beginning of a tenure."""
+
+    controller_epoch: int
+    from_ms: int
+    broker: int | None
+    is_elected: bool
+    file: str
+    line: int
+
+
+def _begun(events: Sequence[Event]) -> list[_Span]:
+    first: dict[tuple[int | None, int], tuple[bool, int, str, int]] = {}
+
+    def note(broker: int | None, epoch: int, event: Event, *, is_elected: bool) -> None:
+        at = (not is_elected, event.time_ms, event.file, event.line)
+        first[broker, epoch] = min(at, first.get((broker, epoch), at))
+
+    said: defaultdict[int | None, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind in ELECTIONS:
+            said[event.broker_id].append(event)
+        for broker, epoch in witnessed(event):
+            note(broker, epoch, event, is_elected=False)
+    for broker, lines in said.items():
+        # Up to 2.0 the epoch stands in a line of its own, right after (0.11: before) the election.
+        epochs = [None, *(line.controller_epoch for line in lines), None]
+        for event, before, own, after in zip(lines, epochs, epochs[1:], epochs[2:], strict=False):
+            known = next((each for each in (own, after, before) if each is not None), None)
+            if event.kind == "ctl-elected" and known is not None:
+                note(broker, known, event, is_elected=True)
+    return sorted(
+        _Span(epoch, at_ms, broker, not is_witnessed, file, line)
+        for (broker, epoch), (is_witnessed, at_ms, file, line) in first.items()
+    )
+
+
+def _marks(events: Iterable[Event]) -> defaultdict[int | None, list[tuple[str, Event]]]:
+    """Of each broker, in order, what may have ended a tenure."""
+    found: defaultdict[int | None, list[tuple[str, Event]]] = defaultdict(list)
+    for event in events:
+        if (mark := _mark(event)) is not None:
+            found[event.broker_id].append((mark, event))
+    return found
+
+
+def _mark(event: Event) -> str | None:
+    match event.kind:
+        case "ctl-resigned":
+            return "resigned"
+        case "zkc-session" if event.says("Session expired"):
+            return "expired"
+        case "zk-timeout" if event.says("has expired"):
+            return "expired"
+        case "zk-state" if event.says("Expired"):
+            return "expired"
+        case "server-life" if event.says("shutting down", "shut down completed"):
+            return "stopping"
+        case "ctl-thread" if event.says("Shutting down", "Shutdown completed"):
+            return "stopping"
+        case "server-life" if event.text is not None and event.text.endswith("starting"):
+            return "started"
+        case "ctl-thread" if event.says("Starting"):
+            return "started"
+        case "ctl-elect-error":
+            return "failed"
+        case "ctl-ready":
+            return "ready"
+        case _:
+            return None
+
+
+def _step(event: Event) -> tuple[int, str] | None:
+    """The number and the name of the step that a line of a failover says is done."""
+    found = None
+    for step, (kind, text, phase) in enumerate(PHASES):
+        if event.kind == kind and (not text or event.says(text)):
+            found = step, phase
+    return found
+
+
+def _ended(
+    span: _Span, following: _Span | None, seen: Mapping[str, Event], last: LastWords | None
+) -> Tenure:
+    started_ms = seen["started"].time_ms if "started" in seen else None
+
+    def at(mark: str) -> int | None:
+        """When; what comes after the process was started again belongs to another life."""
+        event = seen.get(mark)
+        is_in_life = event is not None and (started_ms is None or event.time_ms <= started_ms)
+        return event.time_ms if event is not None and is_in_life else None
+
+    resigned_ms, next_ms = at("resigned"), None if following is None else following.from_ms
+    is_late = resigned_ms is not None and next_ms is not None and resigned_ms > next_ms + GRACE_MS
+    is_own_end = resigned_ms is not None and (next_ms is None or resigned_ms <= next_ms)
+    ends = [each for each in (next_ms, resigned_ms) if each is not None]
+    to_ms = min(ends, default=started_ms)
+    end_file, end_line = None, None
+    if is_own_end or is_late:
+        end_file, end_line = seen["resigned"].file, seen["resigned"].line
+    elif following is not None:
+        end_file, end_line = following.file, following.line
+    return Tenure(
+        broker=span.broker,
+        controller_epoch=span.controller_epoch,
+        from_ms=span.from_ms,
+        ready_ms=at("ready"),
+        to_ms=to_ms,
+        ended_by=_reason(at, next_ms, started_ms, last, is_late=is_late),
+        resigned_ms=resigned_ms,
+        overlap_ms=resigned_ms - next_ms if is_late and resigned_ms and next_ms else None,
+        is_elected=span.is_elected,
+        file=span.file,
+        line=span.line,
+        end_file=end_file,
+        end_line=end_line,
+    )
+
+
+def _reason(
+    at: Callable[[str], int | None],
+    next_ms: int | None,
+    started_ms: int | None,
+    last: LastWords | None,
+    *,
+    is_late: bool,
+) -> str:
+    """Why a tenure ended, the surest sign first."""
+    resigned_ms = at("resigned")
+    has_log = last is not None and last.has_controller_log
+    end_ms = next_ms if resigned_ms is None else resigned_ms
+
+    def came(mark: str, by_ms: int | None) -> bool:
+        at_ms = at(mark)
+        return at_ms is not None and by_ms is not None and at_ms <= by_ms
+
+    is_silent = next_ms is not None and (
+        started_ms is not None or (last is not None and last.last_ms < next_ms + GRACE_MS)
+    )
+    if came(
+        "failed", min((each for each in (next_ms, resigned_ms) if each is not None), default=_EVER)
+    ):
+        return FAILED
+    if came("stopping", None if end_ms is None else end_ms + GRACE_MS):
+        return CLEAN
+    if came("expired", _EVER if resigned_ms is None else resigned_ms + GRACE_MS) or is_late:
+        return EXPIRED
+    if resigned_ms is not None:
+        return MOVED
+    if has_log and is_silent:
+        return KILLED
+    if next_ms is None:
+        return OPEN if started_ms is None else KILLED
+    return MOVED if has_log else UNKNOWN

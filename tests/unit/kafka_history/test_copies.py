@@ -1,0 +1,44 @@
+"""Lines that stand in several files count once."""
+
+from __future__ import annotations
+
+from kafka_history.rules.copies import overlapping_files, without_copies
+from kafka_history.rules.event import Event, in_order
+from tests.support.event_rows import event
+
+
+def said(file: str, at_ms: int, text: str = "Node 2 disconnected.") -> Event:
+    return event("net-disconnected", at_ms, 1, text)._replace(file=file)
+
+
+def test_of_equal_lines_the_one_in_kafkas_own_file_is_kept() -> None:
+    events = in_order([
+        said("broker-1/console.log", 1_000),
+        said("broker-1/server.log", 1_000),
+        said("broker-1/console.log", 2_000, "only here"),
+        said("broker-1/server.log", 3_000, "and only there"),
+        said("broker-1/console.log", 4_000, "the log ends before"),
+    ])  # fmt: skip
+
+    kept = [(each.file[9:], each.text) for each in without_copies(events)]
+
+    assert kept == [
+        ("server.log", "Node 2 disconnected."), ("console.log", "only here"),
+        ("server.log", "and only there"), ("console.log", "the log ends before"),
+    ]  # fmt: skip
+
+
+def test_a_file_that_says_the_same_twice_in_a_millisecond_means_it_twice() -> None:
+    files = ["broker-1/server.log"] * 2 + ["broker-1/console.log"] * 3
+    events = in_order(said(file, 1_000) for file in files)
+
+    assert [each.file for each in without_copies(events)] == [
+        "broker-1/console.log", "broker-1/server.log", "broker-1/server.log",
+    ]  # fmt: skip
+
+
+def test_a_log_that_was_rotated_overlaps_with_nothing() -> None:
+    events = [said("server.log.1", 1_000), said("server.log.1", 2_000), said("server.log", 3_000)]
+
+    assert overlapping_files(events) == frozenset()
+    assert list(without_copies(events)) == events
