@@ -54,10 +54,6 @@ class TimelineDict(Revertable, Generic[K, V]):
                     return default if before is ABSENT else before
         return self._current.get(key, default)
 
-    def contains(self, key: K, *, epoch: int | None = None) -> bool:
-        """Whether the map has the key."""
-        return self.get(key, ABSENT, epoch=epoch) is not ABSENT
-
     def at(self, epoch: int) -> dict[K, V]:
         """A copy of the whole map as it was at an epoch."""
         copy = dict(self._current)

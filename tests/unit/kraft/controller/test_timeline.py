@@ -233,7 +233,6 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
             assert self.maps[which].size(epoch=epoch) == len(contents)
             for key in range(6):
                 assert self.maps[which].get(key, epoch=epoch) == contents.get(key)
-                assert self.maps[which].contains(key, epoch=epoch) == (key in contents)
         assert set(self.set.members(epoch=epoch)) == expected[2]
         assert self.value.get(epoch=epoch) == expected[3]
 
