@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
 from kraft.raft.accumulator import BatchAccumulator
-from kraft.raft.config import QuorumConfig
+from kraft.raft.config import MAX_FETCH_BYTES, QuorumConfig
 from kraft.raft.inputs import Resign
 from kraft.raft.leader_state import LeaderState
 from kraft.raft.messages import (
@@ -209,6 +209,20 @@ def test_a_part_of_a_snapshot_may_be_asked_for_with_no_room_at_all() -> None:
             fetch_snapshot(2, 2, OffsetAndEpoch(2, 1), max_bytes=max_bytes),
         )
         assert (part.error, part.data, part.size) == (ErrorCode.none, b"", 8)
+
+
+def test_no_part_of_a_snapshot_is_larger_than_the_limit() -> None:
+    log = log_of(1, 1)
+    log.update_high_watermark(2)
+    log.create_snapshot(OffsetAndEpoch(2, 1), bytes(MAX_FETCH_BYTES + 1))
+    node = RaftHarness(log=log).start().become_leader()
+
+    part = node.asked(
+        FetchSnapshotResponse,
+        fetch_snapshot(2, 2, OffsetAndEpoch(2, 1), max_bytes=2**31 - 1),
+    )
+
+    assert (len(part.data), part.size) == (MAX_FETCH_BYTES, MAX_FETCH_BYTES + 1)
 
 
 def test_an_election_that_a_lone_voter_finds_is_no_reason_to_wait() -> None:
