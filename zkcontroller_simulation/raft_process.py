@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_common.errors import NotLeader, RecordsRefused
 from kraft.raft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, RaftTick
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import FetchResponse
 from kraft.raft.outputs import (
     DeliverCommit,
@@ -26,7 +27,6 @@ from kraft.raft.outputs import (
     SendResponse,
     ShutdownDone,
 )
-from kraft.raft.raft import RaftNode
 from kraft.raft.values import ElectionState, NodeAddress, ReplicaKey
 from zkcontroller_simulation.raft_counter import LISTENER, Counter
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
@@ -62,7 +62,7 @@ class RaftProcess:
         self.key = key
         self.disk = Disk(world.make_log())
         self.incarnation = 0
-        self.core: RaftNode | None = None
+        self.core: KafkaRaftClient | None = None
         self.counter: Counter | None = None
         self.is_paused = False
         self.is_eager = False
@@ -131,7 +131,7 @@ class RaftProcess:
             self.log, None if self.key is None else self.key.id, world.snapshot_every
         )
         world.invariants.process_starts(self)
-        self.core = RaftNode(
+        self.core = KafkaRaftClient(
             local=self.key,
             cluster_id=world.cluster_id,
             voters=world.voter_set_of(self.number),

@@ -40,8 +40,8 @@ from kraft.node.raft_metrics import RaftMetrics
 from kraft.node.snapshot_files import SnapshotWriter
 from kraft.node.snapshot_generator import SnapshotGenerator
 from kraft.raft.config import QuorumConfig
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import Endpoints
-from kraft.raft.raft import RaftNode
 from kraft.raft.values import NodeAddress, ReplicaKey, VoterSet
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network.listener import ServerLimits, SocketServer
@@ -211,9 +211,9 @@ class QuorumNode:
             await asyncio.wait((running, stopping))
             await server.close()
 
-    def _raft_node(self, log: KafkaMetadataLog) -> RaftNode:
+    def _raft_node(self, log: KafkaMetadataLog) -> KafkaRaftClient:
         settings = self._settings
-        return RaftNode(
+        return KafkaRaftClient(
             local=settings.local,
             cluster_id=settings.cluster_id,
             voters=settings.voters,
@@ -225,7 +225,7 @@ class QuorumNode:
             bootstrap_servers=settings.bootstrap_servers,
         )
 
-    def _make_driver(self, node: RaftNode, log: KafkaMetadataLog) -> RaftDriver:
+    def _make_driver(self, node: KafkaRaftClient, log: KafkaMetadataLog) -> RaftDriver:
         settings = self._settings
         metrics = None
         if self._metrics is not None:

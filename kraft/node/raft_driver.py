@@ -1,9 +1,10 @@
 """Runs a quorum node: gives the pure raft step real time, sockets and disk.
 
-One task takes what has happened, in order, has :class:`~kraft.raft.raft.RaftNode` step, and
-performs what comes out, strictly in order.  While it waits for a disk (one thread does all fsyncs),
-what happens meanwhile queues up, and everything else on the event loop goes on.  Nothing here may
-take long: a leader that is late by two seconds is deposed.
+One task takes what has happened, in order, has
+:class:`~kraft.raft.kafka_raft_client.KafkaRaftClient` step, and performs what comes out, strictly
+in order.  While it waits for a disk (one thread does all fsyncs), what happens meanwhile queues up,
+and everything else on the event loop goes on.  Nothing here may take long: a leader that is late by
+two seconds is deposed.
 
 Everything is for the event loop, but for what a writer of records calls from a thread of its own:
 :meth:`RaftDriver.prepare_append` and its neighbours.  A lock keeps those and the step apart.
@@ -40,6 +41,7 @@ from kraft.raft.inputs import (
     RaftTick,
     Resign,
 )
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import AnyRaftResponse, FetchSnapshotResponse, RaftRequest
 from kraft.raft.outputs import (
     DeliverCommit,
@@ -52,7 +54,6 @@ from kraft.raft.outputs import (
     SendResponse,
     ShutdownDone,
 )
-from kraft.raft.raft import RaftNode
 from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
 
 MAX_QUEUED_REQUESTS: Final = 1_000
@@ -148,7 +149,7 @@ class RaftDriver:
 
     def __init__(
         self,
-        node: RaftNode,
+        node: KafkaRaftClient,
         *,
         plan_flush: Callable[[], Flush | None],
         elections: ElectionStore,
@@ -250,7 +251,7 @@ class RaftDriver:
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
         """Adds records as one batch to be written; returns the offset of the last one.
 
-        As :meth:`~kraft.raft.raft.RaftNode.prepare_append`.
+        As :meth:`~kraft.raft.kafka_raft_client.KafkaRaftClient.prepare_append`.
         """
         with self._stepping:
             return self.node.prepare_append(epoch, values, self._now_ms())

@@ -18,7 +18,7 @@ from kafka_common.observability.instruments import Attribute
 from kafka_common.observability.metrics import Metrics, mbean
 from kafka_common.observability.sensors import Samples, SpanSensor
 from kafka_common.protocol.uuid_text import uuid_text
-from kraft.raft.raft import RaftNode
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.states import StateName
 from kraft.raft.values import NO_LEADER, ReplicaKey
 
@@ -51,7 +51,7 @@ class _Pending(NamedTuple):
 class RaftMetrics:
     """The metrics of one node.  The driver's loop updates them; any thread may read."""
 
-    def __init__(self, metrics: Metrics, node: RaftNode, local: ReplicaKey | None) -> None:
+    def __init__(self, metrics: Metrics, node: KafkaRaftClient, local: ReplicaKey | None) -> None:
         """Shows the node's current values."""
         self._local = local
         self._is_observer = local is None or local.id not in node.voters
@@ -82,7 +82,7 @@ class RaftMetrics:
             "poll-idle-ratio-avg": lambda: self._idle.measure(),
         }
 
-    def observe(self, node: RaftNode, now_ms: int) -> None:
+    def observe(self, node: KafkaRaftClient, now_ms: int) -> None:
         """Copies the node's values after a step."""
         before, after = self._seen, _look(node)
         if after == before:
@@ -161,7 +161,7 @@ class IdleRatio:
         return min(ratio, 1.0)
 
 
-def _look(node: RaftNode) -> _Seen:
+def _look(node: KafkaRaftClient) -> _Seen:
     return _Seen(
         node.state_name,
         node.epoch,

@@ -5,7 +5,8 @@ Nothing here opens a socket or a file, reads a clock or waits.
 
 How to read it:
 
-1. :mod:`.raft`: a node, and what its caller must do; :mod:`.inputs` and :mod:`.outputs`;
+1. :mod:`.kafka_raft_client`: a node, and what its caller must do; :mod:`.inputs` and
+   :mod:`.outputs`;
 2. :mod:`.states` and :mod:`.quorum`: the states of a node and every transition;
 3. :mod:`.inbound` (requests), :mod:`.responses` (answers), :mod:`.polling` (what is due);
 4. :mod:`.leader_state`: the rule by which records are committed;

@@ -1,6 +1,6 @@
 """Inputs of a quorum node, as values.
 
-Each comes to :meth:`~kraft.raft.raft.RaftNode.step` with the time.
+Each comes to :meth:`~kraft.raft.kafka_raft_client.KafkaRaftClient.step` with the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kraft.raft.values import ElectionState
 
 @dataclass(frozen=True, slots=True)
 class RaftTick:
-    """The time :attr:`~kraft.raft.raft.RaftNode.deadline_ms` has come."""
+    """The time :attr:`~kraft.raft.kafka_raft_client.KafkaRaftClient.deadline_ms` has come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What all parts of a raft node share: log, quorum state, requests and outputs.
 
 :mod:`.inbound` handles requests, :mod:`.responses` handles responses, :mod:`.polling` does timed
-work.  Each changes the node by the methods here, and :class:`~.raft.RaftNode` calls them in turn.
+work.  Each changes the node by the methods here, and
+:class:`~.kafka_raft_client.KafkaRaftClient` calls them in turn.
 
 Source: Kafka ``KafkaRaftClient``.
 """

@@ -42,13 +42,13 @@ from replica_manager.network.broker_links import BrokerLinks, link_keys
 from replica_manager.replication.alter_partition_manager import IsrRoute
 from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
 from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaLogs, ReplicaManager
 from replica_manager.replication.replication_tasks import ControllerEpochOf, ReplicationTasks
 from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.server.context import RecordServices
 from replica_manager.server.record_deletions import RecordDeletions
 from zkcontroller.state_changes.log_files import StateChangeSink
@@ -86,7 +86,7 @@ class BrokerRecords:
         config: Callable[[], BrokerConfig],
         storage: RecordStorage,
         throttles: ReplicationThrottles,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         *,
         isr_route: Callable[[ControllerEpochOf], IsrRoute],
         security: Mapping[str, ClientSecurity],

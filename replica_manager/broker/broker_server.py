@@ -49,12 +49,12 @@ from replica_manager.configuration.reconfiguration import check_reconfiguration
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.network.connection import Peer, Respond, ResponseFrame
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.throttle import (
     FOLLOWER_RATE,
     LEADER_RATE,
     ReplicationThrottles,
 )
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.resizable_executor import ResizableExecutor
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.dynamic_passwords import SECRET, DynamicPasswords
@@ -254,7 +254,7 @@ class BrokerServer:
         self.broker_id = await _blocking(
             side, lambda: self._identity.establish(cluster_id, source.new_broker_id)
         )
-        cache = MetadataCache(self.broker_id)
+        cache = ZkMetadataCache(self.broker_id)
         return _Ground(side, cluster_id, cache, source.metadata_of(self.broker_id, cache))
 
     async def _configure(self, ground: _Ground) -> _Configured:
@@ -432,7 +432,7 @@ class _Ground:
 
     side: BrokerSide
     cluster_id: str
-    metadata_cache: MetadataCache
+    metadata_cache: ZkMetadataCache
     metadata: BrokerMetadata
 
 

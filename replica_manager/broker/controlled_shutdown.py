@@ -20,7 +20,7 @@ from kafka_common.protocol.error_codes import error_name
 from kafka_common.protocol.inter_broker_versions import controlled_shutdown_version
 from kafka_common.protocol.messages import request_type
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 
@@ -33,7 +33,7 @@ class ControlledShutdownClient:
         broker_id: int,
         broker_epoch: Callable[[], int],
         config: BrokerConfig,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         security: ClientSecurity,
     ) -> None:
         """``security``: what the inter-broker listener requires of a client."""

@@ -42,8 +42,8 @@ from replica_manager.broker.config_changes import ConfigChanges
 from replica_manager.broker.stops import Stops
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.alter_partition_manager import IsrRoute
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replication_tasks import ControllerEpochOf
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.resizable_executor import ResizableExecutor
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
@@ -85,7 +85,7 @@ class MetadataSource(Protocol):
     def new_broker_id(self, reserved_max_id: int) -> int:
         """A new id above ``reserved_max_id``.  Blocks."""
 
-    def metadata_of(self, broker_id: int, metadata_cache: MetadataCache) -> BrokerMetadata:
+    def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> BrokerMetadata:
         """The metadata of this broker; ``metadata_cache`` is the broker's."""
 
 

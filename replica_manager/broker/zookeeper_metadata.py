@@ -54,8 +54,8 @@ from replica_manager.replication.controller_channel import ChannelToController, 
 from replica_manager.replication.controller_connection import controller_in
 from replica_manager.replication.controller_link import ControllerLink, ControllerLinkSettings
 from replica_manager.replication.isr_znodes import IsrZnodes
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replication_tasks import ControllerEpochOf
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import token_settings
@@ -130,7 +130,7 @@ class ZooKeeperSource:
         """A new id above ``reserved_max_id``.  Blocks."""
         return generate_broker_id(self.session, reserved_max_id)
 
-    def metadata_of(self, broker_id: int, metadata_cache: MetadataCache) -> ZooKeeperMetadata:
+    def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> ZooKeeperMetadata:
         """The metadata of this broker."""
         return ZooKeeperMetadata(self, self._config, broker_id, metadata_cache)
 
@@ -151,7 +151,7 @@ class ZooKeeperMetadata:
         source: ZooKeeperSource,
         config: BrokerConfig,
         broker_id: int,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
     ) -> None:
         """``config`` is what ``server.properties`` says."""
         self.source = source

@@ -25,7 +25,7 @@ from kafka_common.process.wall_clock import WallClock
 from kafka_common.protocol.record_batch import MemoryRecords
 from replica_manager.coordinators.group_loading import OffsetsLog, read_partition
 from replica_manager.coordinators.groups.events import Load, Loaded, LoadFailed, LoadFinished, Tick
-from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from replica_manager.log.producer_state_manager import AppendOrigin, VerificationGuard
 
 _Out = TypeVar("_Out", covariant=True)
 _O = TypeVar("_O")

@@ -51,7 +51,7 @@ from replica_manager.coordinators.groups.events import (
 from replica_manager.coordinators.groups.group import GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.groups.requests import Request, Result
-from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from replica_manager.log.producer_state_manager import AppendOrigin, VerificationGuard
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 _coordinator_log = logging.getLogger("kafka.coordinator.group.GroupCoordinator")

@@ -51,9 +51,9 @@ from replica_manager.coordinators.transactions.markers import NO_LEADER
 from replica_manager.coordinators.transactions.requests import Request, Result
 from replica_manager.coordinators.transactions.transaction import NO_PRODUCER_ID
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state_manager import AppendOrigin
 from replica_manager.network.broker_links import BrokerLinks
-from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.request_errors import RequestRefused
 
 _log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
@@ -76,7 +76,7 @@ class TransactionService:
         led_log: Callable[[TopicPartition], OffsetsLog | None],
         new_producer_id: Callable[[], Awaitable[int]],
         is_topic_deleted: Callable[[str], Awaitable[bool]],
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         links: BrokerLinks,
         *,
         now_ms: Callable[[], int] | None = None,

@@ -32,12 +32,12 @@ from replica_manager.coordinators.transaction_messages import (
     verification_request,
 )
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.log.producer_state import VerificationGuard
+from replica_manager.log.producer_state_manager import VerificationGuard
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.network.broker_links import BrokerLinks
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 _log = logging.getLogger("kafka.server.AddPartitionsToTxnManager")
 
@@ -65,7 +65,7 @@ class TransactionVerification:
     def __init__(
         self,
         replicas: ReplicaManager,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         links: BrokerLinks,
         partition_for: Callable[[str], int],
         *,

@@ -17,7 +17,7 @@ from kafka_common.model import TopicPartition
 from replica_manager.log.files import (
     replace_file,
 )
-from replica_manager.log.leader_epochs import EpochEntry
+from replica_manager.log.leader_epoch_file_cache import EpochEntry
 from replica_manager.regular_files import read_file
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"

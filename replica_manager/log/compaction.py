@@ -17,7 +17,7 @@ from kafka_common.protocol.legacy_messages import iterate_any
 from kafka_common.protocol.record_batch import MAGIC_2, BatchHeader, encode_batch
 from kafka_common.protocol.records import Record
 from replica_manager.log.log_recovery import read_marker
-from replica_manager.log.producer_state import ProducerEntry
+from replica_manager.log.producer_state_manager import ProducerEntry
 from replica_manager.log.transaction_index import AbortedTransaction
 
 ENTRY_BYTES: Final = 192

@@ -27,12 +27,12 @@ from kafka_common.protocol.record_batch import (
 from kafka_common.protocol.records import NO_TIMESTAMP
 from replica_manager.log.index import TimestampOffset
 from replica_manager.log.log_recovery import read_marker
-from replica_manager.log.producer_state import (
+from replica_manager.log.producer_state_manager import (
     Advance,
     AppendOrigin,
     BatchMetadata,
     ProducerEntry,
-    ProducerStates,
+    ProducerStateManager,
     VerificationGuard,
     advance,
 )
@@ -145,7 +145,7 @@ def _check_intact(records: Buffer, position: int, header: BatchHeader, partition
 
 
 def producer_advances(
-    producers: ProducerStates,
+    producers: ProducerStateManager,
     headers: Sequence[BatchHeader],
     source: Buffer,
     origin: AppendOrigin,

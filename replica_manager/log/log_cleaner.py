@@ -29,7 +29,7 @@ from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_recovery import read_marker, whole_batches
 from replica_manager.log.log_values import Replacement
-from replica_manager.log.producer_state import ProducerEntry
+from replica_manager.log.producer_state_manager import ProducerEntry
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.unified_log import UnifiedLog

@@ -30,7 +30,7 @@ from replica_manager.log.files import (
     offset_in_name,
 )
 from replica_manager.log.index import IndexCorrupt
-from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.leader_epoch_file_cache import LeaderEpochFileCache
 from replica_manager.log.local_log import LocalLog, LogOffsetMetadata
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_recovery import (
@@ -40,7 +40,7 @@ from replica_manager.log.log_recovery import (
     split_segment,
 )
 from replica_manager.log.producer_snapshots import ProducerSnapshotFiles
-from replica_manager.log.producer_state import ProducerStates
+from replica_manager.log.producer_state_manager import ProducerStateManager
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.regular_files import refuse_link
@@ -62,8 +62,8 @@ class LoadedLog:
 
     local: LocalLog
     log_start_offset: int
-    epochs: LeaderEpochs
-    producers: ProducerStates
+    epochs: LeaderEpochFileCache
+    producers: ProducerStateManager
     snapshots: ProducerSnapshotFiles
 
 
@@ -79,7 +79,7 @@ class LogLoader:
         directory: Path,
         config: LogConfig,
         environment: LogEnvironment,
-        epochs: LeaderEpochs,
+        epochs: LeaderEpochFileCache,
         *,
         log_start_offset: int = 0,
         recovery_point: int = 0,
@@ -110,7 +110,7 @@ class LogLoader:
         log_start = max(self._log_start_offset, self._segments.first.base_offset)
         self._epochs.truncate_from_start(log_start)
         self._snapshots.remove_stray(self._segments.base_offsets)
-        producers = ProducerStates(self._environment.producer_id_expiration_ms)
+        producers = ProducerStateManager(self._environment.producer_id_expiration_ms)
         rebuild_producers(
             producers,
             self._snapshots,
@@ -318,7 +318,7 @@ class LogLoader:
 
     def _recover_segment(self, segment: LogSegment) -> int:
         """Rebuilds a segment's indexes; returns the number of truncated bytes."""
-        producers = ProducerStates(self._environment.producer_id_expiration_ms)
+        producers = ProducerStateManager(self._environment.producer_id_expiration_ms)
         # In a copy, for what is found here counts only up to this segment.
         rebuild_producers(
             producers,

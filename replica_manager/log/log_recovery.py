@@ -24,10 +24,10 @@ from kafka_common.protocol.record_batch import (
 from kafka_common.protocol.records import EndTransactionMarker
 from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX, sync_directory
 from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
-from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.leader_epoch_file_cache import LeaderEpochFileCache
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, SnapshotCorrupt
-from replica_manager.log.producer_state import AppendOrigin, ProducerStates, advance
+from replica_manager.log.producer_state_manager import AppendOrigin, ProducerStateManager, advance
 from replica_manager.log.segment import BatchPosition, LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
@@ -47,7 +47,7 @@ class SegmentOverflow(ZkControllerError):
         self.segment = segment
 
 
-def _learn_epoch(epochs: LeaderEpochs, epoch: int, offset: int) -> None:
+def _learn_epoch(epochs: LeaderEpochFileCache, epoch: int, offset: int) -> None:
     """Takes a batch's epoch where the list does not have it, or has another one there.
 
     The list is written some time after the log: a process that was killed may leave one that still
@@ -60,7 +60,10 @@ def _learn_epoch(epochs: LeaderEpochs, epoch: int, offset: int) -> None:
 
 
 def recover_segment(
-    segment: LogSegment, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig
+    segment: LogSegment,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochFileCache,
+    config: LogConfig,
 ) -> int:
     """Reads every batch, rebuilds the indexes and truncates the file at the first bad batch.
 
@@ -163,7 +166,7 @@ def read_marker(content: Buffer, at: int, header: BatchHeader) -> EndTransaction
 
 def _replay(
     segment: LogSegment | None,
-    producers: ProducerStates,
+    producers: ProducerStateManager,
     content: bytes,
     at: int,
     header: BatchHeader,
@@ -196,7 +199,7 @@ def _replay(
 
 
 def replay_batches(
-    producers: ProducerStates, segment: LogSegment, position: int, end: int, end_offset: int
+    producers: ProducerStateManager, segment: LogSegment, position: int, end: int, end_offset: int
 ) -> None:
     """Takes the batches between two positions into the producers' state, up to an offset."""
     for found, content, at in whole_batches(segment, position, end):
@@ -207,7 +210,7 @@ def replay_batches(
 
 
 def rebuild_producers(
-    producers: ProducerStates,
+    producers: ProducerStateManager,
     snapshots: ProducerSnapshotFiles,
     segments: Segments,
     log_start_offset: int,
@@ -252,7 +255,10 @@ def rebuild_producers(
 
 
 def _load_newest_snapshot(
-    producers: ProducerStates, snapshots: ProducerSnapshotFiles, log_start_offset: int, now_ms: int
+    producers: ProducerStateManager,
+    snapshots: ProducerSnapshotFiles,
+    log_start_offset: int,
+    now_ms: int,
 ) -> None:
     while (latest := snapshots.latest) is not None:
         with contextlib.suppress(FileNotFoundError):

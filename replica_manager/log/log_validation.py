@@ -49,7 +49,7 @@ from replica_manager.log.index import TimestampOffset
 from replica_manager.log.log_appends import Batches, ValidRecords, check_size, leader_batches
 from replica_manager.log.log_config import MAX_LONG, LogConfig
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state_manager import AppendOrigin
 
 MOST_RECORDS: Final = 500_000
 """Records in one batch of a client, or messages of an old magic in one request for a partition.

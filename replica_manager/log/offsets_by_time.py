@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_common.protocol.records import NO_TIMESTAMP
-from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.leader_epoch_file_cache import LeaderEpochFileCache
 from replica_manager.log.local_log import LocalLog
 from replica_manager.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -45,7 +45,7 @@ class TimestampSearch(NamedTuple):
 
 
 def offset_by_timestamp(
-    local: LocalLog, epochs: LeaderEpochs, log_start_offset: int, timestamp: int
+    local: LocalLog, epochs: LeaderEpochFileCache, log_start_offset: int, timestamp: int
 ) -> TimestampedOffset | TimestampSearch:
     """What the special values mean, or where to look for a record with at least ``timestamp``."""
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):

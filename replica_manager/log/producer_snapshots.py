@@ -22,7 +22,7 @@ from replica_manager.log.files import (
     offset_file,
     offset_in_name,
 )
-from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
+from replica_manager.log.producer_state_manager import BatchMetadata, ProducerEntry
 from replica_manager.regular_files import open_regular, read_file, sync_file, undo
 
 _HEAD: Final = Struct(">hIi")

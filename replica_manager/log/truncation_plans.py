@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from replica_manager.log.log_recovery import replay_batches
 from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, decode_snapshot
-from replica_manager.log.producer_state import ProducerEntry, ProducerStates
+from replica_manager.log.producer_state_manager import ProducerEntry, ProducerStateManager
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.regular_files import read_file
@@ -51,7 +51,7 @@ class ProducerSnapshot(NamedTuple):
 class Prepared(NamedTuple):
     """The result of a plan."""
 
-    producers: ProducerStates
+    producers: ProducerStateManager
     """At the offset to which the log will be cut."""
     snapshots: tuple[ProducerSnapshot, ...]
     """To be written on the way there."""
@@ -104,7 +104,7 @@ class TruncationPlan:
         self.is_done = True
 
     def _read(self) -> Prepared:
-        producers = ProducerStates(lambda: self.expiration_ms)
+        producers = ProducerStateManager(lambda: self.expiration_ms)
         producers.clear(self.snapshot_offset)
         if self.snapshot_path is not None:
             entries = decode_snapshot(read_file(self.snapshot_path))
@@ -158,7 +158,7 @@ def plan_truncation(
 
 def take_over(
     prepared: Prepared,
-    producers: ProducerStates,
+    producers: ProducerStateManager,
     snapshots: ProducerSnapshotFiles,
     log_start_offset: int,
     offset: int,

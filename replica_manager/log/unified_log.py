@@ -31,10 +31,17 @@ from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
 from kafka_common.protocol.record_walk import finish
 from kafka_common.protocol.records import NO_TIMESTAMP
-from replica_manager.log import leader_epochs
+from replica_manager.log import leader_epoch_file_cache
 from replica_manager.log.environment import LogEnvironment
-from replica_manager.log.leader_epoch_file import LeaderEpochFile, read_epoch_file
-from replica_manager.log.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
+from replica_manager.log.leader_epoch_checkpoint_file import (
+    LeaderEpochCheckpointFile,
+    read_epoch_file,
+)
+from replica_manager.log.leader_epoch_file_cache import (
+    EpochEndOffset,
+    EpochEntry,
+    LeaderEpochFileCache,
+)
 from replica_manager.log.local_log import FlushPlan, LogOffsetMetadata, LogRead
 from replica_manager.log.log_appends import ValidRecords, follower_records, producer_advances
 from replica_manager.log.log_config import LogConfig
@@ -60,12 +67,12 @@ from replica_manager.log.offsets_by_time import (
     offset_by_timestamp,
 )
 from replica_manager.log.partition_metadata import PartitionMetadataFile
-from replica_manager.log.producer_state import (
+from replica_manager.log.producer_state_manager import (
     Advance,
     AppendOrigin,
     BatchMetadata,
     CompletedTransaction,
-    ProducerStates,
+    ProducerStateManager,
     VerificationGuard,
 )
 from replica_manager.log.retention import SegmentFacts, breaches
@@ -103,7 +110,7 @@ class UnifiedLog:
     def __init__(self, loaded: LoadedLog, environment: LogEnvironment) -> None:
         self._local = loaded.local
         self._epochs = loaded.epochs
-        self._epoch_file = LeaderEpochFile(loaded.local, loaded.epochs)
+        self._epoch_file = LeaderEpochCheckpointFile(loaded.local, loaded.epochs)
         self._partition_metadata = PartitionMetadataFile(loaded.local)
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
@@ -132,7 +139,7 @@ class UnifiedLog:
         """
         refuse_link(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        epochs = LeaderEpochs(read_epoch_file(directory))
+        epochs = LeaderEpochFileCache(read_epoch_file(directory))
         loader = LogLoader(
             directory,
             config,
@@ -324,12 +331,12 @@ class UnifiedLog:
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
         """The largest epoch up to ``leader_epoch`` and where it ended here; None if unknown."""
         found = self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
-        return None if found == leader_epochs.UNDEFINED else found
+        return None if found == leader_epoch_file_cache.UNDEFINED else found
 
     # Producers.
 
     @property
-    def producers(self) -> ProducerStates:
+    def producers(self) -> ProducerStateManager:
         """The idempotent and transactional producers, for DescribeProducers."""
         return self._producers
 

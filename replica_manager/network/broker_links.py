@@ -19,7 +19,7 @@ from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 MAX_DOUBLINGS: Final = 10
 """Of the time that a connection may take; the longest time that is allowed bounds it too."""
@@ -59,7 +59,7 @@ def link_keys(
 class BrokerLinks:
     """Connections, opened when needed, one per broker.  For the event loop."""
 
-    def __init__(self, metadata_cache: MetadataCache, keys: LinkKeys) -> None:
+    def __init__(self, metadata_cache: ZkMetadataCache, keys: LinkKeys) -> None:
         self._metadata_cache = metadata_cache
         self._keys = keys
         self._connections: dict[int, tuple[Endpoint, Connection]] = {}

@@ -14,7 +14,7 @@ How to read it:
    :mod:`.replica_fetchers`;
 5. the way to the controller: :mod:`.isr_proposals`, :mod:`.alter_partition_manager`,
    :mod:`.controller_link`, or :mod:`.isr_znodes` below 2.7-IV2;
-6. :mod:`.metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
+6. :mod:`.zk_metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
 
 May import ``log``, configuration and ``zkcontroller``; not ``security``, ``coordinators`` or
 ``server``.  The modules that the contract *Pure code does no I/O* names import neither asyncio nor

@@ -19,7 +19,7 @@ from kio.static.protocol import RequestPayload
 from kafka_common.errors import InvalidFrame
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from replica_manager.replication.controller_connection import ControllerConnection, controller_in
-from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 RETRY_MS: Final = 100
 """Before the controller is looked for again."""
@@ -44,7 +44,7 @@ class ChannelToController:
 class ControllerChannel:
     """One connection; calls from several tasks wait for one another.  For the event loop."""
 
-    def __init__(self, metadata_cache: MetadataCache, settings: ChannelToController) -> None:
+    def __init__(self, metadata_cache: ZkMetadataCache, settings: ChannelToController) -> None:
         self._timeout_s = settings.request_timeout_ms / 1000
         self._turn = asyncio.Lock()
         self._controller = ControllerConnection(

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import ClientSecurity
 from kafka_common.net.connection import Connection
-from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 LOOK_AGAIN_S: Final = 1.0
 """How often a wait looks whether the controller is still the same."""
@@ -31,7 +31,7 @@ class ControllerNode(NamedTuple):
     endpoint: Endpoint
 
 
-def controller_in(metadata_cache: MetadataCache, listener_name: str) -> ControllerNode | None:
+def controller_in(metadata_cache: ZkMetadataCache, listener_name: str) -> ControllerNode | None:
     """The controller that this broker knows, with its address on that listener."""
     snapshot = metadata_cache.snapshot
     if snapshot.controller_id is None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import TopicPartition
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_session_handler import FetchSessionRequest
 from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,

@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.wire_reader import WireReader
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_requests import FetchAnswers
 from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from kafka_common.java import kafka_abs, signed, string_hash
 from kafka_common.model import NO_EPOCH, TopicPartition
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from replica_manager.replication.replica_log import ReplicaLog
 

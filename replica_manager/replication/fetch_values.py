@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from kafka_common.model import TopicPartition
 from replica_manager.log.files import FileSlice
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 
 UNKNOWN_OFFSET: Final = -1

@@ -26,7 +26,7 @@ from kafka_common.protocol.inter_broker_versions import (
 )
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.versioned_messages import request_schema
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,

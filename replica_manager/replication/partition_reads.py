@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import NO_EPOCH
 from kafka_common.protocol.fetch import FetchPartition
-from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import UNDEFINED, EpochEndOffset
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.partition import Partition
 

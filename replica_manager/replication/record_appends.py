@@ -34,7 +34,7 @@ from kafka_common.protocol.record_batch import MemoryRecords
 from kafka_common.protocol.record_walk import finish
 from replica_manager.log.log_validation import Allowance
 from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
-from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from replica_manager.log.producer_state_manager import AppendOrigin, VerificationGuard
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.partition import Partition

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 
 
 class FollowerAppend(Protocol):

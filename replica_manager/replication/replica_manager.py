@@ -28,10 +28,10 @@ from replica_manager.replication.control_requests import (
     StopReplicaRequest,
 )
 from replica_manager.replication.fetch_state import InitialFetchState, initial_offset
-from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import DEFAULT_REPLICA_LAG_TIME_MAX_MS, Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
+from replica_manager.replication.zk_metadata_cache import MetadataUpdate, ZkMetadataCache
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
@@ -74,7 +74,7 @@ class ReplicaManager:
     def __init__(
         self,
         broker_id: int,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         *,
         write_state_changes: Callable[[Sequence[StateChange]], None],
         now_ms: Callable[[], int],

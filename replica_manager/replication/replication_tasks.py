@@ -30,13 +30,13 @@ from replica_manager.replication.fetcher_task import FetcherListener, FetcherTas
 from replica_manager.replication.isr import PendingIsr
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.throttle import ReplicationThrottle
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 ControllerEpochOf: TypeAlias = Callable[[TopicPartition], int | None]
 """The epoch of the controller that made this broker the partition's leader; None: it is gone."""
@@ -57,7 +57,7 @@ class ReplicationTasks:
         config: BrokerConfig,
         replica_manager: ReplicaManager,
         *,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         broker_epoch: Callable[[], int],
         security: Mapping[str, ClientSecurity],
         isr_route: Callable[[ControllerEpochOf], IsrRoute],

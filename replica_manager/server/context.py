@@ -21,11 +21,11 @@ from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.quotas.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.replication.fetch_sessions import FetchSessionCache
 from replica_manager.replication.log_dir_moves import LogDirMoves
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
@@ -113,7 +113,7 @@ class BrokerContext:
     cluster_id: str
     config: Callable[[], BrokerConfig]
     """The configuration as it is now: dynamic changes replace it."""
-    metadata_cache: MetadataCache
+    metadata_cache: ZkMetadataCache
     logs: LogManager
     records: RecordServices
     administration: Administration

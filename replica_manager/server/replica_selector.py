@@ -5,8 +5,8 @@ Source: Kafka ``RackAwareReplicaSelector``, ``ReplicaManager.findPreferredReadRe
 
 from __future__ import annotations
 
-from replica_manager.replication.metadata_cache import MetadataSnapshot
 from replica_manager.replication.partition import Partition
+from replica_manager.replication.zk_metadata_cache import MetadataSnapshot
 
 
 def follower_in_rack(

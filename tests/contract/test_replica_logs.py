@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 
 from kafka_common.errors import OffsetOutOfRange, UnexpectedAppendOffset
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_log import ReplicaLog
 from tests.simulation.replication_log import InMemoryLog, Record, encoded

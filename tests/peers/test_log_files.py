@@ -21,7 +21,7 @@ from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state_manager import AppendOrigin
 from replica_manager.log.unified_log import UnifiedLog
 from tests.peers.clients import consume, produce, run_tool
 from tests.peers.cluster import Cluster

@@ -19,6 +19,7 @@ from kraft.raft.inputs import (
     RaftResponseReceived,
     RaftTick,
 )
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import AnyRaftResponse
 from kraft.raft.outputs import (
     FlushLog,
@@ -27,7 +28,6 @@ from kraft.raft.outputs import (
     SendRequest,
     SendResponse,
 )
-from kraft.raft.raft import RaftNode
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, ReplicaKey, VoterSet
 from zkcontroller_simulation.raft_counter import encoded_number
@@ -78,7 +78,7 @@ class SmallQuorum:
         self.committed: list[int] = []
         """The epoch of each record that a leader called committed."""
         self._records = self._crashes = 0
-        self.nodes: dict[int, RaftNode] = {}
+        self.nodes: dict[int, KafkaRaftClient] = {}
         for number in VOTERS:
             self._start(number)
         for choice in choices:
@@ -153,7 +153,7 @@ class SmallQuorum:
         self._start(number)
 
     def _start(self, number: int) -> None:
-        node = RaftNode(
+        node = KafkaRaftClient(
             local=ReplicaKey(number),
             cluster_id="small",
             voters=VoterSet({voter: endpoint_of(voter) for voter in VOTERS}),
@@ -215,7 +215,7 @@ class SmallQuorum:
                         assert one[:end] == other[:end], f"S4: {one} and {other}"
                         break
 
-    def _check_leader(self, number: int, node: RaftNode) -> None:
+    def _check_leader(self, number: int, node: KafkaRaftClient) -> None:
         epochs = epochs_of(self.logs[number])
         newest = max(self.leaders)
         if node.epoch == newest:

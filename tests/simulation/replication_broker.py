@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import Broker, TopicPartition
 from kafka_common.protocol.fetch import FetchPartition
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.delayed_produce import DelayedProduce
 from replica_manager.replication.fetch_requests import (
@@ -34,7 +34,6 @@ from replica_manager.replication.fetch_values import FetchPartitionData, TopicId
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
 from replica_manager.replication.isr_proposals import IsrProposals
 from replica_manager.replication.leader_and_isr import become_leader_or_follower
-from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import ALL_IN_SYNC, Partition, ProposalOutcome
 from replica_manager.replication.partition_reads import (
     check_read,
@@ -45,6 +44,7 @@ from replica_manager.replication.purgatory import Purgatory
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.zk_metadata_cache import MetadataUpdate, ZkMetadataCache
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
 from tests.simulation.replication_log import SimulatedLog
 from tests.support.followers import take_records
@@ -92,7 +92,7 @@ class SimulatedBroker:
         )
         self.manager = ReplicaManager(
             self.broker_id,
-            MetadataCache(self.broker_id),
+            ZkMetadataCache(self.broker_id),
             write_state_changes=lambda _: None,
             now_ms=lambda: world.now_ms,
             logs=self,

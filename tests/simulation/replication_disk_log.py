@@ -13,7 +13,7 @@ from random import Random
 from kafka_common.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
 from kafka_common.protocol.records import Record as DataRecord
 from replica_manager.log.environment import DeferredTasks, LogEnvironment
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.truncation_plans import TruncationPlan

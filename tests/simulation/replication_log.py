@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from kafka_common.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.replica_log import ReplicaLog
 
 

@@ -20,17 +20,17 @@ from kio.schema.errors import ErrorCode
 from kraft.node import metadata_log
 from kraft.node.metadata_log import KafkaMetadataLog
 from kraft.raft import inbound, leader_state, listeners, quorum, responses
+from kraft.raft import kafka_raft_client as raft_module
 from kraft.raft import node as node_module
-from kraft.raft import raft as raft_module
 from kraft.raft.config import NEVER_MS
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import VoteResponse
 from kraft.raft.outputs import FlushLog, PersistElection, RaftOutput
-from kraft.raft.raft import RaftNode
 from kraft.raft.raft_log import LogPosition, ValidatedPosition
 from kraft.raft.states import CandidateState, UnattachedState, Vote
 from kraft.raft.values import ElectionState, OffsetAndEpoch
 from replica_manager.log import log_recovery
-from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.leader_epoch_file_cache import LeaderEpochFileCache
 from tests.simulation.raft_chaos import (
     quorum_with_strangers,
     stormy_quorum,
@@ -131,14 +131,16 @@ def lead_before_the_own_vote_is_on_disk(patch: Patch) -> None:
 
 def forget_the_vote_at_a_restart(patch: Patch) -> None:
     """The epoch is read again, and whom it was given to is not."""
-    start = RaftNode.start
+    start = KafkaRaftClient.start
 
-    def forgetful(self: RaftNode, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
+    def forgetful(
+        self: KafkaRaftClient, stored: ElectionState | None, now_ms: int
+    ) -> list[RaftOutput]:
         if stored is not None and stored.voted_key is not None:
             stored = ElectionState(stored.epoch)
         return start(self, stored, now_ms)
 
-    patch.setattr(RaftNode, "start", forgetful)
+    patch.setattr(KafkaRaftClient, "start", forgetful)
 
 
 def stand_without_a_new_epoch(patch: Patch) -> None:
@@ -188,9 +190,9 @@ def count_late_votes(patch: Patch) -> None:
 
 def lead_again_after_a_restart(patch: Patch) -> None:
     """Who led before it died leads on in the same epoch, and writes over its lost tail."""
-    start = RaftNode.start
+    start = KafkaRaftClient.start
 
-    def again(self: RaftNode, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
+    def again(self: KafkaRaftClient, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
         node = self._node
         local = node.local
         outputs = start(self, stored, now_ms)
@@ -203,7 +205,7 @@ def lead_again_after_a_restart(patch: Patch) -> None:
             outputs += self._poll(now_ms)
         return outputs
 
-    patch.setattr(RaftNode, "start", again)
+    patch.setattr(KafkaRaftClient, "start", again)
 
 
 def commit_without_a_record_of_the_own_epoch(patch: Patch) -> None:
@@ -344,7 +346,7 @@ def take_a_part_for_the_snapshot(patch: Patch) -> None:
 
 def leave_epochs_behind(patch: Patch) -> None:
     """What is cut off the log stays in the list of its epochs."""
-    patch.setattr(LeaderEpochs, "truncate_from_end", lambda *_: None)
+    patch.setattr(LeaderEpochFileCache, "truncate_from_end", lambda *_: None)
 
 
 def begin_with_the_first_segment(patch: Patch) -> None:
@@ -393,12 +395,12 @@ def raise_observers_alone(patch: Patch) -> None:
 
 
 def _changed(patch: Patch, change: Callable[[Sequence[RaftOutput]], list[RaftOutput]]) -> None:
-    poll = RaftNode._poll
+    poll = KafkaRaftClient._poll
 
-    def changed(self: RaftNode, now_ms: int) -> list[RaftOutput]:
+    def changed(self: KafkaRaftClient, now_ms: int) -> list[RaftOutput]:
         return change(poll(self, now_ms))
 
-    patch.setattr(raft_module.RaftNode, "_poll", changed)
+    patch.setattr(raft_module.KafkaRaftClient, "_poll", changed)
 
 
 def _without(patch: Patch, is_dropped: Callable[[RaftOutput], bool]) -> None:

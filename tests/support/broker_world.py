@@ -37,15 +37,15 @@ from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.replication.isr_proposals import AlterPartitionCall
 from replica_manager.replication.leader_and_isr import become_leader_or_follower
-from replica_manager.replication.metadata_cache import (
-    MetadataCache,
-    MetadataUpdate,
-    PartitionMetadata,
-    TopicMetadata,
-)
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottles
+from replica_manager.replication.zk_metadata_cache import (
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicMetadata,
+    ZkMetadataCache,
+)
 from replica_manager.security.acl_cache import AclBinding
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
@@ -180,7 +180,7 @@ class BrokerWorld:
         self.records: list[StateChange] = []
         self.now_ms = 0
         self.is_tracing = False
-        self.cache = MetadataCache(1)
+        self.cache = ZkMetadataCache(1)
         self.storage = WorldStorage(self, log_dirs)
         self.logs, self.disk_logs = self.storage.logs, self.storage.disk_logs
         self.session = BrokersSession(SimulatedZooKeeper())

@@ -17,11 +17,11 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.leader_and_isr import become_leader_or_follower
-from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.zk_metadata_cache import MetadataUpdate, ZkMetadataCache
 from tests.support.broker_world import broker
 from tests.support.log_world import LogWorld
 from tests.support.steps import completed
@@ -35,7 +35,7 @@ class GroupLogs:
         self._config = LogConfig(is_compacted=True, is_deleted=False) if config is None else config
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._leader_epoch = -1
-        cache = MetadataCache(1)
+        cache = ZkMetadataCache(1)
         brokers = MetadataUpdate(8, 1, 1, -1, (), (broker(1), broker(2)))
         completed(cache.update(brokers, 0, trace=False))
         self._replicas = ReplicaManager(

@@ -14,7 +14,7 @@ from replica_manager.log.environment import DeferredTasks, LogEnvironment
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state_manager import AppendOrigin
 from replica_manager.log.segment import TimestampedOffset
 from replica_manager.log.unified_log import UnifiedLog
 

@@ -13,8 +13,8 @@ from replica_manager.broker.metadata_source import BrokerSide
 from replica_manager.broker.stops import StopStep
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replication_tasks import ControllerEpochOf
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from tests.support.broker_world import BrokersSession, NoController, SwitchedController
 from zkcontroller.zookeeper.session import ZooKeeperSession
@@ -93,7 +93,7 @@ class MemorySource:
         self._note("new_broker_id")
         return reserved_max_id + 1
 
-    def metadata_of(self, broker_id: int, metadata_cache: MetadataCache) -> MemorySource:
+    def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> MemorySource:
         assert broker_id > 0
         assert metadata_cache.snapshot.controller_id is None
         self._note("metadata_of")

@@ -28,6 +28,7 @@ from kraft.raft.inputs import (
     RaftResponseReceived,
     RaftTick,
 )
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -48,7 +49,6 @@ from kraft.raft.outputs import (
     SendRequest,
     SendResponse,
 )
-from kraft.raft.raft import RaftNode
 from kraft.raft.states import StateName
 from kraft.raft.values import (
     ElectionState,
@@ -144,8 +144,8 @@ class RaftHarness:
         self._request_id = 0
         self.node = self._new_node()
 
-    def _new_node(self) -> RaftNode:
-        return RaftNode(
+    def _new_node(self) -> KafkaRaftClient:
+        return KafkaRaftClient(
             local=self.local,
             cluster_id=CLUSTER,
             voters=self.voters,

@@ -28,7 +28,7 @@ from kraft.node import quorum_node
 from replica_manager.broker.refresher import Refresher
 from replica_manager.coordinators.coordinator_run import CoordinatorRun
 from replica_manager.log.environment import DeferredTasks
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.log.maintenance import LogMaintenance
 from replica_manager.network.connection import ClientConnection
 from replica_manager.network.listener import SocketServer

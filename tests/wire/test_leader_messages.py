@@ -18,7 +18,7 @@ from kafka_common.protocol.fetch import FetchPartition
 from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 from kafka_common.protocol.messages import read_request, write
 from kafka_common.protocol.versioned_messages import response_schema
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,

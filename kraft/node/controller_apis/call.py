@@ -24,7 +24,7 @@ from kafka_common.protocol.api_versions import api
 from kraft.controller.quorum_controller_requests import ControllerRequest
 from kraft.controller.quorum_controller_values import unlimited
 from kraft.controller.topic_requests import PartitionChangeQuota
-from kraft.raft.raft import RaftNode
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.quotas.mutation_quotas import MutationQuota, MutationQuotas
 from replica_manager.request_errors import RequestRefused
@@ -82,7 +82,7 @@ class LocalNode:
     """The one by which the quorum talks."""
     config: BrokerConfig
     """Its configuration for DescribeConfigs."""
-    raft: RaftNode
+    raft: KafkaRaftClient
     """To look at."""
 
     @property

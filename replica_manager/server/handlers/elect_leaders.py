@@ -21,7 +21,7 @@ from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
-from replica_manager.replication.metadata_cache import MetadataSnapshot
+from replica_manager.replication.zk_metadata_cache import MetadataSnapshot
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import (

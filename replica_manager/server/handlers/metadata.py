@@ -32,7 +32,7 @@ from kafka_common.protocol.bulk_metadata import (
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
 from kafka_common.topic_names import invalid_name_reason
-from replica_manager.replication.metadata_cache import MetadataSnapshot, PartitionMetadata
+from replica_manager.replication.zk_metadata_cache import MetadataSnapshot, PartitionMetadata
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import (
     NOT_ASKED,

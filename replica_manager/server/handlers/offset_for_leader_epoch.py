@@ -21,7 +21,7 @@ from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
-from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import UNDEFINED, EpochEndOffset
 from replica_manager.replication.partition_reads import end_offset_for_leader_epoch
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext

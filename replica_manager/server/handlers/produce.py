@@ -31,7 +31,7 @@ from kafka_common.protocol.produce import (
 from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
 from replica_manager.coordinators.transaction_verification import NOTHING_TO_VERIFY, Verified
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.log.producer_state import VerificationGuard
+from replica_manager.log.producer_state_manager import VerificationGuard
 from replica_manager.replication.record_appends import PartitionResponse
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed

@@ -21,7 +21,7 @@ from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
 from kafka_common.topic_names import invalid_name_reason
 from replica_manager.configuration.listeners import SECURITY_PROTOCOLS
-from replica_manager.replication.metadata_cache import (
+from replica_manager.replication.zk_metadata_cache import (
     MetadataUpdate,
     PartitionMetadata,
     TopicMetadata,

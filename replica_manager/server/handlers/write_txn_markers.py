@@ -25,7 +25,7 @@ from kafka_common.wall_time import wall_time_ms
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transaction_messages import by_topic, read_markers
 from replica_manager.coordinators.transactions.events import Marker
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state_manager import AppendOrigin
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices

@@ -14,7 +14,7 @@ from kafka_common.errors import ZkControllerError
 from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.topic_names import invalid_name_reason
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.administration import TopicAdministration
 from replica_manager.server.slices import in_slices
@@ -29,7 +29,7 @@ class AutoTopicCreation:
     def __init__(
         self,
         topics: TopicAdministration,
-        metadata_cache: MetadataCache,
+        metadata_cache: ZkMetadataCache,
         config: Callable[[], BrokerConfig],
     ) -> None:
         self._topics = topics

@@ -16,7 +16,7 @@ SHOWN = "; print('hypothesis.strategies' in sys.modules)"
     [
         "import sys, replica_manager.__main__",
         "import sys, zkcontroller_cli.wire.requests",
-        "import sys, kraft.raft.raft",
+        "import sys, kraft.raft.kafka_raft_client",
     ],
 )
 def test_our_processes_load_no_hypothesis_and_leave_no_folder_of_it(
@@ -35,7 +35,7 @@ def test_our_processes_load_no_hypothesis_and_leave_no_folder_of_it(
 
 
 def test_a_process_that_uses_hypothesis_itself_can_import_it_afterwards() -> None:
-    program = "import sys, kraft.raft.raft, hypothesis.strategies" + SHOWN
+    program = "import sys, kraft.raft.kafka_raft_client, hypothesis.strategies" + SHOWN
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert (found.stdout, found.stderr) == ("True\n", "")

@@ -60,7 +60,7 @@ def records_of(snapshot: bytes) -> list[VersionedRecord]:
 def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catches_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraft.raft.raft.CLEANER_PERIOD_MS", 100)
+    monkeypatch.setattr("kraft.raft.kafka_raft_client.CLEANER_PERIOD_MS", 100)
 
     async def scenario(quorum: Controllers) -> None:
         await quorum.start(1, 2, 3, quorum=PATIENT)

@@ -18,7 +18,7 @@ from kraft.raft.config import (
     RETRY_BACKOFF_BASE_MS,
     QuorumConfig,
 )
-from kraft.raft.raft import RaftNode
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
@@ -77,7 +77,7 @@ def test_the_constants_of_the_quorum_are_kafkas() -> None:
 
 def test_the_metrics_are_all_there_under_kafkas_names() -> None:
     local, metrics = ReplicaKey(1), Metrics()
-    node = RaftNode(
+    node = KafkaRaftClient(
         local=local,
         cluster_id="cluster",
         voters=voter_set(1, 2, 3),

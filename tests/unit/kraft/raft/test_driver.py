@@ -17,6 +17,7 @@ from kraft.node import raft_driver
 from kraft.node.raft_driver import Flush, RaftDriver
 from kraft.raft.config import QuorumConfig
 from kraft.raft.inputs import RaftResponseReceived
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -29,7 +30,6 @@ from kraft.raft.messages import (
     VoteResponse,
 )
 from kraft.raft.outputs import SendRequest
-from kraft.raft.raft import RaftNode
 from kraft.raft.values import (
     ElectionState,
     NodeAddress,
@@ -80,7 +80,7 @@ class Driven:
         self.disk, self.channels = Disk(), NoWay()
         self.log = log or InMemoryRaftLog()
         self.driver = RaftDriver(
-            RaftNode(
+            KafkaRaftClient(
                 local=ReplicaKey(1), cluster_id=CLUSTER_ID, voters=voters, log=self.log,
                 config=SLOW, random=Random(1), listener_name="CONTROLLER",
                 local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},

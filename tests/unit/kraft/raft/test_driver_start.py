@@ -8,9 +8,9 @@ from typing import Final
 
 from kraft.node.raft_driver import Flush, RaftDriver
 from kraft.raft.config import QuorumConfig
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import VoteRequest, VoteResponse
 from kraft.raft.outputs import SendRequest
-from kraft.raft.raft import RaftNode
 from kraft.raft.values import (
     ElectionState,
     NodeAddress,
@@ -46,7 +46,7 @@ def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_disk() 
     async def scenario() -> None:
         log = InMemoryRaftLog()
         driver = RaftDriver(
-            RaftNode(
+            KafkaRaftClient(
                 local=ReplicaKey(1), cluster_id=CLUSTER_ID, voters=VOTERS, log=log,
                 config=SLOW, random=Random(1), listener_name="CONTROLLER",
                 local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},

@@ -22,9 +22,9 @@ from kraft.raft.inputs import (
     RaftTick,
     Resign,
 )
+from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
 from kraft.raft.outputs import PersistElection, RaftOutput, SendRequest
-from kraft.raft.raft import RaftNode
 from kraft.raft.values import NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
@@ -40,7 +40,7 @@ class Watched:
     def __init__(self, node_id: int = 1, voters: VoterSet = VOTERS) -> None:
         self.metrics = Metrics()
         local = ReplicaKey(node_id, DIRECTORY)
-        self.node = RaftNode(
+        self.node = KafkaRaftClient(
             local=local, cluster_id="cluster", voters=voters, log=InMemoryRaftLog(),
             config=QuorumConfig(), random=Random(1), listener_name="CONTROLLER",
             local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},

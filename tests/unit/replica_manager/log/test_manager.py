@@ -27,7 +27,7 @@ from replica_manager.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from replica_manager.log.leader_epochs import EpochEntry
+from replica_manager.log.leader_epoch_file_cache import EpochEntry
 from replica_manager.log.log_config import MAX_LONG, LogConfig
 from replica_manager.log.log_directory import (
     FolderKind,

@@ -14,7 +14,7 @@ from kafka_common.errors import (
     TransactionCoordinatorFenced,
 )
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state_manager import AppendOrigin
 from tests.support.log_world import (
     START_MS,
     LogWorld,

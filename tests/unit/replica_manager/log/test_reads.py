@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from kafka_common.errors import OffsetOutOfRange
 from kafka_common.protocol.compression import Codec
-from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset, EpochEntry, LeaderEpochs
+from replica_manager.log.leader_epoch_file_cache import (
+    UNDEFINED,
+    EpochEndOffset,
+    EpochEntry,
+    LeaderEpochFileCache,
+)
 from replica_manager.log.local_log import LogOffsetMetadata
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import (
@@ -308,7 +313,7 @@ def test_the_log_starts_again_where_the_checkpoint_says_if_it_ends_before(world:
 
 
 def test_epochs_end_where_the_next_begins() -> None:
-    epochs = LeaderEpochs([EpochEntry(2, 10), EpochEntry(4, 20), EpochEntry(5, 30)])
+    epochs = LeaderEpochFileCache([EpochEntry(2, 10), EpochEntry(4, 20), EpochEntry(5, 30)])
 
     assert epochs.end_offset_for(5, 44) == EpochEndOffset(5, 44)
     assert epochs.end_offset_for(4, 44) == EpochEndOffset(4, 30)
@@ -316,12 +321,12 @@ def test_epochs_end_where_the_next_begins() -> None:
     assert epochs.end_offset_for(1, 44) == EpochEndOffset(1, 10)
     assert epochs.end_offset_for(6, 44) == UNDEFINED
     assert epochs.end_offset_for(-1, 44) == UNDEFINED
-    assert LeaderEpochs().end_offset_for(0, 44) == UNDEFINED
+    assert LeaderEpochFileCache().end_offset_for(0, 44) == UNDEFINED
     assert [epochs.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 5]
 
 
 def test_a_new_epoch_replaces_what_contradicts_it() -> None:
-    epochs = LeaderEpochs([EpochEntry(2, 10), EpochEntry(4, 20), EpochEntry(5, 30)])
+    epochs = LeaderEpochFileCache([EpochEntry(2, 10), EpochEntry(4, 20), EpochEntry(5, 30)])
 
     assert not epochs.assign(5, 40)
     assert epochs.assign(6, 20)
@@ -331,7 +336,7 @@ def test_a_new_epoch_replaces_what_contradicts_it() -> None:
 
 
 def test_an_epoch_that_begins_anew_replaces_itself_and_what_came_after() -> None:
-    epochs = LeaderEpochs([EpochEntry(2, 10), EpochEntry(6, 20)])
+    epochs = LeaderEpochFileCache([EpochEntry(2, 10), EpochEntry(6, 20)])
 
     assert epochs.assign(2, 22)
 
@@ -350,7 +355,7 @@ def test_an_epoch_that_begins_anew_replaces_itself_and_what_came_after() -> None
     )
 )
 def test_epochs_and_offsets_always_rise(steps: list[tuple[str, int, int]]) -> None:
-    epochs = LeaderEpochs()
+    epochs = LeaderEpochFileCache()
 
     for what, one, two in steps:
         if what == "assign":

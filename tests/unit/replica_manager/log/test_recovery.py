@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.errors import OutOfOrderSequence
-from replica_manager.log.leader_epochs import EpochEntry
+from replica_manager.log.leader_epoch_file_cache import EpochEntry
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.producer_snapshots import (
@@ -19,7 +19,7 @@ from replica_manager.log.producer_snapshots import (
     decode_snapshot,
     encode_snapshot,
 )
-from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
+from replica_manager.log.producer_state_manager import BatchMetadata, ProducerEntry
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (
     START_MS,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.errors import KafkaStorage, LimitReached
-from replica_manager.log.leader_epochs import EpochEntry
+from replica_manager.log.leader_epoch_file_cache import EpochEntry
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation

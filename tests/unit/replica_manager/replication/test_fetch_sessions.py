@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.protocol.fetch import FetchPartition
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication import fetch_sessions
 from replica_manager.replication.fetch_sessions import (
     EVICTION_MS,

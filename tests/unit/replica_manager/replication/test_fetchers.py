@@ -26,7 +26,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.log import unified_log
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState

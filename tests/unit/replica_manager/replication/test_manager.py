@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import InconsistentTopicId, KafkaStorage
 from kafka_common.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
@@ -21,11 +21,11 @@ from replica_manager.replication.control_requests import (
 from replica_manager.replication.fetch_requests import AskEpochEnds, EpochQuestion, FetcherSettings
 from replica_manager.replication.fetch_state import FetchStage
 from replica_manager.replication.leader_and_isr import become_leader_or_follower
-from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.zk_metadata_cache import MetadataUpdate, ZkMetadataCache
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.steps import completed
 from zkcontroller.state_changes.kafka_lines import kafka_line
@@ -57,7 +57,7 @@ class Host:
         )
         self.manager = ReplicaManager(
             1,
-            MetadataCache(1),
+            ZkMetadataCache(1),
             write_state_changes=self.records.extend,
             now_ms=lambda: 0,
             logs=self,

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.fetch import FetchPartition
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.isr import (
     AlteredIsr,

@@ -19,7 +19,7 @@ from kafka_common.protocol.fetch import FetchPartition
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record as LogRecord
 from replica_manager.log import unified_log
-from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import TopicPartition
-from replica_manager.replication.metadata_cache import MetadataUpdate, TopicMetadata
+from replica_manager.replication.zk_metadata_cache import MetadataUpdate, TopicMetadata
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from tests.support.steps import completed
 from zkcontroller.state_changes.record import Kind

@@ -15,7 +15,7 @@ from kafka_common.model import Broker, Endpoint
 from kafka_common.protocol.messages import write
 from replica_manager.replication import controller_channel, controller_connection
 from replica_manager.replication.controller_channel import ChannelToController, ControllerChannel
-from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
+from replica_manager.replication.zk_metadata_cache import MetadataUpdate, ZkMetadataCache
 from tests.support.steps import completed
 
 request: Any = import_module("kio.schema.allocate_producer_ids.v0.request")
@@ -31,7 +31,7 @@ class Controllers:
     def __init__(self, *codes: Sequence[ErrorCode | None]) -> None:
         self.codes = [list(each) for each in codes]
         self.ports: list[int] = []
-        self.cache = MetadataCache(1)
+        self.cache = ZkMetadataCache(1)
         self.asked = asyncio.Event()
 
     async def __aenter__(self) -> Controllers:

@@ -1,7 +1,7 @@
 """Idempotent and transactional producers of a log: sequences, epochs, transactions.
 
 Pure.  An append asks :func:`advance` what a producer's state will be after a batch, which refuses
-what must not be appended, and puts the answer into :class:`ProducerStates` once the batch is
+what must not be appended, and puts the answer into :class:`ProducerStateManager` once the batch is
 written.
 
 Source: Kafka ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98,
@@ -253,7 +253,7 @@ def _check_sequence(
         )
 
 
-class ProducerStates:
+class ProducerStateManager:
     """The producers of one log up to ``end_offset``."""
 
     def __init__(self, expiration_ms: Callable[[], int]) -> None:
@@ -283,7 +283,7 @@ class ProducerStates:
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
 
-    def take_over(self, other: ProducerStates) -> None:
+    def take_over(self, other: ProducerStateManager) -> None:
         """Replaces all producers by those of ``other``, which is not used any more."""
         self._entries, self._ongoing = other._entries, other._ongoing
         self._unreplicated = other._unreplicated

@@ -82,7 +82,7 @@ class MetadataSnapshot:
         return None if broker is None else broker.endpoint(listener_name)
 
 
-class MetadataCache:
+class ZkMetadataCache:
     """Holds the newest :class:`MetadataSnapshot`.  Updated on the broker's event loop only."""
 
     def __init__(self, broker_id: int) -> None:

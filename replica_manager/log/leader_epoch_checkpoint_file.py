@@ -9,18 +9,18 @@ import logging
 import threading
 from pathlib import Path
 
-from replica_manager.log import leader_epochs
+from replica_manager.log import leader_epoch_file_cache
 from replica_manager.log.checkpoints import CheckpointMalformed, read_epochs, write_epochs
-from replica_manager.log.leader_epochs import EpochEntry, LeaderEpochs
+from replica_manager.log.leader_epoch_file_cache import EpochEntry, LeaderEpochFileCache
 from replica_manager.log.local_log import LocalLog
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
-class LeaderEpochFile:
+class LeaderEpochCheckpointFile:
     """The file of ``epochs``, in the folder of ``local``."""
 
-    def __init__(self, local: LocalLog, epochs: LeaderEpochs) -> None:
+    def __init__(self, local: LocalLog, epochs: LeaderEpochFileCache) -> None:
         self._local = local
         self._epochs = epochs
         self._is_write_planned = False
@@ -46,7 +46,7 @@ class LeaderEpochFile:
             self._is_write_planned = False
             if self._epochs.is_dirty:
                 self._epochs.is_dirty = False
-                path = self._local.directory / leader_epochs.FILE_NAME
+                path = self._local.directory / leader_epoch_file_cache.FILE_NAME
                 try:
                     write_epochs(path, self._epochs.entries)
                 except OSError:
@@ -55,7 +55,7 @@ class LeaderEpochFile:
 
 
 def read_epoch_file(directory: Path) -> list[EpochEntry]:
-    path = directory / leader_epochs.FILE_NAME
+    path = directory / leader_epoch_file_cache.FILE_NAME
     try:
         return read_epochs(path)
     except CheckpointMalformed as malformed:

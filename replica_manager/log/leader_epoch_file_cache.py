@@ -1,6 +1,6 @@
 """The leader epoch cache: start offsets of epochs, by which replicas find where logs diverge.
 
-Pure: :mod:`.leader_epoch_file` writes what :class:`LeaderEpochs` says.
+Pure: :mod:`.leader_epoch_checkpoint_file` writes what :class:`LeaderEpochFileCache` says.
 
 Source: Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``; KIP-101, KIP-279.
 """
@@ -35,7 +35,7 @@ class EpochEndOffset(NamedTuple):
 UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
 
-class LeaderEpochs:
+class LeaderEpochFileCache:
     """The epochs of one log; epochs and start offsets both rise."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:

@@ -2,9 +2,9 @@
 
 What the caller must do:
 
-1. call :meth:`RaftNode.start` once, then :meth:`RaftNode.step` with whatever happens and the time,
-   with :class:`~.inputs.RaftTick` when :attr:`RaftNode.deadline_ms` has come, and with
-   :class:`~.inputs.ElectionPersisted` after each :class:`~.outputs.PersistElection`;
+1. call :meth:`KafkaRaftClient.start` once, then :meth:`KafkaRaftClient.step` with whatever happens
+   and the time, with :class:`~.inputs.RaftTick` when :attr:`KafkaRaftClient.deadline_ms` has come,
+   and with :class:`~.inputs.ElectionPersisted` after each :class:`~.outputs.PersistElection`;
 2. perform what they return strictly in order, each to its end before the next (:mod:`.outputs`);
 3. let time never go back.
 
@@ -59,7 +59,7 @@ _MOST_POLLS_A_STEP: Final = 100
 """A state that is left is polled again at once; so many changes at one moment are a fault."""
 
 
-class RaftNode:
+class KafkaRaftClient:
     """One node of the quorum: a voter, or an observer."""
 
     def __init__(
