@@ -8,6 +8,7 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.copies`: each line once, in however many files it stands.
 * :mod:`.tenures`: who was controller, until when, and the steps of each failover.
 * :mod:`.log_dir_failures`: log directories that failed, why, and what went with them.
+* :mod:`.failed_transitions`: state transitions that failed, those that are alike as one.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
