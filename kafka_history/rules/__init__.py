@@ -9,6 +9,7 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.tenures`: who was controller, until when, and the steps of each failover.
 * :mod:`.log_dir_failures`: log directories that failed, why, and what went with them.
 * :mod:`.failed_transitions`: state transitions that failed, those that are alike as one.
+* :mod:`.topic_deletions`: deletions of topics, and what held them up.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
