@@ -10,6 +10,7 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.log_dir_failures`: log directories that failed, why, and what went with them.
 * :mod:`.failed_transitions`: state transitions that failed, those that are alike as one.
 * :mod:`.topic_deletions`: deletions of topics, and what held them up.
+* :mod:`.slow_requests`: how long brokers took for LeaderAndIsr requests.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
