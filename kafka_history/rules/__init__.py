@@ -13,6 +13,7 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.slow_requests`: how long brokers took for LeaderAndIsr requests.
 * :mod:`.broker_lives`: when each process started and ended, and how; lost sessions.
 * :mod:`.departures`: what took brokers out of the cluster; pauses of processes.
+* :mod:`.zookeeper_gaps`: times without a connection to ZooKeeper.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
