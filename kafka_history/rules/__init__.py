@@ -14,6 +14,8 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.broker_lives`: when each process started and ended, and how; lost sessions.
 * :mod:`.departures`: what took brokers out of the cluster; pauses of processes.
 * :mod:`.zookeeper_gaps`: times without a connection to ZooKeeper.
+* :mod:`.deposed_controllers`: controllers that went on after their successor's election, and
+  what was refused to them.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
