@@ -17,6 +17,7 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.deposed_controllers`: controllers that went on after their successor's election, and
   what was refused to them.
 * :mod:`.reassignments`: what was ordered to move, and how it ended.
+* :mod:`.acts`: what operators ordered, and what the controller did on its own.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
