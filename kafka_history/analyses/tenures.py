@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kafka_history.rules import tenures as rule
 
-from .carrying import as_rows, gathered
+from .carrying import as_rows, findings, gathered
 from .columns import first_of_each, of_kind
 
 _TENURE: Final = (
@@ -62,5 +62,5 @@ def phases(events: DataFrame, held: DataFrame) -> DataFrame:
             events.where(of_kind("um-applied")), ["controller_epoch", "broker_id"], *_ORDER
         ),
     )
-    known = [rule.Tenure(**row.asDict()) for row in held.collect()]
-    return as_rows(events.sparkSession, rule.phases(needed, known), _PHASE)
+    found = rule.phases(needed, findings(held, rule.Tenure))
+    return as_rows(events.sparkSession, found, _PHASE)

@@ -7,6 +7,17 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 
 * :mod:`.copies`: each line once, in however many files it stands.
 * :mod:`.tenures`: who was controller, until when, and the steps of each failover.
+* :mod:`.log_dir_failures`: log directories that failed, why, and what went with them.
+* :mod:`.failed_transitions`: state transitions that failed, those that are alike as one.
+* :mod:`.topic_deletions`: deletions of topics, and what held them up.
+* :mod:`.slow_requests`: how long brokers took for LeaderAndIsr requests.
+* :mod:`.broker_lives`: when each process started and ended, and how; lost sessions.
+* :mod:`.departures`: what took brokers out of the cluster; pauses of processes.
+* :mod:`.zookeeper_gaps`: times without a connection to ZooKeeper.
+* :mod:`.deposed_controllers`: controllers that went on after their successor's election, and
+  what was refused to them.
+* :mod:`.reassignments`: what was ordered to move, and how it ended.
+* :mod:`.acts`: what operators ordered, and what the controller did on its own.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.

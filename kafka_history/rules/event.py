@@ -70,9 +70,17 @@ class Event(NamedTuple):
     values: Mapping[str, str] | None = None
     text: str | None = None
 
+    def value(self, name: str) -> str | None:
+        """Another value that the shape names; None where it does not."""
+        return None if self.values is None else self.values.get(name)
+
     def says(self, *texts: str) -> bool:
         """Whether its message contains one of these."""
         return self.text is not None and any(text in self.text for text in texts)
+
+    def ends_with(self, text: str) -> bool:
+        """Whether its message ends with this."""
+        return self.text is not None and self.text.endswith(text)
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

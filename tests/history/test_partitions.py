@@ -119,30 +119,6 @@ def test_what_an_election_moves_is_no_effect_of_a_stop_that_begins_later(
     ]
 
 
-def test_a_process_is_paused_if_zookeeper_is_unheard_for_longer_than_the_session_lasts(
-    spark: SparkSession,
-) -> None:
-    def silence(at_ms: int, broker: int, elapsed_ms: int) -> list[Row]:
-        return [
-            row("zk-session", 100, broker, "Session establishment complete on server x, "
-                "session id = 0x1, negotiated timeout = 6000"),
-            row("zk-timeout", at_ms, broker, "Client session timed out, have not heard from "
-                f"server in {elapsed_ms}ms for session id 0x1", elapsed_ms=elapsed_ms),
-        ]  # fmt: skip
-
-    rows = frame(
-        spark,
-        silence(30_000, 1, 12_000),
-        silence(30_000, 2, 6_004),  # the server was not there: this is no pause
-        silence(30_000, 3, 12_000),
-        row("thread-life", 25_000, 3, "it wrote in between"),
-    )
-
-    assert answers(History(rows).pauses, "broker", "from_ms", "to_ms") == [
-        (1, START_MS + 19_000, START_MS + 30_000)
-    ]
-
-
 def test_a_life_that_began_later_did_not_cause_the_window_before(spark: SparkSession) -> None:
     rows = frame(
         spark,

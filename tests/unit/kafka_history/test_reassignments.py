@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
-from kafka_history.analyses.history import History
-from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
-
-from .rows import answers
-
-pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
+from kafka_history.readers.local_events import read_events_here
+from kafka_history.readers.local_ingest import ingest_here
+from kafka_history.readers.manifest import clusters_in
+from kafka_history.rules.reassignments import reassignments
 
 MOVE: Final = ("3,1,2", "3", "2")
 """Replicas, adding and removing replicas while partition 1,2 moves to 3,1."""
@@ -82,17 +79,19 @@ LOG: Final = "".join(
 
 @pytest.mark.parametrize("has_debug", [True, False], ids=["debug", "info"])
 def test_completed_cancelled_reordered_and_unchanged_are_distinguished(
-    spark: SparkSession, tmp_path: Path, has_debug: bool
+    tmp_path: Path, has_debug: bool
 ) -> None:
     lines = [one for one in LOG.splitlines(keepends=True) if has_debug or "DEBUG" not in one]
     log = tmp_path / "broker-1" / "controller.log"
     log.parent.mkdir()
     log.write_text("".join(lines))
 
-    rows = ingest(spark, [str(log)], IngestOptions(out=str(tmp_path / "out")))
-    found = History(rows).reassignments.orderBy("from_ms")
+    out = tmp_path / "out"
+    ingest_here([str(log)], IngestOptions(out=str(out)), 1)
+    events = read_events_here(out, clusters_in(out)[0])
+    found = sorted(reassignments(events), key=lambda each: (each.from_ms, each.line))
 
-    assert answers(found, "topic", "took_ms", "outcome", "new_replicas") == [
+    assert [(each.topic, each.took_ms, each.outcome, each.new_replicas) for each in found] == [
         ("done", 3_000, "completed", [3, 1]),
         ("done", 0, "order only", [1, 3]),
         ("done", 0, "no change", [1, 3]),

@@ -1,0 +1,274 @@
+"""What operators did, and what the controller did on its own: topics, elections, configurations.
+
+These are no faults, but most of what moves leaders and in-sync replicas in a healthy cluster is one
+of them. So they are findings of their own, and what follows from one of them is not counted as the
+effect of a broker that happened to stop afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafka_history.rules.event import Event
+from kafka_history.rules.reassignments import (
+    CANCELLED,
+    COMPLETED,
+    REORDERED,
+    UNCHANGED,
+    Reassignment,
+)
+from kafka_history.rules.tenures import GRACE_MS, Tenure
+from kafka_history.rules.texts import names
+from kafka_history.rules.topic_deletions import TopicDeletion
+
+CREATED, GROWN, DELETED = "topic created", "partitions added", "topic deleted"
+PREFERRED, UNCLEAN, BALANCED = "preferred election", "unclean election", "leaders balanced"
+CONFIGURED, MOVED = "configuration changed", "reassignment"
+"""The values of ``act``; only ``leaders balanced`` is the controller's own."""
+CHECKS: Final = frozenset({"elect-auto", "elect-auto-check", "elect-not-preferred"})
+ELECTIONS: Final = CHECKS | {"elect-start"}
+KINDS: Final = ELECTIONS | {
+    "topics-changed", "partitions-added", "config-updated", "config-applied",
+}  # fmt: skip
+ELECTION_MS: Final = 10_000
+"""The elections that a line announces are written within this time."""
+AFTER_MS: Final = 5_000
+"""The last changes of a deletion or a reassignment may be noted this much later."""
+REPEAT_MS: Final = 10_000
+"""Every broker says that a configuration changed, within this time."""
+CHECK_MS: Final = 2_000
+"""The check of the balance precedes the election that it orders by less than this."""
+CONFIG_MAX: Final = 300
+"""Characters that are shown of a configuration."""
+_EVER: Final = 2**62
+_ENDS: Final = {
+    COMPLETED: "began, and was completed",
+    CANCELLED: "began, and was cancelled",
+    REORDERED: "changed the order of the replicas only",
+    UNCHANGED: "changed nothing: the replicas were the same",
+    None: "began, and did not end",
+}
+
+
+class Act(NamedTuple):
+    """One order, about one topic."""
+
+    at_ms: int
+    to_ms: int | None
+    """None: it ends at once, or did not end."""
+    act: str
+    topic: str | None
+    """None: it is not about one."""
+    partitions: int | None
+    """How many; None: not known."""
+    outcome: str | None
+    """Of a reassignment."""
+    says: str
+    file: str
+    line: int
+
+
+class Effect(NamedTuple):
+    """What an act may change, and when."""
+
+    topic: str
+    partition: int | None
+    """None: all."""
+    from_ms: int
+    to_ms: int
+
+
+def acts(
+    events: Sequence[Event],
+    held: Sequence[Tenure],
+    gone: Iterable[TopicDeletion],
+    moves: Iterable[Reassignment],
+) -> Iterator[Act]:
+    """What was ordered; ``events``, in order: at least those of ``KINDS``."""
+    yield from _creations(events)
+    yield from _growth(events)
+    for each in gone:
+        end = "" if each.to_ms is not None else ", which did not end"
+        says = f"Topic {each.topic} was deleted{end}"
+        yield Act(
+            each.from_ms, each.to_ms, DELETED, each.topic, None, None, says, each.file, each.line
+        )
+    yield from _elections(_orders(events, held))
+    yield from _configurations(events)
+    yield from _reassignments(moves)
+
+
+def effects(
+    events: Sequence[Event],
+    held: Sequence[Tenure],
+    gone: Iterable[TopicDeletion],
+    moves: Iterable[Reassignment],
+) -> Iterator[Effect]:
+    """What each act may change; ``events``, in order: at least those of ``ELECTIONS``."""
+    for each in gone:
+        yield Effect(each.topic, None, each.from_ms, _end_ms(each.to_ms))
+    for move in moves:
+        yield Effect(move.topic, move.partition, move.from_ms, _end_ms(move.to_ms))
+    for order in _orders(events, held):
+        for name in order.partitions:
+            if (partition := re.fullmatch(r"(.+)-([0-9]+)", name)) is not None:
+                at_ms = order.event.time_ms
+                yield Effect(partition[1], int(partition[2]), at_ms, at_ms + ELECTION_MS)
+
+
+def _end_ms(to_ms: int | None) -> int:
+    return _EVER if to_ms is None else to_ms + AFTER_MS
+
+
+def _creations(events: Iterable[Event]) -> Iterator[Act]:
+    for event in events:
+        if event.kind == "topics-changed":
+            inside = re.search(r"\((.*)\)", event.value("added") or "")
+            for topic in () if inside is None else names(inside[1]):
+                yield _act(event, CREATED, f"Topic {topic} was created", topic)
+
+
+def _growth(events: Iterable[Event]) -> Iterator[Act]:
+    for event in events:
+        if event.kind == "partitions-added":
+            listed = re.findall(r"([\w.-]+)-(\d+) ->", event.value("assignment") or "", re.ASCII)
+            new: defaultdict[str, set[str]] = defaultdict(set)
+            for topic, partition in listed:
+                new[topic].add(partition)
+            for topic, added in new.items():
+                says = f"Topic {topic} got {len(added)} more partitions"
+                yield _act(event, GROWN, says, topic, len(added))
+
+
+def _act(
+    event: Event, act: str, says: str, topic: str | None = None, partitions: int | None = None
+) -> Act:
+    return Act(event.time_ms, None, act, topic, partitions, None, says, event.file, event.line)
+
+
+class _Order(NamedTuple):
+    """An election that a line announces."""
+
+    event: Event
+    partitions: Sequence[str]
+    is_auto: bool
+
+
+def _orders(events: Iterable[Event], held: Sequence[Tenure]) -> Iterator[_Order]:
+    """Elections of one partition at least, with what ordered them."""
+    checked_ms: dict[int | None, int] = {}
+    for event in events:
+        if event.kind in CHECKS:
+            checked_ms[event.broker_id] = event.time_ms
+        # 0.11 writes [a,0],[b,1].
+        listed = re.sub(r"\[([^,\]]+),(\d+)\]", r"\1-\2", event.value("partitions") or "")
+        if event.kind != "elect-start" or not listed.strip(" ") or _is_deposed(event, held):
+            continue
+        trigger = event.value("trigger")
+        if trigger is None:
+            # Before 2.4 the line does not say what ordered the election; the check of the balance
+            # does.
+            is_auto = event.time_ms - checked_ms.get(event.broker_id, -_EVER) <= CHECK_MS
+        else:
+            is_auto = trigger == "AutoTriggered"
+        yield _Order(event, names(listed), is_auto)
+
+
+def _is_deposed(event: Event, held: Iterable[Tenure]) -> bool:
+    """Whether another broker was controller then: what a deposed one orders does not happen."""
+    return event.broker_id is not None and any(
+        tenure.broker is not None
+        and tenure.broker != event.broker_id
+        and tenure.from_ms + GRACE_MS <= event.time_ms
+        and event.time_ms <= (_EVER if tenure.to_ms is None else tenure.to_ms)
+        for tenure in held
+    )
+
+
+def _elections(orders: Iterable[_Order]) -> Iterator[Act]:
+    # The controller of 0.11 to 2.3 orders one election for each partition.
+    together: defaultdict[tuple[int | None, int, bool, bool], list[_Order]] = defaultdict(list)
+    for order in orders:
+        event, is_unclean = order.event, order.event.value("type") == "UNCLEAN"
+        key = event.broker_id, event.time_ms // 1000, is_unclean, order.is_auto
+        together[key].append(order)
+    for (_, _, is_unclean, is_auto), alike in together.items():
+        number = sum(len(order.partitions) for order in alike)
+        many = "1 partition" if number == 1 else f"{number} partitions"
+        act, says = PREFERRED, f"An election of preferred leaders was ordered for {many}"
+        if is_auto:
+            act = BALANCED
+            says = f"The controller balanced leaders: the preferred leaders of {many}"
+        elif is_unclean:
+            act, says = UNCLEAN, f"An unclean election was ordered for {many}"
+        yield _act(alike[0].event, act, says, None, number)
+
+
+def _configurations(events: Iterable[Event]) -> Iterator[Act]:
+    """One for each change, whichever brokers say it, and again after they were restarted."""
+    ordered: list[Event] = []
+    last: dict[str, str | None] = {}
+    changed_ms: defaultdict[str, list[int]] = defaultdict(list)
+    for event in events:
+        if event.kind == "config-updated":
+            ordered.append(event)
+        elif event.kind == "config-applied" and last.get(_entity(event)) != _config(event):
+            last[_entity(event)] = _config(event)
+            changed_ms[_entity(event)].append(event.time_ms)
+            yield _configured(event)
+    for event in ordered:
+        known_ms = changed_ms[_entity(event)]
+        # Where brokers say what they apply, the order itself is the same change once more.
+        if not any(abs(at_ms - event.time_ms) <= REPEAT_MS for at_ms in known_ms):
+            yield _configured(event)
+
+
+def _configured(event: Event) -> Act:
+    entity, config = _entity(event), _config(event)
+    topic = entity.rpartition("/")[2] if entity.startswith("topics/") else None
+    says = f"The configuration of {entity} became {'null' if config is None else config}"
+    return _act(event, CONFIGURED, says, topic)
+
+
+def _entity(event: Event) -> str:
+    """What was configured."""
+    path, kind, entity = (event.value(name) for name in ("path", "entity_type", "entity"))
+    if path is not None:
+        return path
+    if kind is not None and entity is not None:
+        return f"{kind}/{entity}"
+    if event.topic is not None:
+        return f"topics/{event.topic}"
+    return "brokers/<default>" if event.peer is None else f"brokers/{event.peer}"
+
+
+def _config(event: Event) -> str | None:
+    config = event.value("config")
+    if config is None:
+        return None
+    return re.sub(r"^\w*\((.*)\)$", r"\1", config, flags=re.ASCII)[:CONFIG_MAX]
+
+
+def _reassignments(moves: Iterable[Reassignment]) -> Iterator[Act]:
+    """The partitions of a topic that were reassigned by one order are one act."""
+    together: defaultdict[tuple[str, str | None, int], list[Reassignment]] = defaultdict(list)
+    for move in moves:
+        together[move.topic, move.outcome, move.from_ms // 1000].append(move)
+    for (topic, outcome, _), alike in together.items():
+        first = min(alike, key=lambda move: (move.from_ms, move.file, move.line))
+        number = len(alike)
+        which = f"{topic}-{first.partition}" if number == 1 else f"{number} partitions of {topic}"
+        yield Act(
+            at_ms=first.from_ms,
+            to_ms=max((move.to_ms for move in alike if move.to_ms is not None), default=None),
+            act=MOVED,
+            topic=topic,
+            partitions=number,
+            outcome=outcome,
+            says=f"A reassignment of {which} {_ENDS[outcome]}",
+            file=first.file,
+            line=first.line,
+        )

@@ -1,0 +1,350 @@
+"""The incarnations of brokers: when each process started, when and how it ended, lost sessions.
+
+A life begins with *starting* in ``server.log``, or with the start of the controller's event thread
+where only ``controller.log`` is there, or with the controller's *Newly added brokers* where
+nothing of the broker is there at all. It ends in order (*shutting down*), or without a word: then
+the truth lies between the broker's last line and the moment when the controller missed it, and the
+first *disconnected* of a peer in between tells it best.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_history.rules.event import Event
+from kafka_history.rules.texts import ids
+
+CLEAN, KILLED, LOST, OPEN = "clean_shutdown", "killed", "lost", "open"
+"""The values of ``ended_by``; ``lost``: only the controller says so, its own log is not here."""
+NOTICE_MS: Final = 120_000
+"""A dead broker is missed when its session runs out, which takes no longer than this."""
+RUMOUR_MS: Final = 1_000
+"""Peers may see a connection break this much before the victim's last line, as clocks go."""
+STARTUP_MS: Final = 10_000
+"""Lines this little before *starting* are of the same start."""
+ONE_LOSS_MS: Final = 5_000
+"""ZooKeeper's client and Kafka's both say that a session was lost, within this time."""
+
+VIEWS: Final = frozenset({"ctl-brokers-changed", "ctl-brokers-active"})
+MARKS: Final = VIEWS | {
+    "server-life", "ctl-thread", "broker-registered", "shutdown-request", "net-disconnected",
+    "fetch-session-error",
+}  # fmt: skip
+"""Lines that say something about the life of a broker."""
+REGISTERED: Final = "broker-registered"
+EXPIRIES: Final = frozenset({"zkc-session", "zk-timeout", "zk-state"})
+DUMP: Final = "config-dump"
+PRELUDE: Final = ("Registered kafka:type=", "Registered signal handlers", "Setting -D jdk.tls")
+"""What a new process says before *starting* is no sign of life of the one before; nor its dump."""
+
+_EVER: Final = 2**62
+_NODE: Final = re.compile(r"[Nn]ode (-?[0-9]+)")
+_STARTS: Final = ("starting", "thread", "added")
+"""Marks of a beginning, the best first."""
+
+
+class Sign(NamedTuple):
+    """When something is known of a broker, and where it stands."""
+
+    at_ms: int
+    file: str
+    line: int
+
+
+class BrokerLife(NamedTuple):
+    """One process of a broker."""
+
+    broker: int
+    from_ms: int
+    to_ms: int | None
+    """None: it runs when the logs end."""
+    ended_by: str
+    stopping_ms: int | None
+    """Where an ordered stop began."""
+    last_ms: int | None
+    """This and ``missed_ms`` bound the end of a life that ended without a word."""
+    missed_ms: int | None
+    broker_epoch: int | None
+    is_started: bool
+    """False: the logs begin in the middle of it."""
+    file: str
+    line: int
+    end_file: str | None
+    end_line: int | None
+
+
+class SessionExpiry(NamedTuple):
+    """The loss of the ZooKeeper session of a running broker."""
+
+    broker: int
+    at_ms: int
+    """When the broker learnt of it."""
+    file: str
+    line: int
+    gone_ms: int | None
+    """When the controller missed it."""
+    back_ms: int | None
+    """When it was registered again."""
+    paused_ms: int | None = None
+    """When the pause began that cost the session; None: there was none."""
+
+
+def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, Sign]]:
+    """The last line of each second in which a broker wrote, given all that it wrote, in order."""
+    last: dict[tuple[int, int], Event] = {}
+    for event in events:
+        is_sign = event.text is not None and event.kind != DUMP and not event.says(*PRELUDE)
+        if event.broker_id is not None and is_sign:
+            last[event.broker_id, event.time_ms // 1000] = event
+    for (broker, _), event in last.items():
+        yield broker, _sign(event)
+
+
+def starts(events: Iterable[Event]) -> Iterator[tuple[int, int]]:
+    """Each broker and moment at which a line says that a life begins."""
+    for event in events:
+        for mark, about in _marks(event):
+            if mark in _STARTS:
+                yield about, event.time_ms
+
+
+def broker_lives(
+    events: Sequence[Event], signs: Iterable[tuple[int, Sign]]
+) -> Iterator[BrokerLife]:
+    """Every life, by broker and beginning.
+
+    ``events``, in order: at least those of ``MARKS``; ``signs``: of :func:`signs_of_life` at least
+    the first and the last of each broker between two of its :func:`starts`.
+    """
+    told: defaultdict[int, list[_Mark]] = defaultdict(list)
+    for event in events:
+        for mark, about in _marks(event):
+            told[about].append((mark, _sign(event), _epoch(event)))
+    for about, sign in signs:
+        told[about].append(("own", sign, None))
+    views = list(_views(events))
+    for broker, marks in sorted(told.items()):
+        marks.sort(key=lambda each: each[1])
+        spans = _spans(marks)
+        for span, following in pairwise([*spans, None]):
+            assert span is not None
+            until_ms = None if following is None else following.sign.at_ms
+            yield _life(broker, span, until_ms, marks, views)
+
+
+def session_expiries(events: Sequence[Event]) -> Iterator[SessionExpiry]:
+    """Every lost session.
+
+    ``events``, in order: at least those of ``EXPIRIES``, ``VIEWS`` and ``REGISTERED``.
+    """
+    views = list(_views(events))
+    returns = [event for event in events if event.kind == REGISTERED]
+    before: dict[int, int] = {}
+    for event in events:
+        broker, at_ms = event.broker_id, event.time_ms
+        if broker is None or not is_expiry(event):
+            continue
+        is_repeated = broker in before and at_ms - before[broker] <= ONE_LOSS_MS
+        before[broker] = at_ms
+        if is_repeated:
+            continue
+        near = [view for view in views if -NOTICE_MS <= view.sign.at_ms - at_ms <= RUMOUR_MS]
+        present_ms = max(
+            (v.sign.at_ms for v in near if broker in v.live and v.sign.at_ms < at_ms), default=0
+        )
+        absent = (v.sign.at_ms for v in near if broker not in v.live)
+        back = (
+            each.time_ms
+            for each in returns
+            if each.broker_id == broker and 0 <= each.time_ms - at_ms <= NOTICE_MS
+        )
+        yield SessionExpiry(
+            broker=broker,
+            at_ms=at_ms,
+            file=event.file,
+            line=event.line,
+            gone_ms=min((each for each in absent if each > present_ms), default=None),
+            back_ms=min(back, default=None),
+        )
+
+
+def is_expiry(event: Event) -> bool:
+    """Whether a client of ZooKeeper says that its session is lost."""
+    match event.kind:
+        case "zkc-session":
+            return event.says("Session expired")
+        case "zk-timeout":
+            return event.says("has expired")
+        case "zk-state":
+            return event.says("Expired")
+        case _:
+            return False
+
+
+_Mark: TypeAlias = tuple[str, Sign, int | None]
+"""What is said of a broker, where, and its epoch."""
+
+
+class _Span(NamedTuple):
+    """The beginning of a life."""
+
+    sign: Sign
+    is_started: bool
+
+
+class _View(NamedTuple):
+    """Which brokers lived, as a controller saw it: at each change, and at each failover."""
+
+    sign: Sign
+    live: Sequence[int]
+
+
+def _sign(event: Event) -> Sign:
+    return Sign(event.time_ms, event.file, event.line)
+
+
+def _epoch(event: Event) -> int | None:
+    epoch = event.value("broker_epoch")
+    return int(epoch) if epoch is not None and epoch.isdecimal() else None
+
+
+def _views(events: Iterable[Event]) -> Iterator[_View]:
+    return (_View(_sign(event), _live(event)) for event in events if event.kind in VIEWS)
+
+
+def _live(event: Event) -> Sequence[int]:
+    if event.kind == "ctl-brokers-active":
+        return event.peers or ()
+    return ids(event.value("live"))
+
+
+def _marks(event: Event) -> Iterator[tuple[str, int]]:
+    """What a line says, and of which broker."""
+    own = event.broker_id
+    about = -1 if own is None else own
+    found: list[tuple[str, int]] = []
+    match event.kind:
+        case "server-life":
+            found += [("starting", about)] * event.ends_with("starting")
+            found += [("stopping", about)] * event.says("shutting down")
+            found += [("stopped", about)] * event.says("shut down completed")
+        case "ctl-thread":
+            found += [("thread", about)] * event.says("Starting")
+            found += [("stopping", about)] * event.says("Shutting down")
+            found += [("stopped", about)] * event.says("Shutdown completed")
+        case "broker-registered":
+            found.append(("registered", about))
+        case "shutdown-request" if event.peer is not None:
+            found.append(("announced", event.peer))
+        case "ctl-brokers-changed" | "ctl-brokers-active":
+            added = ids(event.value("added")) + ids(event.value("bounced"))
+            if event.kind == "ctl-brokers-changed":
+                found += [("added", broker) for broker in added]
+            found += [("live", broker) for broker in _live(event)]
+        case "net-disconnected" | "fetch-session-error":
+            is_parting = event.kind == "fetch-session-error" or event.says("disconnected.")
+            node = _NODE.search(event.text or "") if is_parting else None
+            found += [] if node is None else [("parted", int(node[1]))]
+        case _:
+            pass
+    return ((mark, broker) for mark, broker in found if broker >= 0)
+
+
+def _spans(marks: Sequence[_Mark]) -> list[_Span]:
+    """The beginnings of a broker's lives, given all that is said of it, in order."""
+    kinds = {mark for mark, _, _ in marks}
+    # A controller's *added* is no start of a process that tells of itself.
+    usable = _STARTS[:2] if "own" in kinds else _STARTS
+    best = next((mark for mark in usable if mark in kinds), None)
+    found: dict[int, _Span] = {}
+    for mark, sign, _ in marks:
+        if mark == best:
+            # A life is a broker and a start, in however many lines the start stands.
+            found.setdefault(sign.at_ms, _Span(sign, True))
+    first = next((sign for mark, sign, _ in marks if mark in ("own", "live")), None)
+    begun_ms = min(found, default=_EVER)
+    if first is not None and first.at_ms < begun_ms - STARTUP_MS:
+        return [_Span(first, False), *found.values()]
+    return list(found.values())
+
+
+def _life(
+    broker: int,
+    span: _Span,
+    until_ms: int | None,
+    marks: Iterable[_Mark],
+    views: Iterable[_View],
+) -> BrokerLife:
+    from_ms, next_ms = span.sign.at_ms, _EVER if until_ms is None else until_ms
+    last: dict[str, Sign] = {}
+    stopping_ms, registered = None, []
+    for mark, sign, epoch in marks:
+        if from_ms <= sign.at_ms < next_ms:
+            last[mark] = sign
+            if mark in ("stopping", "announced") and stopping_ms is None:
+                stopping_ms = sign.at_ms
+            if mark == "registered":
+                registered.append(epoch)
+    own = last.get("own")
+    missed = _missed(broker, from_ms if own is None else own.at_ms - RUMOUR_MS, next_ms, views)
+    ended_by = _reason(last, is_restarted=until_ms is not None, is_missed=missed is not None)
+    to_ms = until_ms if missed is None else missed.at_ms
+    end = missed or own
+    if ended_by == CLEAN:
+        end = next(last[mark] for mark in ("stopped", "stopping", "announced") if mark in last)
+        to_ms = end.at_ms
+    elif ended_by == KILLED and own is not None and to_ms is not None:
+        to_ms = _died_ms(own.at_ms, to_ms, (at.at_ms for mark, at, _ in marks if mark == "parted"))
+    elif ended_by == OPEN:
+        end = None
+    return BrokerLife(
+        broker=broker,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        ended_by=ended_by,
+        stopping_ms=stopping_ms,
+        last_ms=own and own.at_ms,
+        missed_ms=missed and missed.at_ms,
+        broker_epoch=registered[0] if registered else None,
+        is_started=span.is_started,
+        file=span.sign.file,
+        line=span.sign.line,
+        end_file=end and end.file,
+        end_line=end and end.line,
+    )
+
+
+def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -> Sign | None:
+    """The controller's first view without a broker that had fallen silent.
+
+    None if a later view has it again.
+    """
+    seen = [view for view in views if after_ms < view.sign.at_ms < until_ms]
+    absent = min((view.sign for view in seen if broker not in view.live), default=None)
+    present_ms = max((view.sign.at_ms for view in seen if broker in view.live), default=0)
+    return None if absent is None or present_ms > absent.at_ms else absent
+
+
+def _reason(last: Mapping[str, Sign], *, is_restarted: bool, is_missed: bool) -> str:
+    """Why a life ended, the surest sign first."""
+    is_over = is_restarted or is_missed
+    if "stopped" in last or ("stopping" in last and not is_restarted):
+        return CLEAN
+    if not is_over:
+        return OPEN
+    if "own" in last:
+        return KILLED
+    return CLEAN if "announced" in last else LOST
+
+
+def _died_ms(last_ms: int, upper_ms: int, parted: Iterable[int]) -> int:
+    """When a broker died, between its last line and ``upper_ms``."""
+    lower_ms = max(last_ms - RUMOUR_MS, upper_ms - NOTICE_MS)
+    parted_ms = min((each for each in parted if lower_ms <= each <= upper_ms), default=None)
+    if parted_ms is not None:
+        return max(parted_ms, last_ms)
+    return last_ms if upper_ms - last_ms <= NOTICE_MS else upper_ms

@@ -1,0 +1,129 @@
+"""Deposed controllers that continued after their successor's election, and refused requests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafka_history.rules.event import Event
+from kafka_history.rules.tenures import GRACE_MS, Tenure
+
+REFUSED_BY_BROKER: Final = frozenset({
+    "lisr-stale-controller", "um-stale-controller", "stop-stale-controller",
+})  # fmt: skip
+REFUSED_BY_ZOOKEEPER: Final = frozenset({
+    "ctl-moved-processing", "psm-moved", "rsm-moved", "ctl-already-moved", "election-aborted",
+})  # fmt: skip
+ANSWERS: Final = frozenset({"recv-response", "recv-lisr-error", "recv-um-error", "recv-error"})
+STALE: Final = "STALE_CONTROLLER_EPOCH"
+STALE_CODE: Final = 11
+
+
+class Zombie(NamedTuple):
+    """A controller that worked, or resigned, after its successor's election."""
+
+    broker: int
+    controller_epoch: int
+    from_ms: int
+    """The successor's election."""
+    to_ms: int
+    """Its last sign as controller."""
+    overlap_ms: int
+    successor: int
+    deeds: int
+    """How many lines it still wrote as controller."""
+    file: str | None
+    """Of the first of them, as is the line."""
+    line: int | None
+
+
+class Refusal(NamedTuple):
+    """What was refused to a deposed controller, summed."""
+
+    kind: str
+    refused_by: str
+    """``broker`` or ``zookeeper``."""
+    controller: int | None
+    controller_epoch: int | None
+    latest_epoch: int | None
+    count: int  # type: ignore[assignment]  # a tuple's own is of no use here
+    first_ms: int
+    last_ms: int
+    file: str
+    line: int
+
+
+def is_work(event: Event) -> bool:
+    """Whether a controller did something under its epoch; an answer that arrives is no work."""
+    return (
+        event.logger == "state.change.logger"
+        and event.component == "controller"
+        and event.controller_epoch is not None
+        and event.kind not in (None, "recv-response")
+    )
+
+
+def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]:
+    """Every zombie; ``events``, in order: at least what :func:`is_work` after its tenure."""
+    for tenure in held:
+        later = [each for each in held if each.controller_epoch > tenure.controller_epoch]
+        following = min(later, key=lambda each: (each.controller_epoch, each.from_ms), default=None)
+        if tenure.to_ms is None or following is None or following.broker is None:
+            continue
+        if tenure.broker is None or tenure.broker == following.broker:
+            continue
+        # A line under an epoch after a higher one had begun elsewhere; restarts have other epochs.
+        done = [
+            event
+            for event in events
+            if event.broker_id == tenure.broker
+            and event.controller_epoch == tenure.controller_epoch
+            and event.time_ms > tenure.to_ms + GRACE_MS
+            and is_work(event)
+        ]
+        signs = [tenure.resigned_ms, *(event.time_ms for event in done[-1:])]
+        to_ms = max((each for each in signs if each is not None), default=tenure.to_ms)
+        if to_ms > following.from_ms + GRACE_MS:
+            yield Zombie(
+                broker=tenure.broker,
+                controller_epoch=tenure.controller_epoch,
+                from_ms=following.from_ms,
+                to_ms=to_ms,
+                overlap_ms=to_ms - following.from_ms,
+                successor=following.broker,
+                deeds=len(done),
+                file=done[0].file if done else tenure.end_file,
+                line=done[0].line if done else tenure.end_line,
+            )
+
+
+def refusals(events: Sequence[Event]) -> Iterator[Refusal]:
+    """What was refused to each controller; ``events``, in order.
+
+    Error code 11 for single partitions under a top-level 0 is a repeated request, and counts for
+    nothing here.
+    """
+    found: defaultdict[tuple[str, str, int | None, int | None], list[Event]] = defaultdict(list)
+    for event in events:
+        kind, epoch = event.kind, event.controller_epoch
+        if kind in REFUSED_BY_BROKER:
+            found[kind, "broker", event.controller_id, epoch].append(event)
+        elif kind in REFUSED_BY_ZOOKEEPER:
+            found[kind, "zookeeper", event.broker_id, epoch].append(event)
+        elif kind in ANSWERS and (event.error_code == STALE_CODE or event.error == STALE):
+            found[kind, "broker", event.broker_id, epoch].append(event)
+    for (kind, refused_by, controller, epoch), lines in found.items():
+        latest = [each.latest_controller_epoch for each in lines]
+        yield Refusal(
+            kind=kind,
+            refused_by=refused_by,
+            controller=controller,
+            controller_epoch=epoch,
+            latest_epoch=max((each for each in latest if each is not None), default=None),
+            count=len(lines),
+            first_ms=lines[0].time_ms,
+            last_ms=lines[-1].time_ms,
+            file=lines[0].file,
+            line=lines[0].line,
+        )

@@ -1,0 +1,116 @@
+"""Times in which brokers had no connection to ZooKeeper: a restart, an outage, a cut network.
+
+A gap begins where a broker's client notices that the connection is gone, and ends with the next
+session that stands.  Gaps of several brokers that overlap are one: then ZooKeeper itself was away.
+What a paused process notices when it wakes up is no gap, for it was the process that was away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafka_history.rules.broker_lives import SessionExpiry
+from kafka_history.rules.departures import Pause
+from kafka_history.rules.event import Event
+
+KINDS: Final = frozenset({"zk-timeout", "zk-state", "zk-session", "server-life"})
+EXPIRY_MS: Final = 60_000
+"""A session that was lost is reported this much after the connection is back, at most."""
+_EVER: Final = 2**62
+
+
+class ZooKeeperGap(NamedTuple):
+    """A time without a connection."""
+
+    from_ms: int
+    to_ms: int | None
+    """None: until the end of the logs."""
+    brokers: list[int]
+    is_all: bool
+    """Every broker of these logs, or several: ZooKeeper was away."""
+    sessions_lost: int
+    file: str
+    line: int
+
+
+def zookeeper_gaps(
+    events: Sequence[Event],
+    pauses: Iterable[Pause],
+    expiries: Iterable[SessionExpiry],
+    broker_count: int,
+) -> Iterator[ZooKeeperGap]:
+    """Every gap, by its beginning.
+
+    ``events``, in order: at least those of ``KINDS``; ``broker_count``: of how many brokers there
+    are logs.
+    """
+    woken = {(pause.broker, pause.to_ms) for pause in pauses}
+    lost = [(each.broker, each.at_ms) for each in expiries if each.paused_ms is None]
+    apart = (gap for gap in _of_each_broker(events) if (gap.broker, gap.from_ms) not in woken)
+    together: list[list[_Gap]] = []
+    end_ms = -1
+    for gap in sorted(apart, key=lambda gap: (gap.from_ms, gap.broker, gap.file, gap.line)):
+        if gap.from_ms > end_ms:
+            together.append([])
+        together[-1].append(gap)
+        end_ms = max(end_ms, gap.to_ms)
+    for gaps in together:
+        first = min(gaps, key=lambda gap: (gap.from_ms, gap.file, gap.line))
+        to_ms = max(gap.to_ms for gap in gaps)
+        brokers = sorted({gap.broker for gap in gaps})
+        yield ZooKeeperGap(
+            from_ms=first.from_ms,
+            to_ms=to_ms if to_ms < _EVER else None,
+            brokers=brokers,
+            is_all=len(brokers) > 1 or len(brokers) == broker_count,
+            sessions_lost=sum(
+                broker in brokers and first.from_ms <= at_ms <= to_ms + EXPIRY_MS
+                for broker, at_ms in lost
+            ),
+            file=first.file,
+            line=first.line,
+        )
+
+
+class _Gap(NamedTuple):
+    """The gap of one broker."""
+
+    broker: int
+    from_ms: int
+    to_ms: int
+    file: str
+    line: int
+
+
+def _of_each_broker(events: Iterable[Event]) -> Iterator[_Gap]:
+    down: dict[int, Event] = {}
+    for event in events:
+        if event.broker_id is None or (is_down := _is_down(event)) is None:
+            continue
+        if is_down:
+            down.setdefault(event.broker_id, event)
+        elif (begin := down.pop(event.broker_id, None)) is not None:
+            yield _Gap(event.broker_id, begin.time_ms, event.time_ms, begin.file, begin.line)
+    for broker, begin in down.items():
+        yield _Gap(broker, begin.time_ms, _EVER, begin.file, begin.line)
+
+
+def _is_down(event: Event) -> bool | None:
+    """Whether the connection is gone from here on; None: the line does not say."""
+    match event.kind:
+        case "zk-timeout" if event.says(
+            "have not heard", "losing socket connection", "Unable to read", "unexpected error"
+        ):
+            return True
+        case "zk-state" if event.says("Disconnected"):
+            return True
+        case "zk-session" if event.says("Session establishment complete"):
+            return False
+        case "zk-state" if event.says("SyncConnected"):
+            return False
+        # A process that ended without a connection has no gap after that.
+        case "server-life" if event.ends_with("starting"):
+            return False
+        case _:
+            return None

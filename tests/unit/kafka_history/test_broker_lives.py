@@ -1,0 +1,81 @@
+"""Lives of brokers and lost sessions, from events made by hand."""
+
+from __future__ import annotations
+
+from kafka_history.rules.broker_lives import (
+    BrokerLife,
+    broker_lives,
+    session_expiries,
+    signs_of_life,
+)
+from kafka_history.rules.event import Event, in_order
+from tests.support.event_rows import START_MS, event
+
+
+def lives_of(*events: Event) -> list[BrokerLife]:
+    """Of all that the brokers wrote."""
+    ordered = in_order(events)
+    return list(broker_lives(ordered, signs_of_life(ordered)))
+
+
+def server(at_ms: int, broker: int, text: str) -> Event:
+    return event("server-life", at_ms, broker, text)
+
+
+def view(at_ms: int, live: str, added: str = "") -> Event:
+    """A controller's, which is broker 9."""
+    return event("ctl-brokers-changed", at_ms, 9, values={"live": live, "added": added})
+
+
+def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
+    (one, _) = lives_of(
+        server(0, 1, "starting"),
+        event("thread-life", 10_000, 1, "the last word"),
+        event("net-disconnected", 4_000, 9, "Node 1 disconnected."),  # it wrote afterwards
+        event("net-disconnected", 12_000, 9, "Node 1 disconnected."),
+        view(16_000, "9"),
+    )
+
+    assert (one.broker, one.ended_by, one.to_ms) == (1, "killed", START_MS + 12_000)
+    assert (one.last_ms, one.missed_ms) == (START_MS + 10_000, START_MS + 16_000)
+
+
+def test_an_ordered_stop_begins_before_it_ends_and_the_next_life_is_another() -> None:
+    found = lives_of(
+        event("thread-life", 0, 1, "the logs begin in the middle of a life"),
+        server(60_000, 1, "[KafkaServer id=1] shutting down"),
+        server(61_000, 1, "[KafkaServer id=1] shut down completed"),
+        event("thread-life", 65_000, 1, "Registered kafka:type=kafka.Log4jController MBean"),
+        server(66_000, 1, "starting"),
+        event("broker-registered", 66_500, 1, values={"broker_epoch": "77"}),
+    )
+
+    assert [(each.is_started, each.ended_by, each.broker_epoch) for each in found] == [
+        (False, "clean_shutdown", None), (True, "open", 77),
+    ]  # fmt: skip
+    assert (found[0].stopping_ms, found[0].to_ms) == (START_MS + 60_000, START_MS + 61_000)
+
+
+def test_of_a_broker_without_logs_the_controller_alone_knows() -> None:
+    found = lives_of(view(0, "1,9", added="1"), view(50_000, "9"), view(70_000, "1,9", added="1"))
+
+    assert [(e.from_ms - START_MS, e.ended_by) for e in found if e.broker == 1] == [
+        (0, "lost"), (70_000, "open"),
+    ]  # fmt: skip
+
+
+def test_a_lost_session_that_two_clients_report_is_one_loss() -> None:
+    events = [
+        view(0, "1,9"),
+        view(18_000, "9"),
+        event("zk-timeout", 20_000, 1, "session 0x1 has expired"),
+        event("zkc-session", 20_100, 1, "[ZooKeeperClient] Session expired."),
+        event("broker-registered", 20_500, 1),
+        event("zk-state", 90_000, 1, "zookeeper state changed (Expired)"),
+    ]
+
+    found = list(session_expiries(events))
+
+    assert [(each.at_ms - START_MS, each.gone_ms, each.back_ms) for each in found] == [
+        (20_000, START_MS + 18_000, START_MS + 20_500), (90_000, START_MS + 18_000, None),
+    ]  # fmt: skip

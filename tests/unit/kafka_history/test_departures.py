@@ -1,0 +1,48 @@
+"""Pauses, and what took brokers out of the cluster, from events made by hand."""
+
+from __future__ import annotations
+
+from kafka_history.rules.broker_lives import BrokerLife, SessionExpiry
+from kafka_history.rules.departures import Pause, departures, pauses, with_pauses
+from kafka_history.rules.event import Event, in_order
+from kafka_history.rules.log_dir_failures import LogDirFailure
+from tests.support.event_rows import START_MS, event
+
+
+def test_a_process_is_paused_if_zookeeper_is_unheard_for_longer_than_the_session_lasts() -> None:
+    def silence(at_ms: int, broker: int, elapsed_ms: int) -> list[Event]:
+        return [
+            event("zk-session", 100, broker, "Session establishment complete on server x, "
+                  "session id = 0x1, negotiated timeout = 6000"),
+            event("zk-timeout", at_ms, broker, "Client session timed out, have not heard from "
+                  f"server in {elapsed_ms}ms for session id 0x1", elapsed_ms=elapsed_ms),
+        ]  # fmt: skip
+
+    events = in_order([
+        *silence(30_000, 1, 12_000),
+        *silence(30_000, 2, 6_004),  # the server was not there: this is no pause
+        *silence(30_000, 3, 12_000),
+        event("thread-life", 25_000, 3, "it wrote in between"),
+    ])  # fmt: skip
+
+    assert [(each.broker, each.from_ms, each.to_ms) for each in pauses(events)] == [
+        (1, START_MS + 19_000, START_MS + 30_000)
+    ]
+
+
+def test_an_ordered_stop_begins_early_and_a_session_that_a_pause_cost_with_the_pause() -> None:
+    stopped = BrokerLife(1, 0, 61, "clean_shutdown", 60, 61, None, 7, True, "f", 1, "f", 9)
+    again = stopped._replace(from_ms=80, to_ms=None, ended_by="open", stopping_ms=None)
+    lost = SessionExpiry(2, 500, "f", 2, gone_ms=480, back_ms=510)
+    paused = [Pause(2, 400, 490, "f", 3), Pause(3, 400, 490, "f", 3)]
+    failed = LogDirFailure(3, 700, "/logs", None, [], "f", 4)
+
+    expiries = [*with_pauses([lost], paused), lost]
+    found = [each[:7] for each in departures([stopped, again], expiries, [failed])]
+
+    assert found == [
+        (1, 60, 61, "clean_shutdown", 0, None, 80),
+        (2, 400, 400, "paused", None, 480, 510),
+        (2, 480, 480, "session_expired", None, 480, 510),
+        (3, 700, 700, "log_dir_failed", None, None, None),
+    ]

@@ -1,0 +1,41 @@
+"""Times without ZooKeeper, from events made by hand."""
+
+from __future__ import annotations
+
+from kafka_history.rules.broker_lives import SessionExpiry
+from kafka_history.rules.departures import Pause
+from kafka_history.rules.event import Event
+from kafka_history.rules.zookeeper_gaps import zookeeper_gaps
+from tests.support.event_rows import START_MS, event
+
+
+def lost(at_ms: int, broker: int) -> Event:
+    return event("zk-timeout", at_ms, broker, "Unable to read additional data from server")
+
+
+def back(at_ms: int, broker: int) -> Event:
+    return event("zk-session", at_ms, broker, "Session establishment complete on server x")
+
+
+def test_gaps_of_several_brokers_that_overlap_are_one_and_a_pause_is_none() -> None:
+    events = [
+        lost(0, 1), lost(100, 2), lost(200, 1), back(5_000, 1), back(6_000, 2),
+        lost(90_000, 3), event("server-life", 91_000, 3, "starting"),
+        lost(95_000, 2),
+    ]  # fmt: skip
+    expired = [SessionExpiry(2, START_MS + 6_100, "f", 1, None, None)]
+    paused = [Pause(2, START_MS + 80_000, START_MS + 95_000, "f", 1)]
+
+    found = list(zookeeper_gaps(events, paused, expired, broker_count=3))
+
+    assert [(each.from_ms - START_MS, each.brokers, each.is_all) for each in found] == [
+        (0, [1, 2], True), (90_000, [3], False),
+    ]  # fmt: skip
+    assert [each.to_ms for each in found] == [START_MS + 6_000, START_MS + 91_000]
+    assert [each.sessions_lost for each in found] == [1, 0]
+
+
+def test_a_gap_that_the_logs_do_not_end_is_open() -> None:
+    (gap,) = zookeeper_gaps([lost(0, 1)], [], [], broker_count=1)
+
+    assert (gap.to_ms, gap.is_all) == (None, True)
