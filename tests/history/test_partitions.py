@@ -12,8 +12,9 @@ from kafka_history.analyses.leaderless import leaderless
 from kafka_history.analyses.moment import partitions_at
 from kafka_history.analyses.windows import difference, happenings
 from tests.support.event_rows import START_MS, Row, row
+from tests.support.partition_rows import created, online, shrunk
 
-from .rows import answers, created, elected, frame, online, shrunk
+from .rows import answers, elected, frame
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 
@@ -209,88 +210,6 @@ def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_i
     assert answers(partitions_at(history.states, None), "leader", "zk_version") == [(2, 0)]
     assert answers(partitions_at(history.states, START_MS + 7_000), "leader") == []
     assert answers(partitions_at(history.states, START_MS + 3_000), "leader_epoch") == [5]
-
-
-def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_proves_nothing(
-    spark: SparkSession,
-) -> None:
-    other, third = ("orders", 1), ("orders", 2)
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        shrunk(2_000, 9, 1, TP, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, TP, 2, 2, [2], 2),
-        created(1_000, 9, 1, other, [1, 2]),
-        shrunk(2_000, 9, 1, other, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, other, 2, 3, [2], 4),  # in version 2 or 3 a replica may have joined
-        created(1_000, 9, 1, third, [1, 2]),
-        shrunk(2_000, 9, 1, third, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, third, 2, 3, [2], 3),  # version 2 raised the epoch: no one joined
-    )
-
-    found = History(rows).unclean_elections.orderBy("partition")
-
-    assert answers(found, "topic", "partition", "leader", "last_isr") == [
-        ("orders", 0, 2, [1]),
-        ("orders", 2, 2, [1]),
-    ]
-
-
-def test_what_a_deposed_controller_says_of_partitions_is_not_believed(spark: SparkSession) -> None:
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        elected(5_000, 8, 2),
-        online(6_000, 8, 2, TP, 2, 1, [2, 1], 1),
-        online(20_000, 9, 1, TP, 1, 9, [1], 9),  # the zombie
-    )
-
-    states = History(rows).states.orderBy("number")
-
-    assert answers(states, "leader", "leader_epoch") == [(1, 0), (2, 1)]
-
-
-def test_broken_invariants_are_named(spark: SparkSession) -> None:
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        elected(3, 8, 1),  # two controllers in one epoch
-        created(100, 9, 1, TP, [1, 2]),
-        online(200, 9, 1, TP, 3, 1, [1, 2], 1),  # a leader outside the ISR it writes
-        online(300, 9, 1, TP, 1, 0, [1, 2], 2),  # the leader epoch goes back
-    )
-
-    found = History(rows).violations
-
-    assert sorted(set(answers(found, "rule"))) == ["C02", "P03", "P07"]
-
-
-def test_lines_of_old_versions_that_leave_epochs_out_break_no_invariant(
-    spark: SparkSession,
-) -> None:
-    def isr_updated(at_ms: int, broker: int, isr: list[int], version: int) -> Row:
-        return row("isr-updated", at_ms, broker, topic=TP[0], partition=TP[1], isr=isr,
-                   zk_version=version)  # fmt: skip
-
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        online(2_000, 9, 1, TP, 1, 4, [1], 4),
-        # What broker 2 was elected with is not in these logs.
-        isr_updated(9_000, 2, [2, 1], 8),
-        isr_updated(9_500, 2, [2], 9),
-        online(12_000, 9, 1, TP, 1, 7, [1, 2], 11),
-    )
-
-    history = History(rows)
-
-    assert answers(history.violations, "rule") == []
-    assert answers(history.states.orderBy("number"), "leader", "leader_epoch") == [
-        (1, 0), (1, 4), (2, None), (2, None), (1, 7),
-    ]  # fmt: skip
 
 
 def test_a_storm_names_the_follower_that_is_common_to_it(spark: SparkSession) -> None:
