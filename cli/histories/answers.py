@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kafka_history.analyses.history import History
-    from kafka_history.rules.event import Event
+    from kafka_history.rules.history import EventHistory
 
 ROWS_MAX: Final = 10_000
 """Rows that a listing shows at most; the Parquet tables have all of them."""
@@ -38,20 +37,32 @@ _MOMENTS: Final = frozenset({"at_ms", "from_ms", "to_ms", "noticed_ms", "since_m
 """Keys that are points in time; what else ends in _ms is a duration."""
 
 
-def _findings(history: History) -> dict[str, Any]:
+def _findings(opened: Opened) -> dict[str, Any]:
     """What the report and the rules are made from."""
-    from kafka_history.report.assemble import assemble
 
-    return assemble(history, say)
+    def by_spark(history: History) -> dict[str, Any]:
+        from kafka_history.report.assemble import assemble
+
+        return assemble(history, say)
+
+    def here(history: EventHistory) -> dict[str, Any]:
+        from kafka_history.report.assemble_here import assemble_here
+
+        return assemble_here(history)
+
+    found: dict[str, Any] = opened.answer("findings", {}, by_spark, here)
+    return found
 
 
 def _taken(answer: DataFrame, *order: Any) -> list[Row]:
     return [row.asDict(recursive=True) for row in answer.orderBy(*order).take(ROWS_MAX + 1)]
 
 
-def _plain(found: Iterable[Any]) -> list[Row]:
-    """Findings of rules, as rows."""
-    return [each._asdict() for each in islice(found, ROWS_MAX + 1)]
+def _ordered(rows: Sequence[Row], *order: str) -> list[Row]:
+    """What :func:`_taken` takes of a table; ``-key`` is for the greatest first."""
+    from kafka_history.report.assemble_here import in_order
+
+    return list(in_order(rows, *order)[: ROWS_MAX + 1])
 
 
 def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
@@ -98,7 +109,7 @@ def report(target: Path | None, title: str, check: bool, **shared: Any) -> int:
 
     asked = asked_of(shared)
     opened = Opened(asked)
-    found = opened.answer("findings", {}, _findings)
+    found = _findings(opened)
     pages = opened.made("pages", {"title": title}, lambda: _pages(found, title))
     folder = target or directory_of(asked) / "report"
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,10 +152,6 @@ def tenures(with_phases: bool, **shared: Any) -> None:
       zkctl history tenures --out incident --phases
     """
     from kafka_history.analyses import kept
-    from kafka_history.rules import tenures as rule
-
-    def tenures_in(events: Sequence[Event]) -> list[rule.Tenure]:
-        return list(rule.tenures(events, rule.last_words(events)))
 
     opened = Opened(asked_of(shared))
     folder = opened.tables
@@ -156,7 +163,9 @@ def tenures(with_phases: bool, **shared: Any) -> None:
                 "phases",
                 {},
                 lambda history: _taken(history.phases, "controller_epoch", "at_ms"),
-                lambda events: _plain(rule.phases(events, tenures_in(events))),
+                lambda history: _ordered(
+                    history.rows("phases"), "controller_epoch", "at_ms", "step"
+                ),
             )
         _show_rows(steps, shown)
         return
@@ -167,7 +176,7 @@ def tenures(with_phases: bool, **shared: Any) -> None:
             "tenures",
             {},
             lambda history: _taken(history.tenures, "controller_epoch", "from_ms"),
-            lambda events: _plain(tenures_in(events)),
+            lambda history: _ordered(history.rows("tenures"), "controller_epoch", "from_ms"),
         )
     _show_rows(rows, named("controller_epoch", *held))
 
@@ -193,10 +202,15 @@ def partition(name: str, **shared: Any) -> None:
         mine = (states["topic"] == topic) & (states["partition"] == number)
         return _taken(states.where(mine), "incarnation", "number")
 
+    def here(history: EventHistory) -> list[Row]:
+        states = history.rows("states")
+        mine = [row for row in states if (row["topic"], row["partition"]) == (topic, number)]
+        return _ordered(mine, "incarnation", "number")
+
     opened = Opened(asked_of(shared))
     rows = kept.biography(opened.tables, topic, number) if opened.tables else None
     if rows is None:
-        rows = opened.answer("partition", {"topic": topic, "partition": number}, biography)
+        rows = opened.answer("partition", {"topic": topic, "partition": number}, biography, here)
     if not rows:
         raise Refused(f"the logs say nothing of {name}: are those of its brokers among them?")
     shown = (
@@ -224,13 +238,27 @@ def outages(summed: bool, **shared: Any) -> None:
       zkctl history outages --out incident --sum
     """
     found = Opened(asked_of(shared)).answer(
-        "outages", {"sum": summed}, _outage_sums if summed else _outages
+        "outages",
+        {"sum": summed},
+        _outage_sums if summed else _outages,
+        lambda history: _outages_here(history, summed=summed),
     )
     if summed:
         settings().renderer.record(found, named("windows"))
         return
     layout = _of_partition("from_ms", "noticed_ms", "to_ms", "span_ms", "cause", "file", "line")
     _show_rows(found, layout)
+
+
+def _outages_here(history: EventHistory, *, summed: bool) -> Row | list[Row]:
+    from kafka_history.report.assemble_here import outage_sums, span_ms
+
+    end_ms = max((event.time_ms for event in history.events), default=0)
+    windows = history.rows("leaderless")
+    if summed:
+        return outage_sums(windows, end_ms)
+    spans = [{**row, "span_ms": span_ms(row, end_ms)} for row in windows]
+    return _ordered(spans, "-span_ms", "from_ms", "topic", "partition")
 
 
 def _end_ms(history: History) -> int:
@@ -269,7 +297,10 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
     """
     wanted = "storms" if storms else "changes" if changes else "sums"
     rows = Opened(asked_of(shared)).answer(
-        "isr", {"of": wanted}, lambda history: _isr(history, wanted)
+        "isr",
+        {"of": wanted},
+        lambda history: _isr(history, wanted),
+        lambda history: _isr_here(history, wanted),
     )
     if storms:
         shown = ("at_ms", "shrinks", "partitions", "leaders", "common_follower", "common_share")
@@ -281,6 +312,14 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
     else:
         sums = ("broker", "shrinks", "expands", "partitions", "flaps")
         _show_rows(rows, named("broker", *sums))
+
+
+def _isr_here(history: EventHistory, wanted: str) -> list[Row]:
+    if wanted == "storms":
+        return _ordered(history.rows("isr_storms"), "at_ms")
+    if wanted == "changes":
+        return _ordered(history.rows("isr_changes"), "at_ms", "topic", "partition")
+    return _ordered(history.rows("isr_sums"), "broker")
 
 
 def _isr(history: History, wanted: str) -> list[Row]:
@@ -311,7 +350,7 @@ def rules(explain: str | None, check: bool, **shared: Any) -> int:
             raise BadUsage(f"no rule {explain}; there are {', '.join(RULE_BY_ID)}")
         settings().renderer.record(RULE_BY_ID[explain]._asdict(), named("id"))
         return ExitCode.OK
-    found = Opened(asked_of(shared)).answer("findings", {}, _findings)["rules"]
+    found = _findings(Opened(asked_of(shared)))["rules"]
     rows: list[Row] = [
         {**rule, "evidence": [f"{proof['file']}:{proof['line']}" for proof in rule["evidence"]]}
         for rule in found
@@ -334,7 +373,12 @@ def state(at: str | None, **shared: Any) -> None:
     opened = Opened(asked_of(shared))
     found = _kept_state(opened.tables, at_ms) if opened.tables else None
     if found is None:
-        found = opened.answer("state", {"at_ms": at_ms}, lambda history: _state(history, at_ms))
+        found = opened.answer(
+            "state",
+            {"at_ms": at_ms},
+            lambda history: _state(history, at_ms),
+            lambda history: _state_here(history, at_ms),
+        )
     controller, brokers, rows = found
     if at_ms is not None:
         say(f"controller: {controller}; brokers: {', '.join(map(str, brokers)) or 'none'}")
@@ -368,6 +412,16 @@ def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
     if brokers is None or kept.tenures(folder) is None:
         return None
     return _named(kept.controller_at(folder, at_ms)), brokers, list(rows)
+
+
+def _state_here(history: EventHistory, at_ms: int | None) -> _StateAt:
+    from kafka_history.rules.moment import brokers_at, controller_at, partitions_at
+
+    rows: list[Row] = [each._asdict() for each in partitions_at(history.states, at_ms)]
+    if at_ms is None:
+        return "", [], rows
+    held = controller_at(history.tenures, at_ms)
+    return _named(held._asdict() if held else None), brokers_at(history.broker_lives, at_ms), rows
 
 
 def _state(history: History, at_ms: int | None) -> _StateAt:

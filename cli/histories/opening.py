@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ from zkcontroller_cli.console.options import say
 if TYPE_CHECKING:
     from kafka_history.analyses.history import History
     from kafka_history.analyses.results import Results
-    from kafka_history.rules.event import Event
+    from kafka_history.rules.history import EventHistory
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -35,6 +36,7 @@ class Asked(NamedTuple):
     cluster: str | None
     time_zone: str
     pattern: str | None
+    engine: str
 
 
 _OUT: Final = click.option(
@@ -56,6 +58,14 @@ def _time_zone(text: str) -> Callable[[CommandT], CommandT]:
     return click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help=text)
 
 
+ENGINES: Final = ("auto", "local", "spark")
+_ENGINE: Final = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=ENGINES[0],
+    show_default=True,
+    help="What answers: this process alone (local) or Spark; auto: local for few records.",
+)
 PATTERN: Final = click.option(
     "--pattern",
     metavar="LOG4J",
@@ -76,6 +86,7 @@ def history_options(command: CommandT) -> CommandT:
         ),
         _time_zone("Zone of the brokers' clocks, for logs that are read now."),
         PATTERN,
+        _ENGINE,
     )
 
 
@@ -189,11 +200,11 @@ class Opened:
         question: str,
         arguments: Mapping[str, Any],
         ask: Callable[[History], Any],
-        here: Callable[[Sequence[Event]], Any] | None = None,
+        here: Callable[[EventHistory], Any] | None = None,
     ) -> Any:
         """The plain values that ``ask`` gives; kept ones, if the same was asked before.
 
-        ``here``: gives the same out of the events themselves, for which few rows need no Spark.
+        ``here``: gives the same without Spark, for which few rows need none.
 
         Raises:
             HistoryInvalid: the history is damaged.
@@ -202,19 +213,35 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        events = None if here is None else self._events()
-        found = ask(self.history) if here is None or events is None else here(events)
+        if here is None:
+            if self._asked.engine == "local":
+                raise BadUsage("Spark alone answers this: leave --engine local out")
+            return self._keep(question, arguments, ask(self.history))
+        in_memory = self._in_memory
+        found = ask(self.history) if in_memory is None else here(in_memory)
         return self._keep(question, arguments, found)
 
-    def _events(self) -> Sequence[Event] | None:
-        """Each line once, in order; None where there are too many, or where Spark is to read."""
+    @cached_property
+    def _in_memory(self) -> EventHistory | None:
+        """The history in this process; None where Spark is to answer."""
+        from kafka_history.readers.found_tables import is_wanting, read_sources_here
         from kafka_history.readers.local_events import read_events_here
+        from kafka_history.readers.local_ingest import workers_of
         from kafka_history.readers.soundness import is_little
-        from kafka_history.rules.copies import without_copies
+        from kafka_history.rules.history import EventHistory
 
-        if self._unread or not is_little(self._out):
+        if self._unread or self._asked.engine == "spark":
             return None
-        return list(without_copies(read_events_here(self._out, self._cluster)))
+        is_wanted = self._asked.engine == "local"
+        if not is_wanted and (workers_of(self._asked.master) is None or not is_little(self._out)):
+            return None
+        columns = ("file", "status", "records", "problem")
+        wanting = [
+            {name: row[name] for name in columns}
+            for row in read_sources_here(self._out)
+            if is_wanting(row)
+        ]
+        return EventHistory(read_events_here(self._out, self._cluster), wanting)
 
     def made(self, question: str, arguments: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The plain values that ``make`` gives out of a kept answer; kept in the same way."""

@@ -8,7 +8,7 @@ before the cut and count everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -18,22 +18,23 @@ from kafka_history.analyses.history import History
 from kafka_history.analyses.isr_changes import isr_heat, isr_storms, isr_sums
 from kafka_history.analyses.leaderless import outage_sums
 from kafka_history.readers.store import with_problems
+from kafka_history.rules.totals import CLUSTER_SIGN
 
-from .rules_hit import CLUSTER_SIGN, rules_hit
+from .limits import (
+    BIOGRAPHIES_MAX,
+    BIOGRAPHY,
+    BIOGRAPHY_ROWS_MAX,
+    BROKERS_MAX,
+    HEAT_STEPS_MS,
+    LEADERLESS_MAX,
+    REPORT_VERSION,
+    ROWS_MAX,
+    STEPS_MAX,
+    TOP_PARTITIONS_MAX,
+    UNKNOWN_MAX,
+)
+from .rules_hit import rules_hit
 from .verdict import verdict
-
-REPORT_VERSION: Final = 1
-"""Grows when a key of ``report.json`` changes its meaning or goes away."""
-ROWS_MAX: Final = 1_000
-LEADERLESS_MAX: Final = 10_000
-BROKERS_MAX: Final = 10_000
-UNKNOWN_MAX: Final = 20
-TOP_PARTITIONS_MAX: Final = 50
-BIOGRAPHIES_MAX: Final = 20
-BIOGRAPHY_ROWS_MAX: Final = 100
-STEPS_MAX: Final = 400
-"""Points of a curve, and columns of the heat map."""
-_HEAT_STEPS_MS: Final = (1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 86_400_000)
 
 Progress = Callable[[str], None]
 
@@ -225,7 +226,7 @@ def _isr(history: History, from_ms: int | None, to_ms: int | None) -> dict[str, 
     by_broker = [row.asDict() for row in isr_sums(changes).orderBy("broker").take(BROKERS_MAX)]
     span = (to_ms or 0) - (from_ms or 0)
     step_ms = next(
-        (step for step in _HEAT_STEPS_MS if span / step <= STEPS_MAX), _HEAT_STEPS_MS[-1]
+        (step for step in HEAT_STEPS_MS if span / step <= STEPS_MAX), HEAT_STEPS_MS[-1]
     )
     heat = isr_heat(changes, step_ms).orderBy(F.desc("shrinks"), "at_ms", "broker")
     shrinks = sum(row["shrinks"] for row in by_broker)
@@ -287,20 +288,7 @@ def _biographies(history: History, top: list[dict[str, Any]]) -> list[dict[str, 
 
 def biography_row(state: Mapping[str, Any]) -> dict[str, Any]:
     """A state of a partition as a line of its biography."""
-    keys = (
-        "time_ms",
-        "incarnation",
-        "leader",
-        "leader_epoch",
-        "isr",
-        "zk_version",
-        "controller_epoch",
-        "kind",
-        "is_deleted",
-        "file",
-        "line",
-    )
-    return {key: state[key] for key in keys}
+    return {key: state[key] for key in BIOGRAPHY}
 
 
 def _signs(events: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka_history.analyses.rules import RULE_BY_ID, worst_first
+from kafka_history.rules.totals import CLUSTER_SIGN
 
 from .moments import counted, duration, moment
 
@@ -16,8 +17,6 @@ Hit = tuple[int, str, Iterable[Finding]]
 EVIDENCE_MAX: Final = 10
 MANY_CHANGES_MS: Final = 600_000
 NO_CONTROLLER_MS: Final = 10_000
-CLUSTER_SIGN: Final = "cluster "
-"""So begins the sign of a line that names the cluster; its id follows."""
 
 
 def rules_hit(found: Finding) -> list[dict[str, Any]]:

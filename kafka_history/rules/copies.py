@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_history.rules.event import Event
 
@@ -41,20 +41,48 @@ def overlapping_files(events: Iterable[Event]) -> frozenset[str]:
     )
 
 
+class Copies(NamedTuple):
+    """A file that repeats another one."""
+
+    file: str
+    records: int
+    """So many of its records are left out."""
+    of: str
+    """The first file that has them."""
+    line: int
+    """The first of them."""
+
+
 def without_copies(events: Sequence[Event]) -> Iterator[Event]:
     """The events, which are in order, without those that another file has as well."""
     files = overlapping_files(events)
+    kept = {id(same[0]) for same in _repeated(events, files)}
+    return (event for event in events if event.file not in files or id(event) in kept)
+
+
+def copies(events: Sequence[Event]) -> Iterator[Copies]:
+    """What was left out of the events, which are in order, by file."""
+    found: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for first, *others in _repeated(events, overlapping_files(events)):
+        for event in others:
+            found[event.file].append((first.file, event.line))
+    for file, places in sorted(found.items()):
+        yield Copies(
+            file, len(places), min(of for of, _ in places), min(line for _, line in places)
+        )
+
+
+def _repeated(events: Iterable[Event], files: frozenset[str]) -> Iterator[list[Event]]:
+    """Each line of these files with its copies, the best evidence first."""
     # A file may say the same twice in a millisecond, and means it twice.
     times: defaultdict[tuple[_Said, str], int] = defaultdict(int)
-    kept: dict[tuple[_Said, int], Event] = {}
+    same: defaultdict[tuple[_Said, int], list[Event]] = defaultdict(list)
     for event in events:
         if event.file in files:
             said = _said(event)
             times[said, event.file] += 1
-            key = said, times[said, event.file]
-            kept[key] = min(event, kept.get(key, event), key=_rank)
-    chosen = {id(event) for event in kept.values()}
-    return (event for event in events if event.file not in files or id(event) in chosen)
+            same[said, times[said, event.file]].append(event)
+    return (sorted(each, key=_rank) for each in same.values())
 
 
 def _said(event: Event) -> _Said:

@@ -29,6 +29,11 @@ RUNS = {
         "  4297 ms  node 2 leads epoch 2",
         "  4355 ms  ten more are committed by the other two",
     ],
+    "incident_report.py": [
+        "# What happened?",
+        "3 broker processes died: broker 2 at 18:08:56.636, broker 1 at 18:10:00.417 and broker 3 at "
+        "18:10:09.440.",
+    ],
     "run_from_a_seed.py": [
         "   0.087 broker 1 is killed",
         "broker 1 led orders-0, and now broker 2 does",
@@ -42,7 +47,8 @@ RUNS = {
 def test_an_example_that_needs_nothing_runs(
     program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [program])
+    logs = str(ROOT / "tests" / "history" / "data" / "incidents-a")
+    monkeypatch.setattr(sys, "argv", [program, *([logs] if program == "incident_report.py" else [])])
 
     runpy.run_path(str(ROOT / "examples" / program), run_name="__main__")
 

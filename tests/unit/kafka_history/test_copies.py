@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_history.rules.copies import overlapping_files, without_copies
+from kafka_history.rules.copies import Copies, copies, overlapping_files, without_copies
 from kafka_history.rules.event import Event, in_order
 from tests.support.event_rows import event
 
@@ -26,6 +26,9 @@ def test_of_equal_lines_the_one_in_kafkas_own_file_is_kept() -> None:
         ("server.log", "Node 2 disconnected."), ("console.log", "only here"),
         ("server.log", "and only there"), ("console.log", "the log ends before"),
     ]  # fmt: skip
+    assert list(copies(events)) == [
+        Copies("broker-1/console.log", 1, "broker-1/server.log", events[0].line)
+    ]
 
 
 def test_a_file_that_says_the_same_twice_in_a_millisecond_means_it_twice() -> None:

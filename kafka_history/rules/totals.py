@@ -1,0 +1,125 @@
+"""Sums over all lines of a cluster, and single lines that are findings by themselves."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafka_history.rules.event import Event
+
+CLUSTER_SIGN: Final = "cluster "
+"""So begins the sign of a line that names the cluster; its id follows."""
+_VERSION: Final = re.compile(r"Kafka version\s*:?\s*(\S+)")
+_CLUSTER: Final = re.compile(r"Cluster ID =\s*:?\s*(\S+)")
+_SAMPLE_CHARACTERS: Final = 300
+
+
+class Totals(NamedTuple):
+    """What is counted of all lines."""
+
+    records: int
+    typed: int
+    from_ms: int | None
+    to_ms: int | None
+    brokers: list[int]
+    kafka_versions: list[str]
+    cluster_ids: list[str]
+    errors: int
+    warnings: int
+
+
+class UnknownLines(NamedTuple):
+    """Lines of one logger and level that no shape explains, with the first of them."""
+
+    logger: str | None
+    level: str | None
+    count: int  # type: ignore[assignment]  # a tuple's own is of no use here
+    text: str | None
+    file: str
+    line: int
+
+
+class Sign(NamedTuple):
+    """A kind of line that is a finding by itself, of one broker, with the first of them."""
+
+    sign: str
+    broker: int | None
+    count: int  # type: ignore[assignment]  # a tuple's own is of no use here
+    first_ms: int
+    file: str
+    line: int
+
+
+def totals(events: Sequence[Event]) -> Totals:
+    """Of all events, which are in order."""
+    levels = Counter(event.level for event in events)
+    typed = sum(event.shape is not None for event in events)
+    return Totals(
+        records=len(events),
+        typed=typed,
+        from_ms=events[0].time_ms if events else None,
+        to_ms=events[-1].time_ms if events else None,
+        brokers=sorted({event.broker_id for event in events if event.broker_id is not None}),
+        kafka_versions=_named(events, "server-version", _VERSION),
+        cluster_ids=_named(events, "server-start-steps", _CLUSTER),
+        errors=levels["ERROR"] + levels["FATAL"],
+        warnings=levels["WARN"],
+    )
+
+
+def unknown_lines(events: Iterable[Event]) -> list[UnknownLines]:
+    """By logger and level, the most frequent first."""
+    first: dict[tuple[str | None, str | None], Event] = {}
+    counts: Counter[tuple[str | None, str | None]] = Counter()
+    for event in events:
+        if event.shape is None:
+            key = event.logger, event.level
+            counts[key] += 1
+            first.setdefault(key, event)
+    return [
+        UnknownLines(
+            *key,
+            count,
+            None if event.text is None else event.text[:_SAMPLE_CHARACTERS],
+            event.file,
+            event.line,
+        )
+        for key, count in counts.most_common()
+        for event in (first[key],)
+    ]
+
+
+def signs(events: Iterable[Event]) -> Iterator[Sign]:
+    """Each sign of each broker, in the order of the first."""
+    first: dict[tuple[str, int | None], Event] = {}
+    counts: Counter[tuple[str, int | None]] = Counter()
+    for event in events:
+        if (sign := _sign(event)) is not None:
+            counts[sign, event.broker_id] += 1
+            first.setdefault((sign, event.broker_id), event)
+    for (sign, broker), event in first.items():
+        yield Sign(sign, broker, counts[sign, broker], event.time_ms, event.file, event.line)
+
+
+def _sign(event: Event) -> str | None:
+    if event.kind in ("shutdown-unclean", "unclean-enabled"):
+        return event.kind
+    tried = "OfflinePartitionLeaderElectionStrategy(true)"
+    if event.kind == "partition-failed" and tried in (event.exception_message or ""):
+        return "unclean-enabled"
+    cluster = _after(event, "server-start-steps", _CLUSTER)
+    return None if cluster is None else CLUSTER_SIGN + cluster
+
+
+def _named(events: Iterable[Event], kind: str, pattern: re.Pattern[str]) -> list[str]:
+    return sorted({name for event in events if (name := _after(event, kind, pattern)) is not None})
+
+
+def _after(event: Event, kind: str, pattern: re.Pattern[str]) -> str | None:
+    """What stands behind a text in lines of a kind."""
+    if event.kind != kind or event.text is None:
+        return None
+    found = pattern.search(event.text)
+    return None if found is None else found[1]
