@@ -18,6 +18,8 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
   what was refused to them.
 * :mod:`.reassignments`: what was ordered to move, and how it ended.
 * :mod:`.acts`: what operators ordered, and what the controller did on its own.
+* :mod:`.clocks`: how far the brokers' clocks are apart.
+* :mod:`.texts`: lists that stand in a text.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.
