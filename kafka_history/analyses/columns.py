@@ -27,12 +27,6 @@ def says(*texts: str) -> Column:
     return found
 
 
-def ids(text: Column) -> Column:
-    """``1,2`` or ``Set(1, 2)`` as an array of broker ids; null and empty text become no element."""
-    found = F.regexp_extract_all(F.coalesce(text, F.lit("")), F.lit(r"(\d+)"), 1)
-    return found.cast("array<int>")
-
-
 def names(text: Column) -> Column:
     """``a,b`` as an array of names; null and empty text become no element."""
     parts = F.split(F.coalesce(text, F.lit("")), r"\s*,\s*")

@@ -6,6 +6,7 @@ What carries it decides where the events come from: :mod:`kafka_history.analyses
 Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process.
 
 * :mod:`.copies`: each line once, in however many files it stands.
+* :mod:`.history`: all of them about one cluster, each asked once.
 * :mod:`.tenures`: who was controller, until when, and the steps of each failover.
 * :mod:`.log_dir_failures`: log directories that failed, why, and what went with them.
 * :mod:`.failed_transitions`: state transitions that failed, those that are alike as one.
@@ -23,6 +24,12 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.min_isr`: how long partitions had fewer replicas in sync than writes need.
 * :mod:`.unclean_elections`: leaders that were not in sync, and the records that went with it.
 * :mod:`.invariants`: what must hold in every history, and where it did not.
+* :mod:`.clocks`: how far the brokers' clocks are apart.
+* :mod:`.texts`: lists that stand in a text.
+* :mod:`.leaderless`, :mod:`.dead_leaders`: times in which partitions had no leader, and why.
+* :mod:`.blast_radius`, :mod:`.blast_sums`: what followed from each departure.
+* :mod:`.isr_sums`: changes of in-sync replicas by broker and by time.
+* :mod:`.moment`: the cluster at a moment; :mod:`.totals`: sums over all lines.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.

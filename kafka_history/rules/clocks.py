@@ -1,0 +1,122 @@
+"""The differences between the brokers' clocks, and whether they matter.
+
+Each broker stamps with its own clock.  Clocks are compared by what cannot be otherwise: a request
+is handled after it was sent, and answered before the answer arrives, so the handling broker's clock
+is ahead of the sender's by less than *handled - sent* and by more than *handled - answered*.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_history.rules.event import Event
+
+SENT, RECEIVED, ANSWERED = "send-lisr-partition", "lisr-received", "recv-response"
+REQUEST: Final = "LeaderAndIsr"
+"""The request whose answers count."""
+DOUBTFUL_MS: Final = 100
+"""Clocks further apart than this, whatever the network took, are reported."""
+ONE_REQUEST_MS: Final = 5_000
+"""Correlation ids begin again when a broker comes back: what is further apart are two requests."""
+
+
+class ComparedRequest(NamedTuple):
+    """A request whose lines were found at both ends."""
+
+    controller: int
+    broker: int
+    low_ms: int | None
+    """The broker's clock is ahead by this at least; None: the answer is not known."""
+    high_ms: int
+    """And by this at most."""
+
+
+class ClockSkew(NamedTuple):
+    """How far the clock of a broker is ahead of that of a controller that sent it requests."""
+
+    broker: int
+    controller: int
+    pairs: int
+    """Requests that were compared."""
+    low_ms: int | None
+    """The clock is ahead by something between this and ``high_ms``; None: nothing limits it."""
+    high_ms: int
+    skew_ms: int
+    """The middle of both, or the one that is known."""
+    is_consistent: bool
+    """False: no single value fits every pair, so a clock was set meanwhile."""
+    is_doubtful: bool
+    """They are apart by more than :data:`DOUBTFUL_MS`, or inconsistent."""
+
+
+def clocks(requests: Iterable[ComparedRequest]) -> Iterator[ClockSkew]:
+    """The clock of each broker beside that of each controller."""
+    found: defaultdict[tuple[int, int], list[ComparedRequest]] = defaultdict(list)
+    for request in requests:
+        if request.controller != request.broker:
+            found[request.controller, request.broker].append(request)
+    for (controller, broker), pairs in found.items():
+        low_ms = max((each.low_ms for each in pairs if each.low_ms is not None), default=None)
+        high_ms = min(each.high_ms for each in pairs)
+        is_consistent = low_ms is None or low_ms <= high_ms
+        is_ahead = low_ms is not None and low_ms > DOUBTFUL_MS
+        yield ClockSkew(
+            broker=broker,
+            controller=controller,
+            pairs=len(pairs),
+            low_ms=low_ms,
+            high_ms=high_ms,
+            skew_ms=high_ms if low_ms is None else int((low_ms + high_ms) / 2),
+            is_consistent=is_consistent,
+            is_doubtful=is_ahead or high_ms < -DOUBTFUL_MS or not is_consistent,
+        )
+
+
+_Request: TypeAlias = tuple[int | None, int | None, int | None]
+"""Controller, broker and controller epoch."""
+
+
+def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
+    """The requests that stand in the logs of both ends.
+
+    ``events``, in any order: at least those of one sender, receiver (see :func:`ends`) and epoch.
+    Without TRACE lines there are no answers.
+    """
+    sent: defaultdict[tuple[object, ...], list[Event]] = defaultdict(list)
+    received: defaultdict[tuple[object, ...], list[Event]] = defaultdict(list)
+    answered: dict[tuple[_Request, int | None], int] = {}
+    for event in events:
+        request = ends(event)
+        state = (event.topic, event.partition, event.leader_epoch, event.zk_version, event.is_new)
+        if event.kind == SENT:
+            sent[*request, *state].append(event)
+        elif event.kind == RECEIVED:
+            received[*request, *state].append(event)
+        elif event.kind == ANSWERED and event.request == REQUEST:
+            key = request, event.correlation_id
+            answered[key] = min(event.time_ms, answered.get(key, event.time_ms))
+    pairs: defaultdict[tuple[_Request, int | None], list[tuple[int, int]]] = defaultdict(list)
+    for said, sendings in sent.items():
+        receipts = received.get(said, [])
+        # The same state may be sent twice to a broker that bounced: such pairs say nothing.
+        if None not in said and len(sendings) == len(receipts) == 1:
+            key = ends(receipts[0]), receipts[0].correlation_id
+            pairs[key].append((sendings[0].time_ms, receipts[0].time_ms))
+    for key, times in pairs.items():
+        (controller, broker, _), correlation_id = key
+        sent_ms, handled_ms = zip(*times, strict=True)
+        is_one = all(max(each) - min(each) < ONE_REQUEST_MS for each in (sent_ms, handled_ms))
+        if not is_one or controller is None or broker is None:
+            continue
+        answered_ms = None if correlation_id is None else answered.get(key)
+        low_ms = None if answered_ms is None else max(handled_ms) - answered_ms
+        yield ComparedRequest(controller, broker, low_ms, min(handled_ms) - max(sent_ms))
+
+
+def ends(event: Event) -> _Request:
+    """Between whom a request of a line went, and in which epoch."""
+    if event.kind == RECEIVED:
+        return event.controller_id, event.broker_id, event.controller_epoch
+    return event.broker_id, event.peer, event.controller_epoch
