@@ -225,9 +225,7 @@ def _isr(history: History, from_ms: int | None, to_ms: int | None) -> dict[str, 
     changes = history.isr_changes
     by_broker = [row.asDict() for row in isr_sums(changes).orderBy("broker").take(BROKERS_MAX)]
     span = (to_ms or 0) - (from_ms or 0)
-    step_ms = next(
-        (step for step in HEAT_STEPS_MS if span / step <= STEPS_MAX), HEAT_STEPS_MS[-1]
-    )
+    step_ms = next((step for step in HEAT_STEPS_MS if span / step <= STEPS_MAX), HEAT_STEPS_MS[-1])
     heat = isr_heat(changes, step_ms).orderBy(F.desc("shrinks"), "at_ms", "broker")
     shrinks = sum(row["shrinks"] for row in by_broker)
     expands = sum(row["expands"] for row in by_broker)
