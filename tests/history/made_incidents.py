@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.support.event_rows import START_MS, Row, row
+from tests.support.partition_rows import online, shrunk
 
-from .rows import elected, online, shrunk
+from .rows import elected
 
 BROKERS: Final = (1, 2, 3, 4)
 CONTROLLER: Final = 9

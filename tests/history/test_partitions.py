@@ -12,8 +12,9 @@ from kafka_history.analyses.leaderless import leaderless
 from kafka_history.analyses.moment import partitions_at
 from kafka_history.analyses.windows import difference, happenings
 from tests.support.event_rows import START_MS, Row, row
+from tests.support.partition_rows import created, online, shrunk
 
-from .rows import answers, created, elected, frame, online, shrunk
+from .rows import answers, elected, frame
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 
@@ -259,21 +260,6 @@ def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_prov
         ("orders", 0, 2, [1]),
         ("orders", 2, 2, [1]),
     ]
-
-
-def test_what_a_deposed_controller_says_of_partitions_is_not_believed(spark: SparkSession) -> None:
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        elected(5_000, 8, 2),
-        online(6_000, 8, 2, TP, 2, 1, [2, 1], 1),
-        online(20_000, 9, 1, TP, 1, 9, [1], 9),  # the zombie
-    )
-
-    states = History(rows).states.orderBy("number")
-
-    assert answers(states, "leader", "leader_epoch") == [(1, 0), (2, 1)]
 
 
 def test_broken_invariants_are_named(spark: SparkSession) -> None:
