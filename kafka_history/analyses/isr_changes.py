@@ -1,48 +1,31 @@
-"""Changes of in-sync replicas: who left, who came back, storms, and the follower they share."""
+"""Changes of in-sync replicas by Spark: :mod:`kafka_history.rules.isr_changes`, and sums."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from kafka_history.rules import isr_changes as rule
+from kafka_history.rules.partition_states import State
+
+from .carrying import in_each
 from .columns import TOPIC_PARTITION
 
-STORM_STEP_MS: Final = 60_000
-STORM_CHANGES: Final = 20
-"""As many shrinks asked for by leaders within a minute are a storm."""
-COMMON_SHARE: Final = 0.6
-"""A follower is common to a storm if it is in at least this share of its shrinks."""
-BY_CONTROLLER: Final = ("partition-shrunk-offline", "ctl-isr-new")
+_CHANGE: Final = (
+    "topic string, partition int, at_ms bigint, change string, broker int, leader int, by string, "
+    "file string, line bigint"
+)
+_STORM: Final = (
+    "at_ms bigint, shrinks bigint, partitions bigint, leaders bigint, common_follower int, "
+    "common_share double, file string, line bigint"
+)
 
 
 def isr_changes(states: DataFrame) -> DataFrame:
-    """Finds each broker that left or joined an ISR.
-
-    One row for each broker that left or joined an ISR: ``topic``, ``partition``, ``at_ms``,
-    ``change`` (``shrink`` or ``expand``), ``broker``, ``leader``, ``by`` (``controller``: it took
-    a dead or stopping replica out, or elected a leader; ``leader``: a follower fell behind or
-    caught up), ``file``, ``line``. ``states``: the states of partitions.
-    """
-    met = states.where("NOT is_deleted AND previous_isr IS NOT NULL AND isr IS NOT NULL")
-    # The same write raises the leader epoch only if the controller decided it.
-    is_new_epoch = F.col("is_epoch_told") & (F.col("leader_epoch") != F.col("previous_epoch"))
-    by_controller = F.col("kind").isin(*BY_CONTROLLER) | F.coalesce(is_new_epoch, F.lit(False))
-    both = F.array(
-        F.struct(F.lit("shrink").alias("change"), F.array_except("previous_isr", "isr").alias("b")),
-        F.struct(F.lit("expand").alias("change"), F.array_except("isr", "previous_isr").alias("b")),
-    )
-    return met.withColumn("c", F.explode(both)).select(
-        *TOPIC_PARTITION,
-        F.col("time_ms").alias("at_ms"),
-        F.col("c.change").alias("change"),
-        F.explode("c.b").alias("broker"),
-        "leader",
-        F.when(by_controller, "controller").otherwise("leader").alias("by"),
-        "file",
-        "line",
-    )
+    """One row for each :class:`kafka_history.rules.isr_changes.InSyncChange`."""
+    return in_each(rule.isr_changes, _CHANGE, (State, states))
 
 
 def isr_sums(changes: DataFrame) -> DataFrame:
@@ -74,34 +57,7 @@ def isr_heat(changes: DataFrame, step_ms: int) -> DataFrame:
 
 
 def isr_storms(changes: DataFrame) -> DataFrame:
-    """Finds the minutes with many shrinks that leaders asked for.
-
-    Minutes with many shrinks that leaders asked for: ``at_ms``, ``shrinks``, ``partitions``,
-    ``leaders``, ``common_follower`` (null: none), ``common_share``, ``file``, ``line``.
-    """
-    step = (F.floor(F.col("at_ms") / STORM_STEP_MS) * STORM_STEP_MS).alias("step_ms")
-    asked = changes.where("change = 'shrink' AND by = 'leader'").select("*", step)
-    by_broker = asked.groupBy("step_ms", "broker").agg(F.count("*").alias("n"))
-    top = Window.partitionBy("step_ms").orderBy(F.desc("n"), "broker")
-    common = by_broker.withColumn("rank", F.row_number().over(top)).where("rank = 1")
-    sums = asked.groupBy("step_ms").agg(
-        F.count("*").alias("shrinks"),
-        F.count_distinct(*TOPIC_PARTITION).alias("partitions"),
-        F.count_distinct("leader").alias("leaders"),
-        F.min(F.struct("at_ms", "file", "line")).alias("e"),
-    )
-    share = F.col("n") / F.col("shrinks")
-    return (
-        sums.where(F.col("shrinks") >= STORM_CHANGES)
-        .join(common.select("step_ms", "broker", "n"), "step_ms")
-        .select(
-            F.col("e.at_ms").alias("at_ms"),
-            "shrinks",
-            "partitions",
-            "leaders",
-            F.when(share >= COMMON_SHARE, F.col("broker")).alias("common_follower"),
-            F.round(share, 3).alias("common_share"),
-            F.col("e.file").alias("file"),
-            F.col("e.line").alias("line"),
-        )
-    )
+    """One row for each :class:`kafka_history.rules.isr_changes.Storm`."""
+    minute = F.floor(F.col("at_ms") / rule.STORM_STEP_MS).alias("minute")
+    shrinks = changes.where("change = 'shrink' AND by = 'leader'").select("*", minute)
+    return in_each(rule.isr_storms, _STORM, (rule.InSyncChange, shrinks), keys=["minute"])
