@@ -1,0 +1,136 @@
+"""Partitions with fewer in-sync replicas than ``min.insync.replicas``: writes with acks=all fail.
+
+How many a topic needs is known where the logs say it: when the topic was created or its
+configuration changed, when its log was created, or when a broker refused a write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from kafka_history.rules.event import Event
+from kafka_history.rules.partition_states import State, incarnations
+
+SETTING_KINDS: Final = ("admin-create-topic", "config-applied", "config-updated", "log-created")
+REFUSAL_KIND: Final = "replica-manager-error"
+_SETTING: Final = re.compile(r"min\.insync\.replicas(?: ->|=) ?(\d{1,9})(?!\d)")
+_REFUSED: Final = re.compile(
+    r"current ISR \w*\(?[\d, ]*\)? is insufficient to satisfy the min\.isr requirement of "
+    r"(\d{1,9}) for partition (.+)-(\d{1,9})(?!\d)"
+)
+_PATH: Final = re.compile(r"^topics/(.+)$")
+_EVER: Final = 2**62
+
+
+class IsrNeed(NamedTuple):
+    """How many in-sync replicas a topic needs, from a line that says so."""
+
+    topic: str
+    min_isr: int
+    at_ms: int
+    refused: int | None
+    """The partition to which a write was refused; None: the line tells a setting."""
+
+
+class UnderMinIsr(NamedTuple):
+    """A time in which a partition had a leader, but too few replicas in sync."""
+
+    topic: str
+    partition: int
+    from_ms: int
+    to_ms: int | None
+    """None: until the end of the logs."""
+    isr: Sequence[int] | None
+    min_isr: int
+    refused: int
+    """Lines about writes that were refused."""
+    file: str | None
+    line: int | None
+
+
+def needs(events: Iterable[Event]) -> Iterator[IsrNeed]:
+    """What topics need, given events of ``SETTING_KINDS`` and ``REFUSAL_KIND``."""
+    for event in events:
+        if event.kind == REFUSAL_KIND:
+            refused = _REFUSED.search(f"{event.text or ''} {event.exception_message or ''}")
+            if refused is not None:
+                min_isr, topic, partition = refused.groups()
+                yield IsrNeed(topic, int(min_isr), event.time_ms, int(partition))
+            continue
+        setting, about = _SETTING.search(event.text or ""), _topic(event)
+        if setting is not None and about is not None:
+            yield IsrNeed(about, int(setting[1]), event.time_ms, None)
+
+
+def by_topic(found: Iterable[IsrNeed]) -> dict[str, list[IsrNeed]]:
+    """The needs of each topic by time."""
+    topics: defaultdict[str, list[IsrNeed]] = defaultdict(list)
+    for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr)):
+        topics[need.topic].append(need)
+    return dict(topics)
+
+
+def under_min_isr(
+    states: Iterable[State], needed: Mapping[str, Sequence[IsrNeed]]
+) -> Iterator[UnderMinIsr]:
+    """The times in which partitions had too few replicas in sync; ``needed``: :func:`by_topic`."""
+    for (topic, partition, _), its in incarnations(states):
+        told = needed.get(topic, ())
+        refused = [need.at_ms for need in told if need.refused == partition]
+        ends = [*(state.time_ms for state in its[1:]), _EVER]
+        steps = [
+            _Step(state, end, _min_isr(told, end)) for state, end in zip(its, ends, strict=True)
+        ]
+        for is_under, run in groupby(steps, key=_is_under):
+            window = list(run)
+            if not is_under:
+                continue
+            first, last = window[0].state, window[-1]
+            from_ms = min(step.state.time_ms for step in window)
+            end_ms = max(step.end_ms for step in window)
+            assert last.min_isr is not None
+            yield UnderMinIsr(
+                topic=topic,
+                partition=partition,
+                from_ms=from_ms,
+                to_ms=end_ms if end_ms < _EVER else None,
+                isr=last.state.isr,
+                min_isr=last.min_isr,
+                refused=sum(from_ms <= at_ms <= end_ms for at_ms in refused),
+                file=first.file,
+                line=first.line,
+            )
+
+
+class _Step(NamedTuple):
+    """A state, its end, and how many replicas were needed then."""
+
+    state: State
+    end_ms: int
+    min_isr: int | None
+
+
+def _topic(event: Event) -> str | None:
+    values = event.values or {}
+    if event.topic is not None:
+        return event.topic
+    if path := _PATH.search(values.get("path") or ""):
+        return path[1]
+    return values.get("entity") if values.get("entity_type") == "topics" else None
+
+
+def _min_isr(told: Sequence[IsrNeed], until_ms: int) -> int | None:
+    """The last setting before then counts; a refusal proves what held before it, too."""
+    before = [need for need in told if need.at_ms < until_ms]
+    proven = before[-1:] or [need for need in told if need.refused is not None]
+    return proven[0].min_isr if proven else None
+
+
+def _is_under(step: _Step) -> bool:
+    state = step.state
+    is_led = not state.is_deleted and state.leader is not None and state.leader >= 0
+    return is_led and step.min_isr is not None and len(state.isr or ()) < step.min_isr
