@@ -236,32 +236,6 @@ def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_i
     assert answers(partitions_at(history.states, START_MS + 3_000), "leader_epoch") == [5]
 
 
-def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_proves_nothing(
-    spark: SparkSession,
-) -> None:
-    other, third = ("orders", 1), ("orders", 2)
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        shrunk(2_000, 9, 1, TP, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, TP, 2, 2, [2], 2),
-        created(1_000, 9, 1, other, [1, 2]),
-        shrunk(2_000, 9, 1, other, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, other, 2, 3, [2], 4),  # in version 2 or 3 a replica may have joined
-        created(1_000, 9, 1, third, [1, 2]),
-        shrunk(2_000, 9, 1, third, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, third, 2, 3, [2], 3),  # version 2 raised the epoch: no one joined
-    )
-
-    found = History(rows).unclean_elections.orderBy("partition")
-
-    assert answers(found, "topic", "partition", "leader", "last_isr") == [
-        ("orders", 0, 2, [1]),
-        ("orders", 2, 2, [1]),
-    ]
-
-
 def test_broken_invariants_are_named(spark: SparkSession) -> None:
     rows = frame(
         spark,
