@@ -236,47 +236,6 @@ def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_i
     assert answers(partitions_at(history.states, START_MS + 3_000), "leader_epoch") == [5]
 
 
-def test_broken_invariants_are_named(spark: SparkSession) -> None:
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        elected(3, 8, 1),  # two controllers in one epoch
-        created(100, 9, 1, TP, [1, 2]),
-        online(200, 9, 1, TP, 3, 1, [1, 2], 1),  # a leader outside the ISR it writes
-        online(300, 9, 1, TP, 1, 0, [1, 2], 2),  # the leader epoch goes back
-    )
-
-    found = History(rows).violations
-
-    assert sorted(set(answers(found, "rule"))) == ["C02", "P03", "P07"]
-
-
-def test_lines_of_old_versions_that_leave_epochs_out_break_no_invariant(
-    spark: SparkSession,
-) -> None:
-    def isr_updated(at_ms: int, broker: int, isr: list[int], version: int) -> Row:
-        return row("isr-updated", at_ms, broker, topic=TP[0], partition=TP[1], isr=isr,
-                   zk_version=version)  # fmt: skip
-
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        online(2_000, 9, 1, TP, 1, 4, [1], 4),
-        # What broker 2 was elected with is not in these logs.
-        isr_updated(9_000, 2, [2, 1], 8),
-        isr_updated(9_500, 2, [2], 9),
-        online(12_000, 9, 1, TP, 1, 7, [1, 2], 11),
-    )
-
-    history = History(rows)
-
-    assert answers(history.violations, "rule") == []
-    assert answers(history.states.orderBy("number"), "leader", "leader_epoch") == [
-        (1, 0), (1, 4), (2, None), (2, None), (1, 7),
-    ]  # fmt: skip
-
-
 def test_a_storm_names_the_follower_that_is_common_to_it(spark: SparkSession) -> None:
     rows: list[Row | list[Row]] = [elected(0, 9, 1)]
     for number in range(25):
