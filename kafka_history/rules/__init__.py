@@ -12,6 +12,8 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.min_isr`: how long partitions had fewer replicas in sync than writes need.
 * :mod:`.unclean_elections`: leaders that were not in sync, and the records that went with it.
 * :mod:`.invariants`: what must hold in every history, and where it did not.
+* :mod:`.dead_leaders`: leaders that were gone before the controller knew it.
+* :mod:`.leaderless`: the times in which partitions had no leader, and why.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.

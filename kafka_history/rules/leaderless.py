@@ -1,0 +1,233 @@
+"""Windows in which partitions had no leader: begin, end and cause.
+
+A window begins with the death or the pause of the leader (:mod:`.dead_leaders`); the controller
+notices it later, where the next state is written. Where the leader did not die, a window begins
+where the state of the partition says leader -1, or where the controller failed to take it from
+OfflinePartition to OnlinePartition. *Online to Offline* is TRACE in every version, so at default
+levels it is not there; where it is, the window begins with it. An offline moment that ends with an
+election at once (every loss of a leader passes through one) is no window unless the state znode
+said -1. A window ends with the next leader, or with the deletion of the topic; one that a deletion
+opened is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, zip_longest
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from kafka_history.rules.dead_leaders import EVER, LEADER_KIND, Gone, Window, dead_leaders, in_words
+from kafka_history.rules.event import Event
+from kafka_history.rules.partition_states import NO_LEADER, State
+
+CAUSE_MS: Final = 180_000
+"""A leader that was lost longer ago than this before the window is not its cause."""
+SLACK_MS: Final = 2_000
+"""Brokers' clocks and the order of files allow this much."""
+TRANSIENT_MS: Final = 1_000
+"""An offline moment shorter than this is part of an election, unless the state znode said -1."""
+DELETION_KINDS: Final = ("delete-starting", "delete-restarted")
+KINDS: Final = ("partition-failed", "partition-state", LEADER_KIND)
+
+
+def deletions_begun(events: Iterable[Event]) -> dict[str, list[int]]:
+    """When the deletions of each topic began, given events of ``DELETION_KINDS``."""
+    begun: defaultdict[str, list[int]] = defaultdict(list)
+    for event in events:
+        asked = re.split(r"\s*,\s*", (event.values or {}).get("topics") or "")
+        for topic in {*asked, event.topic or ""} - {""}:
+            begun[topic].append(event.time_ms)
+    return dict(begun)
+
+
+def leaderless(
+    states: Sequence[State],
+    events: Sequence[Event],
+    gone: Sequence[Gone],
+    begun: Mapping[str, Collection[int]],
+) -> Iterator[Window]:
+    """The windows of one partition in which it had no leader.
+
+    ``events``: those of ``KINDS`` about it; ``begun``: see :func:`deletions_begun`.
+    """
+    marks = [*map(_of_state, states), *(mark for event in events if (mark := _of_event(event)))]
+    written = [
+        _caused(window, gone) for window in _written(marks) if not _is_deletion(window, begun)
+    ]
+    return _merged(written, dead_leaders(states, events, gone))
+
+
+class _Mark(NamedTuple):
+    """What says whether a partition has a leader."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    is_deleted: bool
+    file: str | None
+    line: int | None
+    is_off: bool
+    is_proof: bool
+    """The state itself says so."""
+    incarnation: int | None = None
+    lost: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+
+
+class _Span(NamedTuple):
+    """A run of marks that say *no leader*, and the first that says otherwise."""
+
+    first: _Mark
+    next: _Mark | None
+    incarnation: int | None
+    from_ms: int
+    lost: int | None
+
+
+def _of_state(state: State) -> _Mark:
+    is_off, before = state.leader == NO_LEADER, state.previous_leader
+    lost = before if before is not None and before >= 0 else state.lost_replica
+    return _Mark(
+        state.topic, state.partition, state.time_ms, state.is_deleted, state.file, state.line,
+        is_off, is_off, state.incarnation, lost if is_off else None, state.leader,
+        state.leader_epoch,
+    )  # fmt: skip
+
+
+def _of_event(event: Event) -> _Mark | None:
+    step = event.kind, event.from_state, event.to_state
+    is_failed = step == ("partition-failed", "OfflinePartition", "OnlinePartition")
+    is_state = event.kind == "partition-state"
+    # Old controllers take a deleted partition offline before it ceases to exist.
+    is_gone = is_state and event.to_state == "NonExistentPartition"
+    if not (is_failed or is_gone or (is_state and event.to_state == "OfflinePartition")):
+        return None
+    assert event.topic is not None
+    assert event.partition is not None
+    return _Mark(
+        event.topic, event.partition, event.time_ms, is_gone, event.file, event.line, not is_gone,
+        is_failed,
+    )  # fmt: skip
+
+
+def _written(marks: Iterable[_Mark]) -> Iterator[_Span]:
+    """The runs that are proven or long."""
+    ordered = sorted(
+        marks, key=lambda each: (each.at_ms, each.is_deleted, each.file or "", each.line or 0)
+    )
+    runs = [list(run) for _, run in groupby(ordered, key=attrgetter("is_off"))]
+    led_by = None
+    for run, following in zip_longest(runs, runs[1:]):
+        led = [mark.leader for mark in run if mark.leader is not None and mark.leader >= 0]
+        led_by = led[-1] if led else led_by
+        first, end = run[0], following[0] if following else None
+        is_long = end is None or end.at_ms - first.at_ms >= TRANSIENT_MS
+        if first.is_off and (is_long or any(mark.is_proof for mark in run)):
+            known = [mark.incarnation for mark in run if mark.incarnation is not None]
+            lost = (led_by if mark.lost is None else mark.lost for mark in run)
+            yield _Span(
+                first=first,
+                next=end,
+                incarnation=max(known, default=None),
+                from_ms=first.at_ms,
+                lost=next((broker for broker in lost if broker is not None), None),
+            )
+
+
+def _is_deletion(span: _Span, begun: Mapping[str, Collection[int]]) -> bool:
+    """Whether the deletion of the topic opened it."""
+    return (
+        span.next is not None
+        and span.next.is_deleted
+        and any(span.from_ms >= ms - SLACK_MS for ms in begun.get(span.first.topic, ()))
+    )
+
+
+def _caused(span: _Span, gone: Iterable[Gone]) -> Window:
+    causes = [
+        each
+        for each in gone
+        if each.broker == span.lost
+        and span.from_ms - CAUSE_MS <= each.begun_ms <= span.from_ms + SLACK_MS
+        # A life that had not begun did not end the leadership.
+        and (each.since_ms or 0) <= span.from_ms
+    ]
+    # The nearest before it; what clocks put behind it is taken only if there is no other.
+    nearest = min(
+        causes,
+        key=lambda each: (each.begun_ms > span.from_ms, abs(span.from_ms - each.begun_ms)),
+        default=None,
+    )
+    fallback = "unknown" if span.lost is None else f"broker {span.lost} left, unknown how"
+    end = span.next
+    return Window(
+        topic=span.first.topic,
+        partition=span.first.partition,
+        incarnation=span.incarnation,
+        from_ms=span.from_ms,
+        noticed_ms=span.from_ms,
+        cause=(nearest and in_words(nearest.broker, nearest.how)) or fallback,
+        cause_broker=span.lost,
+        cause_ms=nearest and nearest.begun_ms,
+        next_leader=end and end.leader,
+        next_epoch=end and end.leader_epoch,
+        end_file=end and end.file,
+        end_line=end and end.line,
+        file=span.first.file,
+        line=span.first.line,
+        to_ms=end and end.at_ms,
+    )
+
+
+def _merged(written: Iterable[Window], dead: Iterable[Window]) -> Iterator[Window]:
+    """What states say and what deaths say, put together where they touch."""
+    pieces = [_Piece(each, 0) for each in written] + [_Piece(each, 1) for each in dead]
+    touching: list[_Piece] = []
+    for piece in sorted(
+        pieces, key=lambda each: (*each.span, each.it.file or "", each.it.line or 0)
+    ):
+        if touching and piece.it.from_ms > max(each.span[1] for each in touching):
+            yield _whole(touching)
+            touching = []
+        touching.append(piece)
+    if touching:
+        yield _whole(touching)
+
+
+class _Piece(NamedTuple):
+    """What a state (0) or a death (1) says of a window."""
+
+    it: Window
+    rank: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.it.from_ms, EVER if self.it.to_ms is None else self.it.to_ms
+
+
+def _whole(pieces: Sequence[_Piece]) -> Window:
+    windows = [piece.it for piece in pieces]
+    named = [piece for piece in pieces if piece.it.cause_broker is not None]
+    cause = min(named or pieces, key=lambda piece: (*piece.span, piece.rank)).it
+    last = max(pieces, key=lambda piece: (piece.span[1], -piece.rank)).it
+    # A line about the partition itself is better evidence than the death of its leader.
+    best = min(pieces, key=lambda piece: (piece.rank, piece.it.from_ms)).it
+    noticed = [each.noticed_ms for each in windows if each.noticed_ms is not None]
+    known = [each.incarnation for each in windows if each.incarnation is not None]
+    return best._replace(
+        incarnation=max(known, default=None),
+        from_ms=windows[0].from_ms,
+        noticed_ms=min(noticed, default=None),
+        cause=cause.cause,
+        cause_broker=cause.cause_broker,
+        cause_ms=cause.cause_ms,
+        next_leader=last.next_leader,
+        next_epoch=last.next_epoch,
+        end_file=last.end_file,
+        end_line=last.end_line,
+        to_ms=last.to_ms,
+    )
