@@ -13,9 +13,8 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.tenures import Tenure
 
 from .carrying import findings, gathered, in_each
-from .columns import TOPIC_PARTITION, of_kind
+from .columns import of_kind
 
-KEY: Final = (*TOPIC_PARTITION, "incarnation")
 _STATE: Final = (
     "topic string, partition int, incarnation bigint, number int, time_ms bigint, leader int, "
     "leader_epoch int, isr array<int>, zk_version int, recovering boolean, replicas array<int>, "

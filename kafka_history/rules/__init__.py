@@ -14,6 +14,7 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.invariants`: what must hold in every history, and where it did not.
 * :mod:`.dead_leaders`: leaders that were gone before the controller knew it.
 * :mod:`.leaderless`: the times in which partitions had no leader, and why.
+* :mod:`.blast_radius`: what each departure of a broker changed, and which tenure it ended.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.

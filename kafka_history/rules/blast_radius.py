@@ -1,0 +1,129 @@
+"""Groups partition changes by the broker departure that caused them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafka_history.rules.dead_leaders import EVER, Gone, Window
+from kafka_history.rules.partition_states import State, incarnations
+from kafka_history.rules.tenures import MOVED, Tenure
+
+SKEW_MS: Final = 1_000
+"""A change may seem to be this much earlier than its cause: their brokers' clocks differ."""
+LATE_MS: Final = 600_000
+"""Changes later than this after a departure are not its consequence."""
+RETURN_MS: Final = 2_000
+"""What the controller still does about a departure when the broker is back already."""
+MOVE, SHRINK, DARK = "move", "shrink", "dark"
+
+
+class Order(NamedTuple):
+    """What an act may change, and when: a row of :func:`kafka_history.analyses.acts.effects`."""
+
+    topic: str
+    partition: int | None
+    """None: all."""
+    from_ms: int
+    to_ms: int
+
+
+class Consequence(NamedTuple):
+    """What a departure changed of a partition: its leader, its ISR, or that it had no leader."""
+
+    broker: int
+    """The one that departed."""
+    begun_ms: int
+    """When it did."""
+    what: str
+    topic: str
+    partition: int
+    change_ms: int
+    lasted_ms: int = 0
+
+
+def changes(
+    states: Sequence[State],
+    windows: Iterable[Window],
+    gone: Sequence[Gone],
+    done: Iterable[Order],
+) -> Iterator[Consequence]:
+    """What departures changed of one partition.
+
+    A change belongs to the nearest cause before it that can cause it: the departure of the broker
+    that lost by it, unless something that was ordered afterwards (``done``) explains it.
+    """
+    orders = list(done)
+    for change in dict.fromkeys(_losses(states)):
+        causes = [
+            each for each in gone if each.broker == change.broker and _can_cause(each, change)
+        ]
+        if causes:
+            begun_ms = max(causes, key=lambda each: _nearness(each, change)).begun_ms
+            if not any(_explains(order, change, begun_ms) for order in orders):
+                yield change._replace(begun_ms=begun_ms)
+    for each in windows:
+        if each.cause_broker is not None and each.cause_ms is not None:
+            lasted_ms = 0 if each.to_ms is None else each.to_ms - each.from_ms
+            yield Consequence(
+                each.cause_broker, each.cause_ms, DARK, each.topic, each.partition, each.from_ms,
+                lasted_ms,
+            )  # fmt: skip
+
+
+def ended_epoch(lost: Gone, held: Iterable[Tenure]) -> int | None:
+    """The epoch of the controller's tenure that a departure ended: the one that covers it."""
+    # The successor of a dead controller is elected just before it misses its predecessor.
+    early_ms = RETURN_MS if lost.how in {"lost", "session_expired"} else 0
+    noticed_ms = lost.at_ms if lost.until_ms is None else lost.until_ms
+    return max(
+        (
+            tenure.controller_epoch
+            for tenure in held
+            # A broker that had ceased to be controller before it went did not end anything.
+            if tenure.broker == lost.broker
+            and tenure.ended_by != MOVED
+            and tenure.to_ms is not None
+            and tenure.from_ms <= max(lost.at_ms, noticed_ms)
+            and tenure.to_ms >= lost.begun_ms - early_ms
+        ),
+        default=None,
+    )
+
+
+def _losses(states: Iterable[State]) -> Iterator[Consequence]:
+    """Leaders that moved and members that left; ``broker``: the one that lost by it."""
+    for (topic, partition, _), its in incarnations(states):
+        led_by = None
+        for state in its:
+            if state.is_deleted:
+                continue
+            at_ms, leader = state.time_ms, state.leader
+            # Between the old leader and the new one the state may have named none.
+            if leader is not None and leader >= 0:
+                if led_by is not None and leader != led_by:
+                    yield Consequence(led_by, 0, MOVE, topic, partition, at_ms)
+                led_by = leader
+            if state.previous_isr is not None and state.isr is not None:
+                for broker in state.previous_isr:
+                    if broker not in state.isr:
+                        yield Consequence(broker, 0, SHRINK, topic, partition, at_ms)
+
+
+def _can_cause(lost: Gone, change: Consequence) -> bool:
+    back_ms = EVER if lost.back_ms is None else lost.back_ms + RETURN_MS
+    return lost.begun_ms - SKEW_MS <= change.change_ms <= min(lost.begun_ms + LATE_MS, back_ms)
+
+
+def _nearness(lost: Gone, change: Consequence) -> tuple[bool, int]:
+    """Greater for the nearer cause; one behind the change, as clocks go, counts least."""
+    return lost.begun_ms <= change.change_ms, -abs(change.change_ms - lost.begun_ms)
+
+
+def _explains(order: Order, change: Consequence, begun_ms: int) -> bool:
+    return (
+        order.topic == change.topic
+        and order.partition in {None, change.partition}
+        and order.from_ms <= change.change_ms <= order.to_ms
+        and order.from_ms > begun_ms
+    )
