@@ -34,11 +34,6 @@ def as_rows(spark: SparkSession, found: Iterable[tuple[Any, ...]], schema: str) 
     return spark.createDataFrame(list(found), schema)
 
 
-def findings(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
-    """The few rows of an answer as what its rule had found, in this process."""
-    return [kind(**row.asDict(recursive=True)) for row in rows.collect()]
-
-
 def in_each(
     rule: Callable[..., Iterable[tuple[Any, ...]]],
     schema: str,
@@ -75,3 +70,8 @@ def in_each(
     # Spark's functions of Arrow want pandas, which nothing else here needs.
     of_group = F.udf(found, f"array<struct<{schema}>>", useArrow=False)
     return grouped.select(F.inline(of_group(*grouped.columns[len(keys) :])))
+
+
+def findings(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
+    """The few rows of an answer as what its rule had found, in this process."""
+    return [kind(**row.asDict(recursive=True)) for row in rows.collect()]

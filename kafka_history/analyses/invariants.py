@@ -11,7 +11,7 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State
 from kafka_history.rules.tenures import Tenure
 
-from .carrying import as_rows, in_each
+from .carrying import as_rows, findings, in_each
 from .columns import TOPIC_PARTITION, of_kind
 
 _VIOLATION: Final = (
@@ -21,7 +21,7 @@ _VIOLATION: Final = (
 
 def violations(events: DataFrame, states: DataFrame, held: DataFrame) -> DataFrame:
     """One row for each :class:`kafka_history.rules.invariants.Violation`."""
-    known = [Tenure(**row.asDict()) for row in held.collect()]
+    known = findings(held, Tenure)
     of_controllers = rule.controller_violations(known)
     began = (
         events.where(of_kind(rule.LEADER_KIND))

@@ -24,7 +24,7 @@ _STORM: Final = (
 
 
 def isr_changes(states: DataFrame) -> DataFrame:
-    """One row for each :class:`kafka_history.rules.isr_changes.IsrChange`."""
+    """One row for each :class:`kafka_history.rules.isr_changes.InSyncChange`."""
     return in_each(rule.isr_changes, _CHANGE, (State, states))
 
 
@@ -60,4 +60,4 @@ def isr_storms(changes: DataFrame) -> DataFrame:
     """One row for each :class:`kafka_history.rules.isr_changes.Storm`."""
     minute = F.floor(F.col("at_ms") / rule.STORM_STEP_MS).alias("minute")
     shrinks = changes.where("change = 'shrink' AND by = 'leader'").select("*", minute)
-    return in_each(rule.isr_storms, _STORM, (rule.IsrChange, shrinks), keys=["minute"])
+    return in_each(rule.isr_storms, _STORM, (rule.InSyncChange, shrinks), keys=["minute"])

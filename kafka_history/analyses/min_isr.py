@@ -12,7 +12,7 @@ from kafka_history.rules import min_isr as rule
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State
 
-from .carrying import in_each
+from .carrying import findings, in_each
 from .columns import of_kind
 
 _NEED: Final = "topic string, min_isr int, at_ms bigint, refused int"
@@ -27,6 +27,6 @@ def under_min_isr(events: DataFrame, states: DataFrame) -> DataFrame:
     told = events.where(
         of_kind(*rule.SETTING_KINDS, rule.REFUSAL_KIND) & F.col("time_ms").isNotNull()
     ).select("file", "time_ms", "kind", "topic", "values", "text", "exception_message")
-    found = in_each(rule.needs, _NEED, (Event, told), keys=["file"]).collect()
-    needed = rule.by_topic(rule.Need(**row.asDict()) for row in found)
+    found = in_each(rule.needs, _NEED, (Event, told), keys=["file"])
+    needed = rule.by_topic(findings(found, rule.IsrNeed))
     return in_each(partial(rule.under_min_isr, needed=needed), _UNDER, (State, states))

@@ -12,10 +12,9 @@ from kafka_history.rules import partition_states as rule
 from kafka_history.rules.event import Event
 from kafka_history.rules.tenures import Tenure
 
-from .carrying import gathered, in_each
-from .columns import TOPIC_PARTITION, of_kind
+from .carrying import findings, gathered, in_each
+from .columns import of_kind
 
-KEY: Final = (*TOPIC_PARTITION, "incarnation")
 _STATE: Final = (
     "topic string, partition int, incarnation bigint, number int, time_ms bigint, leader int, "
     "leader_epoch int, isr array<int>, zk_version int, recovering boolean, replicas array<int>, "
@@ -30,7 +29,7 @@ def partition_states(events: DataFrame, held: DataFrame) -> DataFrame:
 
     ``held``: the controllers' tenures; what a deposed controller says is left out.
     """
-    ends = rule.deposed(Tenure(**row.asDict()) for row in held.collect())
+    ends = rule.deposed(findings(held, Tenure))
     gone = rule.topic_ends(gathered(events.where(of_kind(rule.TOPIC_END))), ends)
     needed = events.where(of_kind(*rule.STATE_KINDS) & F.col("time_ms").isNotNull())
     of_one = partial(rule.partition_states, ends=ends, gone=gone)

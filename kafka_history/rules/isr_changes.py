@@ -19,7 +19,7 @@ CONTROLLER, LEADER = "controller", "leader"
 _BY_CONTROLLER: Final = ("partition-shrunk-offline", "ctl-isr-new")
 
 
-class IsrChange(NamedTuple):
+class InSyncChange(NamedTuple):
     """A broker that left or joined an ISR."""
 
     topic: str
@@ -49,7 +49,7 @@ class Storm(NamedTuple):
     line: int | None
 
 
-def isr_changes(states: Iterable[State]) -> Iterator[IsrChange]:
+def isr_changes(states: Iterable[State]) -> Iterator[InSyncChange]:
     """Each broker that left or joined an ISR, given the states of partitions."""
     for state in states:
         before, now = state.previous_isr, state.isr
@@ -65,15 +65,15 @@ def isr_changes(states: Iterable[State]) -> Iterator[IsrChange]:
         for change, some, others in ((SHRINK, before, now), (EXPAND, now, before)):
             for broker in dict.fromkeys(some):
                 if broker not in others:
-                    yield IsrChange(
+                    yield InSyncChange(
                         state.topic, state.partition, state.time_ms, change, broker, state.leader,
                         by, state.file, state.line,
                     )  # fmt: skip
 
 
-def isr_storms(changes: Iterable[IsrChange]) -> Iterator[Storm]:
+def isr_storms(changes: Iterable[InSyncChange]) -> Iterator[Storm]:
     """Each minute with many shrinks that leaders asked for."""
-    minutes: defaultdict[int, list[IsrChange]] = defaultdict(list)
+    minutes: defaultdict[int, list[InSyncChange]] = defaultdict(list)
     for each in changes:
         if each.change == SHRINK and each.by == LEADER:
             minutes[each.at_ms // STORM_STEP_MS].append(each)

@@ -26,7 +26,7 @@ _PATH: Final = re.compile(r"^topics/(.+)$")
 _EVER: Final = 2**62
 
 
-class Need(NamedTuple):
+class IsrNeed(NamedTuple):
     """How many in-sync replicas a topic needs, from a line that says so."""
 
     topic: str
@@ -52,30 +52,30 @@ class UnderMinIsr(NamedTuple):
     line: int | None
 
 
-def needs(events: Iterable[Event]) -> Iterator[Need]:
+def needs(events: Iterable[Event]) -> Iterator[IsrNeed]:
     """What topics need, given events of ``SETTING_KINDS`` and ``REFUSAL_KIND``."""
     for event in events:
         if event.kind == REFUSAL_KIND:
             refused = _REFUSED.search(f"{event.text or ''} {event.exception_message or ''}")
             if refused is not None:
                 min_isr, topic, partition = refused.groups()
-                yield Need(topic, int(min_isr), event.time_ms, int(partition))
+                yield IsrNeed(topic, int(min_isr), event.time_ms, int(partition))
             continue
         setting, about = _SETTING.search(event.text or ""), _topic(event)
         if setting is not None and about is not None:
-            yield Need(about, int(setting[1]), event.time_ms, None)
+            yield IsrNeed(about, int(setting[1]), event.time_ms, None)
 
 
-def by_topic(found: Iterable[Need]) -> dict[str, list[Need]]:
+def by_topic(found: Iterable[IsrNeed]) -> dict[str, list[IsrNeed]]:
     """The needs of each topic by time."""
-    topics: defaultdict[str, list[Need]] = defaultdict(list)
+    topics: defaultdict[str, list[IsrNeed]] = defaultdict(list)
     for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr)):
         topics[need.topic].append(need)
     return dict(topics)
 
 
 def under_min_isr(
-    states: Iterable[State], needed: Mapping[str, Sequence[Need]]
+    states: Iterable[State], needed: Mapping[str, Sequence[IsrNeed]]
 ) -> Iterator[UnderMinIsr]:
     """The times in which partitions had too few replicas in sync; ``needed``: :func:`by_topic`."""
     for (topic, partition, _), its in incarnations(states):
@@ -123,7 +123,7 @@ def _topic(event: Event) -> str | None:
     return values.get("entity") if values.get("entity_type") == "topics" else None
 
 
-def _min_isr(told: Sequence[Need], until_ms: int) -> int | None:
+def _min_isr(told: Sequence[IsrNeed], until_ms: int) -> int | None:
     """The last setting before then counts; a refusal proves what held before it, too."""
     before = [need for need in told if need.at_ms < until_ms]
     proven = before[-1:] or [need for need in told if need.refused is not None]

@@ -172,7 +172,7 @@ def _is_death(event: Event) -> bool:
 
 
 def _evidence(state: State) -> tuple[int, str, int, str, int]:
-    """Of deaths that are told several times the first; one without a line comes before others."""
+    """The first of several deaths counts; one without a line comes before others."""
     broker = -1 if state.broker_id is None else state.broker_id
     return state.time_ms, state.kind or "", broker, state.file or "", state.line or 0
 

@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from kafka_history.analyses.audit import SNAPSHOT_SCHEMA, audit
 from kafka_history.analyses.history import History
 from kafka_history.analyses.isr_changes import isr_storms
-from kafka_history.analyses.leaderless import leaderless
 from kafka_history.analyses.moment import partitions_at
 from kafka_history.analyses.windows import difference, happenings
 from tests.support.event_rows import START_MS, Row, row
@@ -72,27 +71,6 @@ def test_a_leader_that_moved_after_a_death_had_been_missing_since_the_death(
     assert sums == [(1, 1, 2)]
 
 
-def test_two_deaths_within_a_session_timeout_are_one_window_from_the_first_to_the_third_leader(
-    spark: SparkSession,
-) -> None:
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2, 3]),
-        died(10_000, 1, live="2,3,9"),
-        died(10_600, 2, live="3,9"),
-        # The controller does not know yet that broker 2 is dead, too.
-        online(16_100, 9, 1, TP, 2, 1, [2, 3], 1),
-        online(16_900, 9, 1, TP, 3, 2, [3], 2),
-    )
-
-    windows = History(rows).leaderless
-
-    assert answers(windows, "from_ms", "noticed_ms", "to_ms", "cause", "next_leader") == [
-        (START_MS + 10_000, START_MS + 16_100, START_MS + 16_900, "broker 1 died", 3)
-    ]
-
-
 def test_what_an_election_moves_is_no_effect_of_a_stop_that_begins_later(
     spark: SparkSession,
 ) -> None:
@@ -120,68 +98,28 @@ def test_what_an_election_moves_is_no_effect_of_a_stop_that_begins_later(
     ]
 
 
-def test_a_life_that_began_later_did_not_cause_the_window_before(spark: SparkSession) -> None:
+def test_a_process_is_paused_if_zookeeper_is_unheard_for_longer_than_the_session_lasts(
+    spark: SparkSession,
+) -> None:
+    def silence(at_ms: int, broker: int, elapsed_ms: int) -> list[Row]:
+        return [
+            row("zk-session", 100, broker, "Session establishment complete on server x, "
+                "session id = 0x1, negotiated timeout = 6000"),
+            row("zk-timeout", at_ms, broker, "Client session timed out, have not heard from "
+                f"server in {elapsed_ms}ms for session id 0x1", elapsed_ms=elapsed_ms),
+        ]  # fmt: skip
+
     rows = frame(
         spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1]),
-        shrunk(16_100, 9, 1, TP, -1, 1, [1], 1, removed=1),
-        online(17_500, 9, 1, TP, 1, 2, [1], 2),
-    )
-    # It was killed 6 s before, started again, and stopped in order 2 s after the window began.
-    gone = spark.createDataFrame(
-        [
-            (
-                1,
-                START_MS + 10_000,
-                START_MS + 10_000,
-                "killed",
-                START_MS,
-                START_MS + 16_000,
-                START_MS + 17_000,
-                "broker-9/some.log",
-                1,
-            ),
-            (
-                1,
-                START_MS + 18_050,
-                START_MS + 18_100,
-                "clean_shutdown",
-                START_MS + 17_000,
-                None,
-                None,
-                "some.log",
-                2,
-            ),
-        ],
-        "broker int, begun_ms bigint, at_ms bigint, how string, since_ms bigint, until_ms bigint, "
-        "back_ms bigint, file string, line bigint",
+        silence(30_000, 1, 12_000),
+        silence(30_000, 2, 6_004),  # the server was not there: this is no pause
+        silence(30_000, 3, 12_000),
+        row("thread-life", 25_000, 3, "it wrote in between"),
     )
 
-    windows = leaderless(rows, History(rows).states, gone)
-
-    # The stop ended its last leadership.
-    assert answers(windows.orderBy("from_ms"), "cause", "cause_ms", "to_ms") == [
-        ("broker 1 died", START_MS + 10_000, START_MS + 17_500),
-        ("broker 1 was stopped", START_MS + 18_050, None),
+    assert answers(History(rows).pauses, "broker", "from_ms", "to_ms") == [
+        (1, START_MS + 19_000, START_MS + 30_000)
     ]
-
-
-def test_an_election_that_follows_a_death_at_once_is_no_window(spark: SparkSession) -> None:
-    offline = row("partition-state", 16_000, 9, controller_epoch=1, topic="orders", partition=0,
-                  from_state="OnlinePartition", to_state="OfflinePartition")  # fmt: skip
-    rows = frame(
-        spark,
-        elected(0, 9, 1),
-        created(1_000, 9, 1, TP, [1, 2]),
-        offline,
-        online(16_030, 9, 1, TP, 2, 1, [2], 1),
-    )
-
-    history = History(rows)
-
-    assert answers(history.leaderless, "topic") == []
-    assert answers(history.unclean_elections, "topic") == []
 
 
 def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_invariant(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kafka_history.rules.isr_changes import IsrChange, isr_changes, isr_storms
+from kafka_history.rules.isr_changes import InSyncChange, isr_changes, isr_storms
 from kafka_history.rules.partition_states import partition_states
 from tests.support.event_rows import START_MS, row
 from tests.support.partition_rows import created, events_of, online
 
 
-def changes_of(number: int, *, leader: int) -> list[IsrChange]:
+def changes_of(number: int, *, leader: int) -> list[InSyncChange]:
     """The leader takes follower 3 out; then the controller elects another leader."""
     tp = "wide", number
     events = events_of(
