@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from kafka_history.rules import acts as rule
 from kafka_history.rules.reassignments import Reassignment
 from kafka_history.rules.tenures import Tenure
-from kafka_history.rules.topic_deletions import TopicDeletion
+from kafka_history.rules.topic_deletions import DeletedTopic
 
 from .carrying import as_rows, findings, gathered
 from .columns import of_kind
@@ -22,14 +22,14 @@ _EFFECT: Final = "topic string, partition int, from_ms bigint, to_ms bigint"
 
 
 def acts(events: DataFrame, held: DataFrame, gone: DataFrame, moves: DataFrame) -> DataFrame:
-    """One row for each order and topic: :class:`kafka_history.rules.acts.Act`.
+    """One row for each order and topic: :class:`kafka_history.rules.acts.OperatorAct`.
 
     ``held``: the controllers' tenures; ``gone``: deletions of topics; ``moves``: reassignments.
     """
     found = rule.acts(
         gathered(events.where(of_kind(*rule.KINDS))),
         findings(held, Tenure),
-        findings(gone, TopicDeletion),
+        findings(gone, DeletedTopic),
         findings(moves, Reassignment),
     )
     return as_rows(events.sparkSession, found, _ACT)
@@ -40,7 +40,7 @@ def effects(events: DataFrame, held: DataFrame, gone: DataFrame, moves: DataFram
     found = rule.effects(
         gathered(events.where(of_kind(*rule.ELECTIONS))),
         findings(held, Tenure),
-        findings(gone, TopicDeletion),
+        findings(gone, DeletedTopic),
         findings(moves, Reassignment),
     )
     return as_rows(events.sparkSession, found, _EFFECT)

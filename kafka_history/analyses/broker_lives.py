@@ -41,7 +41,7 @@ def session_expiries(events: DataFrame) -> DataFrame:
     return as_rows(events.sparkSession, found, EXPIRY)
 
 
-def _signs(events: DataFrame, marks: Sequence[Event]) -> list[tuple[int, rule.Sign]]:
+def _signs(events: DataFrame, marks: Sequence[Event]) -> list[tuple[int, rule.SignOfLife]]:
     """Of the signs of life of each broker the first and the last between two of its starts."""
     starts = sorted(set(rule.starts(marks)))
     stretches = [
@@ -66,7 +66,7 @@ def _signs(events: DataFrame, marks: Sequence[Event]) -> list[tuple[int, rule.Si
         .agg(F.min("e").alias("first"), F.max("e").alias("last"))
     )
     return [
-        (row["broker_id"], rule.Sign(*row[name]))
+        (row["broker_id"], rule.SignOfLife(*row[name]))
         for row in found.collect()
         for name in ("first", "last")
     ]

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kafka_history.rules import departures as rule
 from kafka_history.rules.broker_lives import BrokerLife, SessionExpiry
-from kafka_history.rules.log_dir_failures import LogDirFailure
+from kafka_history.rules.log_dir_failures import FailedLogDir
 
 from .broker_lives import EXPIRY
 from .carrying import as_rows, findings, gathered
@@ -23,7 +23,7 @@ _DEPARTURE: Final = (
 
 
 def pauses(events: DataFrame) -> DataFrame:
-    """One row for each pause: :class:`kafka_history.rules.departures.Pause`."""
+    """One row for each pause: :class:`kafka_history.rules.departures.ProcessPause`."""
     spark = events.sparkSession
     client = events.where(of_kind(*rule.CLIENT))
     quiet = [(s.broker, s.heard_ms, s.to_ms) for s in rule.silences(gathered(client))]
@@ -42,7 +42,7 @@ def pauses(events: DataFrame) -> DataFrame:
 
 def with_pauses(expiries: DataFrame, paused: DataFrame) -> DataFrame:
     """The lost sessions, each with when the pause began that cost it."""
-    found = rule.with_pauses(findings(expiries, SessionExpiry), findings(paused, rule.Pause))
+    found = rule.with_pauses(findings(expiries, SessionExpiry), findings(paused, rule.ProcessPause))
     return as_rows(expiries.sparkSession, found, EXPIRY)
 
 
@@ -55,6 +55,6 @@ def departures(lives: DataFrame, expiries: DataFrame, failed_dirs: DataFrame) ->
     found = rule.departures(
         findings(lives, BrokerLife),
         findings(expiries, SessionExpiry),
-        findings(failed_dirs, LogDirFailure),
+        findings(failed_dirs, FailedLogDir),
     )
     return as_rows(lives.sparkSession, found, _DEPARTURE)

@@ -18,6 +18,6 @@ _FAILURE: Final = (
 
 
 def log_dir_failures(events: DataFrame) -> DataFrame:
-    """One row for each failure: :class:`kafka_history.rules.log_dir_failures.LogDirFailure`."""
+    """One row for each failure: :class:`kafka_history.rules.log_dir_failures.FailedLogDir`."""
     needed = gathered(events.where(of_kind(rule.CAUSE, *rule.FAILURES)))
     return as_rows(events.sparkSession, rule.log_dir_failures(needed), _FAILURE)

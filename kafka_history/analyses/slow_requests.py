@@ -18,6 +18,6 @@ _TIMES: Final = (
 
 
 def request_times(events: DataFrame) -> DataFrame:
-    """One row for each broker: :class:`kafka_history.rules.slow_requests.RequestTimes`."""
+    """One row for each broker: :class:`kafka_history.rules.slow_requests.RequestDurations`."""
     needed = gathered(events.where(of_kind(rule.FINISHED)))
     return as_rows(events.sparkSession, rule.request_times(needed), _TIMES)

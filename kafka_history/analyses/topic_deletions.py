@@ -18,6 +18,6 @@ _DELETION: Final = (
 
 
 def topic_deletions(events: DataFrame) -> DataFrame:
-    """One row for each deletion: :class:`kafka_history.rules.topic_deletions.TopicDeletion`."""
+    """One row for each deletion: :class:`kafka_history.rules.topic_deletions.DeletedTopic`."""
     needed = gathered(events.where(of_kind(*rule.KINDS)))
     return as_rows(events.sparkSession, rule.topic_deletions(needed), _DELETION)

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from kafka_history.rules import zookeeper_gaps as rule
 from kafka_history.rules.broker_lives import SessionExpiry
-from kafka_history.rules.departures import Pause
+from kafka_history.rules.departures import ProcessPause
 
 from .carrying import as_rows, findings, gathered
 from .columns import of_kind
@@ -26,7 +26,7 @@ def zookeeper_gaps(events: DataFrame, paused: DataFrame, expiries: DataFrame) ->
     """
     found = rule.zookeeper_gaps(
         gathered(events.where(of_kind(*rule.KINDS))),
-        findings(paused, Pause),
+        findings(paused, ProcessPause),
         findings(expiries, SessionExpiry),
         events.where("broker_id IS NOT NULL").select("broker_id").distinct().count(),
     )

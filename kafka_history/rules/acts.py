@@ -22,7 +22,7 @@ from kafka_history.rules.reassignments import (
 )
 from kafka_history.rules.tenures import GRACE_MS, Tenure
 from kafka_history.rules.texts import names
-from kafka_history.rules.topic_deletions import TopicDeletion
+from kafka_history.rules.topic_deletions import DeletedTopic
 
 CREATED, GROWN, DELETED = "topic created", "partitions added", "topic deleted"
 PREFERRED, UNCLEAN, BALANCED = "preferred election", "unclean election", "leaders balanced"
@@ -53,7 +53,7 @@ _ENDS: Final = {
 }
 
 
-class Act(NamedTuple):
+class OperatorAct(NamedTuple):
     """One order, about one topic."""
 
     at_ms: int
@@ -84,16 +84,16 @@ class Effect(NamedTuple):
 def acts(
     events: Sequence[Event],
     held: Sequence[Tenure],
-    gone: Iterable[TopicDeletion],
+    gone: Iterable[DeletedTopic],
     moves: Iterable[Reassignment],
-) -> Iterator[Act]:
+) -> Iterator[OperatorAct]:
     """What was ordered; ``events``, in order: at least those of ``KINDS``."""
     yield from _creations(events)
     yield from _growth(events)
     for each in gone:
         end = "" if each.to_ms is not None else ", which did not end"
         says = f"Topic {each.topic} was deleted{end}"
-        yield Act(
+        yield OperatorAct(
             each.from_ms, each.to_ms, DELETED, each.topic, None, None, says, each.file, each.line
         )
     yield from _elections(_orders(events, held))
@@ -104,7 +104,7 @@ def acts(
 def effects(
     events: Sequence[Event],
     held: Sequence[Tenure],
-    gone: Iterable[TopicDeletion],
+    gone: Iterable[DeletedTopic],
     moves: Iterable[Reassignment],
 ) -> Iterator[Effect]:
     """What each act may change; ``events``, in order: at least those of ``ELECTIONS``."""
@@ -123,7 +123,7 @@ def _end_ms(to_ms: int | None) -> int:
     return _EVER if to_ms is None else to_ms + AFTER_MS
 
 
-def _creations(events: Iterable[Event]) -> Iterator[Act]:
+def _creations(events: Iterable[Event]) -> Iterator[OperatorAct]:
     for event in events:
         if event.kind == "topics-changed":
             inside = re.search(r"\((.*)\)", event.value("added") or "")
@@ -131,7 +131,7 @@ def _creations(events: Iterable[Event]) -> Iterator[Act]:
                 yield _act(event, CREATED, f"Topic {topic} was created", topic)
 
 
-def _growth(events: Iterable[Event]) -> Iterator[Act]:
+def _growth(events: Iterable[Event]) -> Iterator[OperatorAct]:
     for event in events:
         if event.kind == "partitions-added":
             listed = re.findall(r"([\w.-]+)-(\d+) ->", event.value("assignment") or "", re.ASCII)
@@ -145,8 +145,10 @@ def _growth(events: Iterable[Event]) -> Iterator[Act]:
 
 def _act(
     event: Event, act: str, says: str, topic: str | None = None, partitions: int | None = None
-) -> Act:
-    return Act(event.time_ms, None, act, topic, partitions, None, says, event.file, event.line)
+) -> OperatorAct:
+    return OperatorAct(
+        event.time_ms, None, act, topic, partitions, None, says, event.file, event.line
+    )
 
 
 class _Order(NamedTuple):
@@ -188,7 +190,7 @@ def _is_deposed(event: Event, held: Iterable[Tenure]) -> bool:
     )
 
 
-def _elections(orders: Iterable[_Order]) -> Iterator[Act]:
+def _elections(orders: Iterable[_Order]) -> Iterator[OperatorAct]:
     # The controller of 0.11 to 2.3 orders one election for each partition.
     together: defaultdict[tuple[int | None, int, bool, bool], list[_Order]] = defaultdict(list)
     for order in orders:
@@ -207,7 +209,7 @@ def _elections(orders: Iterable[_Order]) -> Iterator[Act]:
         yield _act(alike[0].event, act, says, None, number)
 
 
-def _configurations(events: Iterable[Event]) -> Iterator[Act]:
+def _configurations(events: Iterable[Event]) -> Iterator[OperatorAct]:
     """One for each change, whichever brokers say it, and again after they were restarted."""
     ordered: list[Event] = []
     last: dict[str, str | None] = {}
@@ -226,7 +228,7 @@ def _configurations(events: Iterable[Event]) -> Iterator[Act]:
             yield _configured(event)
 
 
-def _configured(event: Event) -> Act:
+def _configured(event: Event) -> OperatorAct:
     entity, config = _entity(event), _config(event)
     topic = entity.rpartition("/")[2] if entity.startswith("topics/") else None
     says = f"The configuration of {entity} became {'null' if config is None else config}"
@@ -252,7 +254,7 @@ def _config(event: Event) -> str | None:
     return re.sub(r"^\w*\((.*)\)$", r"\1", config, flags=re.ASCII)[:CONFIG_MAX]
 
 
-def _reassignments(moves: Iterable[Reassignment]) -> Iterator[Act]:
+def _reassignments(moves: Iterable[Reassignment]) -> Iterator[OperatorAct]:
     """The partitions of a topic that were reassigned by one order are one act."""
     together: defaultdict[tuple[str, str | None, int], list[Reassignment]] = defaultdict(list)
     for move in moves:
@@ -261,7 +263,7 @@ def _reassignments(moves: Iterable[Reassignment]) -> Iterator[Act]:
         first = min(alike, key=lambda move: (move.from_ms, move.file, move.line))
         number = len(alike)
         which = f"{topic}-{first.partition}" if number == 1 else f"{number} partitions of {topic}"
-        yield Act(
+        yield OperatorAct(
             at_ms=first.from_ms,
             to_ms=max((move.to_ms for move in alike if move.to_ms is not None), default=None),
             act=MOVED,

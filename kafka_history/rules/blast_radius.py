@@ -28,7 +28,7 @@ class Order(NamedTuple):
     to_ms: int
 
 
-class Consequence(NamedTuple):
+class DepartureChange(NamedTuple):
     """What a departure changed of a partition: its leader, its ISR, or that it had no leader."""
 
     broker: int
@@ -47,7 +47,7 @@ def changes(
     windows: Iterable[Window],
     gone: Sequence[Gone],
     done: Iterable[Order],
-) -> Iterator[Consequence]:
+) -> Iterator[DepartureChange]:
     """What departures changed of one partition.
 
     A change belongs to the nearest cause before it that can cause it: the departure of the broker
@@ -65,7 +65,7 @@ def changes(
     for each in windows:
         if each.cause_broker is not None and each.cause_ms is not None:
             lasted_ms = 0 if each.to_ms is None else each.to_ms - each.from_ms
-            yield Consequence(
+            yield DepartureChange(
                 each.cause_broker, each.cause_ms, DARK, each.topic, each.partition, each.from_ms,
                 lasted_ms,
             )  # fmt: skip
@@ -91,7 +91,7 @@ def ended_epoch(lost: Gone, held: Iterable[Tenure]) -> int | None:
     )
 
 
-def _losses(states: Iterable[State]) -> Iterator[Consequence]:
+def _losses(states: Iterable[State]) -> Iterator[DepartureChange]:
     """Leaders that moved and members that left; ``broker``: the one that lost by it."""
     for (topic, partition, _), its in incarnations(states):
         led_by = None
@@ -102,25 +102,25 @@ def _losses(states: Iterable[State]) -> Iterator[Consequence]:
             # Between the old leader and the new one the state may have named none.
             if leader is not None and leader >= 0:
                 if led_by is not None and leader != led_by:
-                    yield Consequence(led_by, 0, MOVE, topic, partition, at_ms)
+                    yield DepartureChange(led_by, 0, MOVE, topic, partition, at_ms)
                 led_by = leader
             if state.previous_isr is not None and state.isr is not None:
                 for broker in state.previous_isr:
                     if broker not in state.isr:
-                        yield Consequence(broker, 0, SHRINK, topic, partition, at_ms)
+                        yield DepartureChange(broker, 0, SHRINK, topic, partition, at_ms)
 
 
-def _can_cause(lost: Gone, change: Consequence) -> bool:
+def _can_cause(lost: Gone, change: DepartureChange) -> bool:
     back_ms = EVER if lost.back_ms is None else lost.back_ms + RETURN_MS
     return lost.begun_ms - SKEW_MS <= change.change_ms <= min(lost.begun_ms + LATE_MS, back_ms)
 
 
-def _nearness(lost: Gone, change: Consequence) -> tuple[bool, int]:
+def _nearness(lost: Gone, change: DepartureChange) -> tuple[bool, int]:
     """Greater for the nearer cause; one behind the change, as clocks go, counts least."""
     return lost.begun_ms <= change.change_ms, -abs(change.change_ms - lost.begun_ms)
 
 
-def _explains(order: Order, change: Consequence, begun_ms: int) -> bool:
+def _explains(order: Order, change: DepartureChange, begun_ms: int) -> bool:
     return (
         order.topic == change.topic
         and order.partition in {None, change.partition}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, Change, ended_epoch
+from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, DepartureChange, ended_epoch
 from kafka_history.rules.dead_leaders import Gone
 from kafka_history.rules.tenures import Tenure
 
@@ -37,10 +37,10 @@ class BlastRadius(NamedTuple):
 
 
 def blast_radius(
-    gone: Iterable[Gone], changes: Iterable[Change], held: Sequence[Tenure]
+    gone: Iterable[Gone], changes: Iterable[DepartureChange], held: Sequence[Tenure]
 ) -> Iterator[BlastRadius]:
     """Each departure; ``changes``: what departures changed of any partition."""
-    by_departure: defaultdict[tuple[int, int], list[Change]] = defaultdict(list)
+    by_departure: defaultdict[tuple[int, int], list[DepartureChange]] = defaultdict(list)
     for change in changes:
         by_departure[change.broker, change.begun_ms].append(change)
     for lost in dict.fromkeys(gone):

@@ -47,7 +47,7 @@ _STARTS: Final = ("starting", "thread", "added")
 """Marks of a beginning, the best first."""
 
 
-class Sign(NamedTuple):
+class SignOfLife(NamedTuple):
     """When something is known of a broker, and where it stands."""
 
     at_ms: int
@@ -93,7 +93,7 @@ class SessionExpiry(NamedTuple):
     """When the pause began that cost the session; None: there was none."""
 
 
-def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, Sign]]:
+def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, SignOfLife]]:
     """The last line of each second in which a broker wrote, given all that it wrote, in order."""
     last: dict[tuple[int, int], Event] = {}
     for event in events:
@@ -113,7 +113,7 @@ def starts(events: Iterable[Event]) -> Iterator[tuple[int, int]]:
 
 
 def broker_lives(
-    events: Sequence[Event], signs: Iterable[tuple[int, Sign]]
+    events: Sequence[Event], signs: Iterable[tuple[int, SignOfLife]]
 ) -> Iterator[BrokerLife]:
     """Every life, by broker and beginning.
 
@@ -185,26 +185,26 @@ def is_expiry(event: Event) -> bool:
             return False
 
 
-_Mark: TypeAlias = tuple[str, Sign, int | None]
+_Mark: TypeAlias = tuple[str, SignOfLife, int | None]
 """What is said of a broker, where, and its epoch."""
 
 
 class _Span(NamedTuple):
     """The beginning of a life."""
 
-    sign: Sign
+    sign: SignOfLife
     is_started: bool
 
 
 class _View(NamedTuple):
     """Which brokers lived, as a controller saw it: at each change, and at each failover."""
 
-    sign: Sign
+    sign: SignOfLife
     live: Sequence[int]
 
 
-def _sign(event: Event) -> Sign:
-    return Sign(event.time_ms, event.file, event.line)
+def _sign(event: Event) -> SignOfLife:
+    return SignOfLife(event.time_ms, event.file, event.line)
 
 
 def _epoch(event: Event) -> int | None:
@@ -280,7 +280,7 @@ def _life(
     views: Iterable[_View],
 ) -> BrokerLife:
     from_ms, next_ms = span.sign.at_ms, _EVER if until_ms is None else until_ms
-    last: dict[str, Sign] = {}
+    last: dict[str, SignOfLife] = {}
     stopping_ms, registered = None, []
     for mark, sign, epoch in marks:
         if from_ms <= sign.at_ms < next_ms:
@@ -318,7 +318,7 @@ def _life(
     )
 
 
-def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -> Sign | None:
+def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -> SignOfLife | None:
     """The controller's first view without a broker that had fallen silent.
 
     None if a later view has it again.
@@ -329,7 +329,7 @@ def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -
     return None if absent is None or present_ms > absent.at_ms else absent
 
 
-def _reason(last: Mapping[str, Sign], *, is_restarted: bool, is_missed: bool) -> str:
+def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bool) -> str:
     """Why a life ended, the surest sign first."""
     is_over = is_restarted or is_missed
     if "stopped" in last or ("stopping" in last and not is_restarted):

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 
 from kafka_history.rules.broker_lives import CLEAN, BrokerLife, SessionExpiry
 from kafka_history.rules.event import Event
-from kafka_history.rules.log_dir_failures import LogDirFailure
+from kafka_history.rules.log_dir_failures import FailedLogDir
 
 EXPIRED, PAUSED, DIRECTORY = "session_expired", "paused", "log_dir_failed"
 """The values of ``how``, beside those of the ``ended_by`` of a life."""
 CLIENT: Final = frozenset({"zk-timeout", "zk-session"})
-"""Lines of ZooKeeper's client that say how long it heard nothing, and how long it may."""
+"""Lines of ZooKeeper's client that say for how long nothing came, and for how long that may be."""
 PAUSE_MS: Final = 1_000
 """So much longer than the session's timeout must ZooKeeper be unheard to prove a pause."""
 PINGS: Final = 3
@@ -31,7 +31,7 @@ FAR_MS: Final = 60_000
 _TIMEOUT: Final = re.compile(r"negotiated timeout = ([0-9]+)")
 
 
-class Silence(NamedTuple):
+class ZooKeeperSilence(NamedTuple):
     """A time in which a client of ZooKeeper had no word of its server, too long for one that ran.
 
     A client that runs gives a silent server up before its session's timeout.
@@ -45,7 +45,7 @@ class Silence(NamedTuple):
     line: int
 
 
-class Pause(NamedTuple):
+class ProcessPause(NamedTuple):
     """A pause of a process that lasted longer than its ZooKeeper session."""
 
     broker: int
@@ -75,7 +75,7 @@ class Departure(NamedTuple):
     line: int | None
 
 
-def silences(events: Iterable[Event]) -> Iterator[Silence]:
+def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
     """Every silence; ``events``, in order: at least those of ``CLIENT``."""
     timeouts: dict[int, int] = {}
     for event in events:
@@ -89,15 +89,15 @@ def silences(events: Iterable[Event]) -> Iterator[Silence]:
             continue
         if event.says("have not heard from server"):
             heard_ms, ping_ms = event.time_ms - silent_ms, timeout_ms / PINGS
-            yield Silence(broker, heard_ms, event.time_ms, ping_ms, event.file, event.line)
+            yield ZooKeeperSilence(broker, heard_ms, event.time_ms, ping_ms, event.file, event.line)
 
 
-def wrote_within(silence: Silence, broker: int | None, at_ms: int) -> bool:
+def wrote_within(silence: ZooKeeperSilence, broker: int | None, at_ms: int) -> bool:
     """Whether what a broker wrote then shows that it ran in spite of a silence."""
     return broker == silence.broker and silence.heard_ms < at_ms < silence.to_ms - AWAKE_MS
 
 
-def pauses(events: Sequence[Event]) -> Iterator[Pause]:
+def pauses(events: Sequence[Event]) -> Iterator[ProcessPause]:
     """Every pause: a silence in which the process wrote nothing either.
 
     ``events``, in order: at least those of ``CLIENT``, and the last one that was
@@ -111,11 +111,11 @@ def pauses(events: Sequence[Event]) -> Iterator[Pause]:
         # The process stopped between the last answer of ZooKeeper and the next one that it missed.
         if last_ms <= silence.heard_ms + silence.ping_ms + PAUSE_MS:
             from_ms = max(int(silence.heard_ms + silence.ping_ms / 2), last_ms)
-            yield Pause(silence.broker, from_ms, silence.to_ms, silence.file, silence.line)
+            yield ProcessPause(silence.broker, from_ms, silence.to_ms, silence.file, silence.line)
 
 
 def with_pauses(
-    expiries: Iterable[SessionExpiry], paused: Sequence[Pause]
+    expiries: Iterable[SessionExpiry], paused: Sequence[ProcessPause]
 ) -> Iterator[SessionExpiry]:
     """The lost sessions, each with when the pause began that cost it."""
     for expiry in expiries:
@@ -131,7 +131,7 @@ def with_pauses(
 def departures(
     lives: Iterable[BrokerLife],
     expiries: Iterable[SessionExpiry],
-    failed_dirs: Iterable[LogDirFailure],
+    failed_dirs: Iterable[FailedLogDir],
 ) -> Iterator[Departure]:
     """Everything that takes a broker out of the cluster.
 

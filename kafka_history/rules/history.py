@@ -97,7 +97,7 @@ class EventHistory:
         return list(_departures.with_pauses(lost, self.pauses))
 
     @cached_property
-    def pauses(self) -> list[_departures.Pause]:
+    def pauses(self) -> list[_departures.ProcessPause]:
         """Processes that stood still."""
         return list(_departures.pauses(self.events))
 
@@ -119,7 +119,7 @@ class EventHistory:
         )
 
     @cached_property
-    def log_dir_failures(self) -> list[_log_dir_failures.LogDirFailure]:
+    def log_dir_failures(self) -> list[_log_dir_failures.FailedLogDir]:
         """Log directories that failed."""
         return list(_log_dir_failures.log_dir_failures(self.events))
 
@@ -129,7 +129,7 @@ class EventHistory:
         return list(_failed_transitions.failed_transitions(self.events))
 
     @cached_property
-    def deletions(self) -> list[_topic_deletions.TopicDeletion]:
+    def deletions(self) -> list[_topic_deletions.DeletedTopic]:
         """Topics that were deleted, or were to be."""
         return list(_topic_deletions.topic_deletions(self.events))
 
@@ -139,7 +139,7 @@ class EventHistory:
         return list(_reassignments.reassignments(self.events))
 
     @cached_property
-    def request_times(self) -> list[_slow_requests.RequestTimes]:
+    def request_times(self) -> list[_slow_requests.RequestDurations]:
         """How long brokers took for the controller's requests."""
         return list(_slow_requests.request_times(self.events))
 
@@ -161,7 +161,7 @@ class EventHistory:
         ]
 
     @cached_property
-    def isr_changes(self) -> list[_isr_changes.IsrChange]:
+    def isr_changes(self) -> list[_isr_changes.InSyncChange]:
         """Each broker that left or joined in-sync replicas."""
         return list(_isr_changes.isr_changes(self.states))
 
@@ -200,7 +200,7 @@ class EventHistory:
         return list(self._of_each(_leaderless.leaderless, _leaderless.KINDS, gone, begun))
 
     @cached_property
-    def acts(self) -> list[_acts.Act]:
+    def acts(self) -> list[_acts.OperatorAct]:
         """What operators ordered."""
         return list(_acts.acts(self.events, self.tenures, self.deletions, self.reassignments))
 

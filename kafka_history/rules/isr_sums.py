@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kafka_history.rules.isr_changes import EXPAND, SHRINK, IsrChange
+from kafka_history.rules.isr_changes import EXPAND, SHRINK, InSyncChange
 
 
 class IsrSums(NamedTuple):
@@ -29,7 +29,7 @@ class IsrHeat(NamedTuple):
     shrinks: int
 
 
-def isr_sums(changes: Iterable[IsrChange]) -> Iterator[IsrSums]:
+def isr_sums(changes: Iterable[InSyncChange]) -> Iterator[IsrSums]:
     """By broker."""
     found: defaultdict[int, defaultdict[tuple[str, int], Counter[str]]]
     found = defaultdict(lambda: defaultdict(Counter))
@@ -46,7 +46,7 @@ def isr_sums(changes: Iterable[IsrChange]) -> Iterator[IsrSums]:
         )
 
 
-def isr_heat(changes: Iterable[IsrChange], step_ms: int) -> Iterator[IsrHeat]:
+def isr_heat(changes: Iterable[InSyncChange], step_ms: int) -> Iterator[IsrHeat]:
     """By broker and step."""
     counts = Counter(
         (each.broker, each.at_ms // step_ms * step_ms) for each in changes if each.change == SHRINK

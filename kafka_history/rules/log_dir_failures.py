@@ -24,7 +24,7 @@ _PARTITIONS: Final = re.compile(
 )
 
 
-class LogDirFailure(NamedTuple):
+class FailedLogDir(NamedTuple):
     """A failure of one directory."""
 
     broker: int
@@ -37,7 +37,7 @@ class LogDirFailure(NamedTuple):
     line: int
 
 
-def log_dir_failures(events: Sequence[Event]) -> Iterator[LogDirFailure]:
+def log_dir_failures(events: Sequence[Event]) -> Iterator[FailedLogDir]:
     """Every failure; ``events``, in order: at least those of ``FAILURES`` and ``CAUSE``."""
     failures: defaultdict[tuple[int, str], list[list[Event]]] = defaultdict(list)
     for event in events:
@@ -56,7 +56,7 @@ def log_dir_failures(events: Sequence[Event]) -> Iterator[LogDirFailure]:
 
 def _failure(
     broker: int, directory: str, lines: Sequence[Event], causes: Sequence[Event]
-) -> LogDirFailure:
+) -> FailedLogDir:
     at_ms = lines[0].time_ms
     near = [
         (cause.time_ms, _reason(cause) or "", cause.file, cause.line)
@@ -65,7 +65,7 @@ def _failure(
     ]
     cause_ms, reason, file, line = min(near, default=(at_ms, None, lines[0].file, lines[0].line))
     partitions = {name for event in lines for name in _partitions(event)}
-    return LogDirFailure(
+    return FailedLogDir(
         broker, min(at_ms, cause_ms), directory, reason, sorted(partitions), file, line
     )
 

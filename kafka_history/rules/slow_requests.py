@@ -13,7 +13,7 @@ FINISHED: Final = "lisr-finished"
 SLOW_MS: Final = 1_000
 
 
-class RequestTimes(NamedTuple):
+class RequestDurations(NamedTuple):
     """The requests that one broker handled."""
 
     broker: int | None
@@ -31,7 +31,7 @@ class RequestTimes(NamedTuple):
     line: int
 
 
-def request_times(events: Sequence[Event]) -> Iterator[RequestTimes]:
+def request_times(events: Sequence[Event]) -> Iterator[RequestDurations]:
     """Sums up the requests of each broker; ``events``, in order: at least those ``FINISHED``.
 
     From 2.7 on the broker prints how long it took. 2.6 prints arrival, and the end of it is not to
@@ -44,7 +44,7 @@ def request_times(events: Sequence[Event]) -> Iterator[RequestTimes]:
     for broker, requests in finished.items():
         times_ms = sorted(took_ms for took_ms, _ in requests)
         _, slowest = max(requests, key=lambda each: (each[0], each[1].time_ms))
-        yield RequestTimes(
+        yield RequestDurations(
             broker=broker,
             requests=len(requests),
             p50_ms=times_ms[ceil(len(times_ms) * 0.5) - 1],

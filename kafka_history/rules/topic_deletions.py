@@ -17,7 +17,7 @@ BLOCKED: Final = frozenset({
 KINDS: Final = BEGUN | {ENDED} | BLOCKED
 
 
-class TopicDeletion(NamedTuple):
+class DeletedTopic(NamedTuple):
     """One deletion of a topic."""
 
     topic: str
@@ -35,7 +35,7 @@ class TopicDeletion(NamedTuple):
     end_line: int | None
 
 
-def topic_deletions(events: Sequence[Event]) -> Iterator[TopicDeletion]:
+def topic_deletions(events: Sequence[Event]) -> Iterator[DeletedTopic]:
     """Every deletion; ``events``, in order: at least those of ``KINDS``.
 
     A deletion is everything up to its completion; what follows it is the next one's.
@@ -57,12 +57,12 @@ def _topics(event: Event) -> list[str]:
     return list(dict.fromkeys(of_one + names(event.value("topics"))))
 
 
-def _deletion(topic: str, lines: Sequence[Event]) -> TopicDeletion:
+def _deletion(topic: str, lines: Sequence[Event]) -> DeletedTopic:
     begin = next((event for event in lines if event.kind in BEGUN), None)
     end = lines[-1] if lines[-1].kind == ENDED else None
     blocks = [event for event in lines if event.kind in BLOCKED]
     first = begin or lines[-1]
-    return TopicDeletion(
+    return DeletedTopic(
         topic=topic,
         from_ms=first.time_ms,
         to_ms=end and end.time_ms,

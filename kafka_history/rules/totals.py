@@ -41,7 +41,7 @@ class UnknownLines(NamedTuple):
     line: int
 
 
-class Sign(NamedTuple):
+class LineSign(NamedTuple):
     """A kind of line that is a finding by itself, of one broker, with the first of them."""
 
     sign: str
@@ -91,7 +91,7 @@ def unknown_lines(events: Iterable[Event]) -> list[UnknownLines]:
     ]
 
 
-def signs(events: Iterable[Event]) -> Iterator[Sign]:
+def signs(events: Iterable[Event]) -> Iterator[LineSign]:
     """Each sign of each broker, in the order of the first."""
     first: dict[tuple[str, int | None], Event] = {}
     counts: Counter[tuple[str, int | None]] = Counter()
@@ -100,7 +100,7 @@ def signs(events: Iterable[Event]) -> Iterator[Sign]:
             counts[sign, event.broker_id] += 1
             first.setdefault((sign, event.broker_id), event)
     for (sign, broker), event in first.items():
-        yield Sign(sign, broker, counts[sign, broker], event.time_ms, event.file, event.line)
+        yield LineSign(sign, broker, counts[sign, broker], event.time_ms, event.file, event.line)
 
 
 def _sign(event: Event) -> str | None:

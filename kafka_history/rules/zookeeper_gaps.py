@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafka_history.rules.broker_lives import SessionExpiry
-from kafka_history.rules.departures import Pause
+from kafka_history.rules.departures import ProcessPause
 from kafka_history.rules.event import Event
 
 KINDS: Final = frozenset({"zk-timeout", "zk-state", "zk-session", "server-life"})
@@ -36,7 +36,7 @@ class ZooKeeperGap(NamedTuple):
 
 def zookeeper_gaps(
     events: Sequence[Event],
-    pauses: Iterable[Pause],
+    pauses: Iterable[ProcessPause],
     expiries: Iterable[SessionExpiry],
     broker_count: int,
 ) -> Iterator[ZooKeeperGap]:

@@ -161,6 +161,55 @@ def test_the_second_question_starts_no_spark(
     assert [(tmp_path / name).read_bytes() for name in page] == pages
 
 
+def test_one_process_answers_as_spark_does(
+    zkctl: Zkctl,
+    store: Path,
+    clusters: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    questions = (
+        ("partition", "safe-0"),
+        ("tenures",),
+        ("tenures", "--phases"),
+        ("state",),
+        ("state", "--at", "2026-11-20T18:15:48Z"),
+        ("outages",),
+        ("outages", "--sum"),
+        ("isr",),
+        ("isr", "--changes"),
+        ("isr", "--storms"),
+        ("rules",),
+        ("report", "--to", str(tmp_path)),
+    )
+    answers = {}
+    for engine in ("spark", "local"):
+        # Nothing that was kept may answer.
+        rmtree(store / "answers", ignore_errors=True)
+        for question in questions:
+            options = ("--cluster", clusters["incidents-c"], "--engine", engine, "-o", "json")
+            assert zkctl(*question, *options) == 0
+            answers[engine, question] = json.loads(capsys.readouterr().out)
+        answers[engine, "page"] = json.loads((tmp_path / "report.json").read_bytes())
+
+    for question in (*questions, "page"):
+        local, spark = answers["local", question], answers["spark", question]
+        if question == ("tenures", "--phases"):
+            # Steps of one millisecond have no order in Spark's table.
+            local, spark = (sorted(map(str, rows)) for rows in (local, spark))
+        assert local == spark, question
+
+
+def test_what_spark_alone_answers_is_refused_without_it(
+    no_spark: Zkctl, clusters: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    window = "2026-11-20T18:15Z/2026-11-20T18:16Z"
+    options = ("--cluster", clusters["incidents-c"], "--engine", "local")
+
+    assert no_spark("diff", "--first", window, "--second", window, *options) == 2
+    assert "Spark alone answers this" in capsys.readouterr().err
+
+
 def test_what_can_be_refused_is_refused_before_spark_starts(
     no_spark: Zkctl, clusters: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

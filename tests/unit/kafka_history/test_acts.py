@@ -6,7 +6,7 @@ from kafka_history.rules.acts import acts, effects
 from kafka_history.rules.event import Event
 from kafka_history.rules.reassignments import Reassignment
 from kafka_history.rules.tenures import Tenure
-from kafka_history.rules.topic_deletions import TopicDeletion
+from kafka_history.rules.topic_deletions import DeletedTopic
 from tests.support.event_rows import START_MS, event
 
 HELD = [Tenure(9, 1, START_MS, None, None, "open", None, None, True, "f", 1, None, None)]
@@ -65,7 +65,7 @@ def test_what_an_act_may_change_ends_soon_after_it() -> None:
     move = Reassignment(
         "m", 3, 100, None, 200, 100, "completed", None, None, None, None, None, "f", 1, "f", 2
     )
-    gone = TopicDeletion("d", 100, None, None, 0, None, "f", 1, None, None)
+    gone = DeletedTopic("d", 100, None, None, 0, None, "f", 1, None, None)
 
     found = list(effects([election(0, "a-b-7")], HELD, [gone], [move, move._replace(partition=4)]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_history.rules.blast_radius import Consequence, Order, changes, ended_epoch
+from kafka_history.rules.blast_radius import DepartureChange, Order, changes, ended_epoch
 from kafka_history.rules.dead_leaders import Gone
 from kafka_history.rules.partition_states import partition_states
 from kafka_history.rules.tenures import tenures
@@ -27,7 +27,7 @@ def changed(*departures: Gone, done: tuple[Order, ...] = ()) -> list[tuple[str, 
         ),
         {}, {},
     )  # fmt: skip
-    found: list[Consequence] = list(changes(list(states), [], departures, done))
+    found: list[DepartureChange] = list(changes(list(states), [], departures, done))
     return sorted((each.what, each.broker, each.begun_ms - START_MS) for each in found)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafka_history.rules.broker_lives import BrokerLife, SessionExpiry
-from kafka_history.rules.departures import Pause, departures, pauses, with_pauses
+from kafka_history.rules.departures import ProcessPause, departures, pauses, with_pauses
 from kafka_history.rules.event import Event, in_order
-from kafka_history.rules.log_dir_failures import LogDirFailure
+from kafka_history.rules.log_dir_failures import FailedLogDir
 from tests.support.event_rows import START_MS, event
 
 
@@ -34,8 +34,8 @@ def test_an_ordered_stop_begins_early_and_a_session_that_a_pause_cost_with_the_p
     stopped = BrokerLife(1, 0, 61, "clean_shutdown", 60, 61, None, 7, True, "f", 1, "f", 9)
     again = stopped._replace(from_ms=80, to_ms=None, ended_by="open", stopping_ms=None)
     lost = SessionExpiry(2, 500, "f", 2, gone_ms=480, back_ms=510)
-    paused = [Pause(2, 400, 490, "f", 3), Pause(3, 400, 490, "f", 3)]
-    failed = LogDirFailure(3, 700, "/logs", None, [], "f", 4)
+    paused = [ProcessPause(2, 400, 490, "f", 3), ProcessPause(3, 400, 490, "f", 3)]
+    failed = FailedLogDir(3, 700, "/logs", None, [], "f", 4)
 
     expiries = [*with_pauses([lost], paused), lost]
     found = [each[:7] for each in departures([stopped, again], expiries, [failed])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_history.rules.broker_lives import SessionExpiry
-from kafka_history.rules.departures import Pause
+from kafka_history.rules.departures import ProcessPause
 from kafka_history.rules.event import Event
 from kafka_history.rules.zookeeper_gaps import zookeeper_gaps
 from tests.support.event_rows import START_MS, event
@@ -24,7 +24,7 @@ def test_gaps_of_several_brokers_that_overlap_are_one_and_a_pause_is_none() -> N
         lost(95_000, 2),
     ]  # fmt: skip
     expired = [SessionExpiry(2, START_MS + 6_100, "f", 1, None, None)]
-    paused = [Pause(2, START_MS + 80_000, START_MS + 95_000, "f", 1)]
+    paused = [ProcessPause(2, START_MS + 80_000, START_MS + 95_000, "f", 1)]
 
     found = list(zookeeper_gaps(events, paused, expired, broker_count=3))
 
