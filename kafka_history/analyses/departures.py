@@ -25,7 +25,8 @@ _DEPARTURE: Final = (
 def pauses(events: DataFrame) -> DataFrame:
     """One row for each pause: :class:`kafka_history.rules.departures.ProcessPause`."""
     spark = events.sparkSession
-    client = events.where(of_kind(*rule.CLIENT))
+    is_client = F.coalesce(of_kind(*rule.CLIENT), F.lit(False))
+    client = events.where(is_client)
     quiet = [(s.broker, s.heard_ms, s.to_ms) for s in rule.silences(gathered(client))]
     if not quiet:
         return as_rows(spark, [], _PAUSE)
@@ -35,7 +36,7 @@ def pauses(events: DataFrame) -> DataFrame:
         & (F.col("time_ms") > F.col("heard_ms"))
         & (F.col("time_ms") < F.col("until_ms") - rule.AWAKE_MS)
     )
-    wrote = events.join(F.broadcast(silent), is_within)
+    wrote = events.where(~is_client).join(F.broadcast(silent), is_within)
     last = first_of_each(wrote, ["who", "heard_ms", "until_ms"], F.desc("time_ms"))
     return as_rows(spark, rule.pauses(gathered(client, last)), _PAUSE)
 

@@ -100,7 +100,7 @@ def wrote_within(silence: ZooKeeperSilence, broker: int | None, at_ms: int) -> b
 def pauses(events: Sequence[Event]) -> Iterator[ProcessPause]:
     """Every pause: a silence in which the process wrote nothing either.
 
-    ``events``, in order: at least those of ``CLIENT``, and the last one that was
+    ``events``, in order: at least those of ``CLIENT``, and of the others the last one that was
     :func:`wrote_within` each silence.
     """
     for silence in silences(events):
