@@ -14,23 +14,12 @@ def of_kind(*kinds: str) -> Column:
     return F.col("kind").isin(*kinds)
 
 
-def value(name: str) -> Column:
-    """Another value that the shape names; null where it does not."""
-    return F.col("values").getItem(name)
-
-
 def says(*texts: str) -> Column:
     """Rows whose message contains one of these texts."""
     found = F.lit(False)
     for text in texts:
         found = found | F.col("text").contains(text)
     return found
-
-
-def names(text: Column) -> Column:
-    """``a,b`` as an array of names; null and empty text become no element."""
-    parts = F.split(F.coalesce(text, F.lit("")), r"\s*,\s*")
-    return F.filter(parts, lambda part: part != "")
 
 
 def first_of_each(rows: DataFrame, keys: list[str], *order: Column | str) -> DataFrame:

@@ -182,7 +182,7 @@ def test_one_process_answers_as_spark_does(
         ("rules",),
         ("report", "--to", str(tmp_path)),
     )
-    answers = {}
+    answers: dict[tuple[str, object], Any] = {}
     for engine in ("spark", "local"):
         # Nothing that was kept may answer.
         rmtree(store / "answers", ignore_errors=True)
@@ -192,12 +192,12 @@ def test_one_process_answers_as_spark_does(
             answers[engine, question] = json.loads(capsys.readouterr().out)
         answers[engine, "page"] = json.loads((tmp_path / "report.json").read_bytes())
 
-    for question in (*questions, "page"):
-        local, spark = answers["local", question], answers["spark", question]
-        if question == ("tenures", "--phases"):
+    for asked in (*questions, "page"):
+        local, spark = answers["local", asked], answers["spark", asked]
+        if asked == ("tenures", "--phases"):
             # Steps of one millisecond have no order in Spark's table.
             local, spark = (sorted(map(str, rows)) for rows in (local, spark))
-        assert local == spark, question
+        assert local == spark, asked
 
 
 def test_what_spark_alone_answers_is_refused_without_it(
