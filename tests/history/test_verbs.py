@@ -284,7 +284,8 @@ def test_a_truncated_table_is_an_error_and_no_smaller_answer(
 ) -> None:
     monkeypatch.setattr(session, "start_spark", lambda *_args, **_options: spark)
     (command,) = entry_points(group="console_scripts", name="zkctl")
-    ask = ["history", "outages", "--sum", "--out", str(tmp_path / "out")]
+    out = str(tmp_path / "out")
+    ask = ["history", "outages", "--sum", "--engine", "spark", "--out", out]
     log = tmp_path / "broker-1" / "controller.log"
     log.parent.mkdir()
     log.write_bytes(gzip.decompress((DATA / "incidents-c/broker-1/controller.log.gz").read_bytes()))
