@@ -9,7 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from kafka_history.rules import blast_radius as rule
-from kafka_history.rules.dead_leaders import Gone, Window
+from kafka_history.rules.acts import Effect
+from kafka_history.rules.dead_leaders import Window
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.partition_states import State
 from kafka_history.rules.tenures import Tenure
 
@@ -41,8 +43,8 @@ def blast_radius(
 
     ``done``: what was ordered, :func:`.acts.effects`.
     """
-    lost = findings(gone, Gone)
-    orders = findings(done, rule.Order)
+    lost = findings(gone, Departure)
+    orders = findings(done, Effect)
     tenures = findings(held, Tenure)
     of_one = partial(rule.changes, gone=lost, done=orders)
     changes = in_each(of_one, _CHANGE, (State, states), (Window, windows))
@@ -64,4 +66,4 @@ def blast_radius(
     ended = ((*each, rule.ended_epoch(each, tenures)) for each in dict.fromkeys(lost))
     whole = as_rows(gone.sparkSession, ended, f"{_GONE}, controller_epoch int")
     met = whole.join(sums, ["broker", "begun_ms"], "left").fillna(0, subset=list(_COUNTS))
-    return met.select(*Gone._fields, *_COUNTS, "first_ms", "last_ms", "controller_epoch")
+    return met.select(*Departure._fields, *_COUNTS, "first_ms", "last_ms", "controller_epoch")

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from kafka_history.rules import leaderless as rule
-from kafka_history.rules.dead_leaders import Gone
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State
 
@@ -28,7 +28,7 @@ def leaderless(events: DataFrame, states: DataFrame, gone: DataFrame) -> DataFra
 
     ``states``: the states of partitions; ``gone``: the departures of brokers.
     """
-    lost = findings(gone, Gone)
+    lost = findings(gone, Departure)
     begun = rule.deletions_begun(gathered(events.where(of_kind(*rule.DELETION_KINDS))))
     needed = events.where(of_kind(*rule.KINDS) & F.col("time_ms").isNotNull()).select(
         *TOPIC_PARTITION, "time_ms", "file", "line", "kind", "broker_id", "from_state", "to_state"

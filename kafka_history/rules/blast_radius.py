@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafka_history.rules.dead_leaders import EVER, Gone, Window
+from kafka_history.rules.acts import Effect
+from kafka_history.rules.dead_leaders import EVER, Window
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.partition_states import State, incarnations
 from kafka_history.rules.tenures import MOVED, Tenure
 
@@ -16,16 +18,6 @@ LATE_MS: Final = 600_000
 RETURN_MS: Final = 2_000
 """What the controller still does about a departure when the broker is back already."""
 MOVE, SHRINK, DARK = "move", "shrink", "dark"
-
-
-class Order(NamedTuple):
-    """What an act may change, and when: a row of :func:`kafka_history.analyses.acts.effects`."""
-
-    topic: str
-    partition: int | None
-    """None: all."""
-    from_ms: int
-    to_ms: int
 
 
 class DepartureChange(NamedTuple):
@@ -45,8 +37,8 @@ class DepartureChange(NamedTuple):
 def changes(
     states: Sequence[State],
     windows: Iterable[Window],
-    gone: Sequence[Gone],
-    done: Iterable[Order],
+    gone: Sequence[Departure],
+    done: Iterable[Effect],
 ) -> Iterator[DepartureChange]:
     """What departures changed of one partition.
 
@@ -71,7 +63,7 @@ def changes(
             )  # fmt: skip
 
 
-def ended_epoch(lost: Gone, held: Iterable[Tenure]) -> int | None:
+def ended_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
     """The epoch of the controller's tenure that a departure ended: the one that covers it."""
     # The successor of a dead controller is elected just before it misses its predecessor.
     early_ms = RETURN_MS if lost.how in {"lost", "session_expired"} else 0
@@ -110,17 +102,17 @@ def _losses(states: Iterable[State]) -> Iterator[DepartureChange]:
                         yield DepartureChange(broker, 0, SHRINK, topic, partition, at_ms)
 
 
-def _can_cause(lost: Gone, change: DepartureChange) -> bool:
+def _can_cause(lost: Departure, change: DepartureChange) -> bool:
     back_ms = EVER if lost.back_ms is None else lost.back_ms + RETURN_MS
     return lost.begun_ms - SKEW_MS <= change.change_ms <= min(lost.begun_ms + LATE_MS, back_ms)
 
 
-def _nearness(lost: Gone, change: DepartureChange) -> tuple[bool, int]:
+def _nearness(lost: Departure, change: DepartureChange) -> tuple[bool, int]:
     """Greater for the nearer cause; one behind the change, as clocks go, counts least."""
     return lost.begun_ms <= change.change_ms, -abs(change.change_ms - lost.begun_ms)
 
 
-def _explains(order: Order, change: DepartureChange, begun_ms: int) -> bool:
+def _explains(order: Effect, change: DepartureChange, begun_ms: int) -> bool:
     return (
         order.topic == change.topic
         and order.partition in {None, change.partition}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, DepartureChange, ended_epoch
-from kafka_history.rules.dead_leaders import Gone
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.tenures import Tenure
 
 
@@ -37,7 +37,7 @@ class BlastRadius(NamedTuple):
 
 
 def blast_radius(
-    gone: Iterable[Gone], changes: Iterable[DepartureChange], held: Sequence[Tenure]
+    gone: Iterable[Departure], changes: Iterable[DepartureChange], held: Sequence[Tenure]
 ) -> Iterator[BlastRadius]:
     """Each departure; ``changes``: what departures changed of any partition."""
     by_departure: defaultdict[tuple[int, int], list[DepartureChange]] = defaultdict(list)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State, incarnations
 
@@ -28,20 +29,6 @@ CAUSES: Final = {
 }
 LEADER_KIND: Final = "leader-starts"
 EVER: Final = 2**62
-
-
-class Gone(NamedTuple):
-    """What took a broker out of the cluster: a row of :mod:`kafka_history.analyses.departures`."""
-
-    broker: int
-    begun_ms: int
-    at_ms: int
-    how: str
-    since_ms: int | None
-    until_ms: int | None
-    back_ms: int | None
-    file: str | None
-    line: int | None
 
 
 class Window(NamedTuple):
@@ -73,7 +60,7 @@ def in_words(broker: int, how: str) -> str | None:
 
 
 def dead_leaders(
-    states: Iterable[State], events: Sequence[Event], gone: Iterable[Gone]
+    states: Iterable[State], events: Sequence[Event], gone: Iterable[Departure]
 ) -> Iterator[Window]:
     """The spans in which the leader of one partition was dead, stopped or paused.
 
@@ -89,7 +76,7 @@ def dead_leaders(
                         yield window
 
 
-def _is_lost_in(state: State, following: State | None, lost: Gone) -> bool:
+def _is_lost_in(state: State, following: State | None, lost: Departure) -> bool:
     """Whether the broker was away while the state named it."""
     return (
         (following is None or lost.at_ms < following.time_ms)
@@ -99,7 +86,9 @@ def _is_lost_in(state: State, following: State | None, lost: Gone) -> bool:
     )
 
 
-def _window(state: State, following: State | None, lost: Gone, events: Iterable[Event]) -> Window:
+def _window(
+    state: State, following: State | None, lost: Departure, events: Iterable[Event]
+) -> Window:
     back_ms = lost.back_ms
     if back_ms is not None:
         # A broker that is back leads again when it says so, which needs no new state.
@@ -115,7 +104,7 @@ def _window(state: State, following: State | None, lost: Gone, events: Iterable[
         following = None
     to_ms = back_ms if following is None else following.time_ms
     next_leader = None if to_ms is None else lost.broker
-    evidence: Gone | State = lost if following is None else following
+    evidence: Departure | State = lost if following is None else following
     return Window(
         topic=state.topic,
         partition=state.partition,

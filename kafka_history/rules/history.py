@@ -196,8 +196,9 @@ class EventHistory:
         """Windows in which partitions had no leader."""
         said = [event for event in self.events if event.kind in _leaderless.DELETION_KINDS]
         begun = _leaderless.deletions_begun(said)
-        gone = [_dead_leaders.Gone(*each) for each in self.departures]
-        return list(self._of_each(_leaderless.leaderless, _leaderless.KINDS, gone, begun))
+        return list(
+            self._of_each(_leaderless.leaderless, _leaderless.KINDS, self.departures, begun)
+        )
 
     @cached_property
     def acts(self) -> list[_acts.OperatorAct]:
@@ -208,8 +209,7 @@ class EventHistory:
     def blast_radius(self) -> list[_blast_sums.BlastRadius]:
         """What followed from each departure."""
         done = _acts.effects(self.events, self.tenures, self.deletions, self.reassignments)
-        orders = [_blast_radius.Order(*each) for each in done]
-        gone = [_dead_leaders.Gone(*each) for each in self.departures]
+        orders = list(done)
         windows: defaultdict[TopicPartition, list[_dead_leaders.Window]] = defaultdict(list)
         for window in self.leaderless:
             windows[window.topic, window.partition].append(window)
@@ -217,10 +217,10 @@ class EventHistory:
             change
             for tp in dict.fromkeys((*self._states_of, *windows))
             for change in _blast_radius.changes(
-                self._states_of.get(tp, []), windows[tp], gone, orders
+                self._states_of.get(tp, []), windows[tp], self.departures, orders
             )
         )
-        return list(_blast_sums.blast_radius(gone, changes, self.tenures))
+        return list(_blast_sums.blast_radius(self.departures, changes, self.tenures))
 
     @cached_property
     def isr_sums(self) -> list[_isr_sums.IsrSums]:

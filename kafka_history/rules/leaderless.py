@@ -19,7 +19,8 @@ from itertools import groupby, zip_longest
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kafka_history.rules.dead_leaders import EVER, LEADER_KIND, Gone, Window, dead_leaders, in_words
+from kafka_history.rules.dead_leaders import EVER, LEADER_KIND, Window, dead_leaders, in_words
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import NO_LEADER, State
 
@@ -46,7 +47,7 @@ def deletions_begun(events: Iterable[Event]) -> dict[str, list[int]]:
 def leaderless(
     states: Sequence[State],
     events: Sequence[Event],
-    gone: Sequence[Gone],
+    gone: Sequence[Departure],
     begun: Mapping[str, Collection[int]],
 ) -> Iterator[Window]:
     """The windows of one partition in which it had no leader.
@@ -147,7 +148,7 @@ def _is_deletion(span: _Span, begun: Mapping[str, Collection[int]]) -> bool:
     )
 
 
-def _caused(span: _Span, gone: Iterable[Gone]) -> Window:
+def _caused(span: _Span, gone: Iterable[Departure]) -> Window:
     causes = [
         each
         for each in gone

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_history.rules.blast_radius import DepartureChange, Order, changes, ended_epoch
-from kafka_history.rules.dead_leaders import Gone
+from kafka_history.rules.acts import Effect
+from kafka_history.rules.blast_radius import DepartureChange, changes, ended_epoch
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.partition_states import partition_states
 from kafka_history.rules.tenures import tenures
 from tests.support.event_rows import START_MS, event
@@ -12,12 +13,12 @@ from tests.support.partition_rows import created, events_of, online, shrunk
 TP = ("orders", 0)
 
 
-def gone(at_ms: int, how: str = "killed", broker: int = 1, back_ms: int | None = None) -> Gone:
+def gone(at_ms: int, how: str = "killed", broker: int = 1, back_ms: int | None = None) -> Departure:
     at, back = START_MS + at_ms, None if back_ms is None else START_MS + back_ms
-    return Gone(broker, at, at, how, START_MS, None, back, "some.log", 1)
+    return Departure(broker, at, at, how, START_MS, None, back, "some.log", 1)
 
 
-def changed(*departures: Gone, done: tuple[Order, ...] = ()) -> list[tuple[str, int, int]]:
+def changed(*departures: Departure, done: tuple[Effect, ...] = ()) -> list[tuple[str, int, int]]:
     """What became of a partition that broker 1 led until 16 s, by what that began when."""
     states = partition_states(
         events_of(
@@ -42,7 +43,7 @@ def test_a_change_belongs_to_the_nearest_cause_before_it() -> None:
 
 
 def test_what_was_ordered_after_a_departure_is_no_effect_of_it() -> None:
-    ordered = Order("orders", None, START_MS + 11_000, START_MS + 20_000)
+    ordered = Effect("orders", None, START_MS + 11_000, START_MS + 20_000)
 
     assert changed(gone(10_000), done=(ordered,)) == []
     assert changed(gone(10_000), done=(ordered._replace(partition=7),)) != []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_history.rules.dead_leaders import Gone, Window
+from kafka_history.rules.dead_leaders import Window
+from kafka_history.rules.departures import Departure
 from kafka_history.rules.leaderless import DELETION_KINDS, KINDS, deletions_begun, leaderless
 from kafka_history.rules.partition_states import STATE_KINDS, partition_states, topic_ends
 from tests.support.event_rows import START_MS, Row, row
@@ -14,14 +15,14 @@ TP = ("orders", 0)
 
 
 def gone(broker: int, at_ms: int, how: str, *, since_ms: int = 0, until_ms: int | None = None,
-         back_ms: int | None = None) -> Gone:  # fmt: skip
+         back_ms: int | None = None) -> Departure:  # fmt: skip
     """A departure; times count from the start."""
     until, back = (None if ms is None else START_MS + ms for ms in (until_ms, back_ms))
     at = START_MS + at_ms
-    return Gone(broker, at, at, how, START_MS + since_ms, until, back, "gone.log", 1)
+    return Departure(broker, at, at, how, START_MS + since_ms, until, back, "gone.log", 1)
 
 
-def windows(rows: Sequence[Row | list[Row]], *departures: Gone) -> list[Window]:
+def windows(rows: Sequence[Row | list[Row]], *departures: Departure) -> list[Window]:
     """Of the one partition that the rows are about, by time."""
     events = events_of(*rows)
     its = [each for each in events if each.partition is not None]
