@@ -10,6 +10,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Final, cast
 
+from replica_manager.server import handlers
 from replica_manager.server.context import Handler
 from replica_manager.server.handlers import (  # noqa: F401 - read from the globals below
     add_offsets_to_txn,
@@ -74,7 +75,12 @@ from replica_manager.server.handlers import (  # noqa: F401 - read from the glob
     write_txn_markers,
 )
 
-_MODULES = [value for value in globals().values() if isinstance(value, ModuleType)]
+_MODULES = [
+    value
+    for value in globals().values()
+    # pytest puts modules of its own into what a distribution with a plugin installs.
+    if isinstance(value, ModuleType) and value.__name__.startswith(f"{handlers.__name__}.")
+]
 HANDLERS: Final[Mapping[int, Handler]] = {
     int(handler.API_KEY): handler
     for handler in sorted(cast("list[Handler]", _MODULES), key=attrgetter("API_KEY"))
