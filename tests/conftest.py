@@ -20,7 +20,7 @@ from kazoo.protocol import connection as kazoo_connection
 from tests.file_seconds import FileSeconds
 from tests.processor_time import ProcessorTime
 from tests.support.leftovers import Leftovers
-from zkcontroller.zookeeper.container import ContainerZooKeeper
+from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 _numbers = itertools.count()
@@ -190,7 +190,7 @@ def zookeeper_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     With ``ZKCONTROLLER_TEST_ZOOKEEPER=container`` it is one in Docker, else an embedded one.
     """
     if os.environ.get("ZKCONTROLLER_TEST_ZOOKEEPER") == "container":
-        with ContainerZooKeeper() as container:
+        with ZooKeeperContainer() as container:
             yield container.connect
     else:
         with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:

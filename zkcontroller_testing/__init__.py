@@ -4,10 +4,11 @@
 ``kafka_cluster``, ``kafka_cluster_session`` and ``kafka_cluster_factory``; docs/testing.md shows
 all of it.  Without pytest, :class:`KafkaCluster` is a ``with`` block.
 
-Read :mod:`.cluster` first.  Around it: :mod:`.brokers` (processes), :mod:`.network` with proxies:
-:mod:`.kafka_door`, :mod:`.raw_door` and :mod:`.zookeeper_door` (all of them a :mod:`.door`),
-:mod:`.faults` (what shall happen to requests), :mod:`.holds` (the controller's steps),
-:mod:`.ledger` and :mod:`.checks` (what must hold), :mod:`.zookeepers` with :mod:`.shared_server`,
+Read :mod:`.cluster` first, which :mod:`.async_cluster` offers to coroutines.  Around it:
+:mod:`.brokers` (processes), :mod:`.network` with proxies: :mod:`.kafka_door`, :mod:`.raw_door` and
+:mod:`.zookeeper_door` (all of them a :mod:`.door`), :mod:`.faults` (what shall happen to requests),
+:mod:`.holds` (the controller's steps), :mod:`.ledger` and :mod:`.checks` (what must hold),
+:mod:`.zookeepers` with :mod:`.shared_server`,
 :mod:`.disks`; and histories: :mod:`.operations` (values), :mod:`.client_history` (the recorder),
 :mod:`.recorded_clients`, :mod:`.history_checks` (pure: what may not be in one).
 :mod:`.containers` is another cluster, of Docker containers.
@@ -20,28 +21,34 @@ broker in another way than ``zkctl`` does; change a decision of a controller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from zkcontroller.zookeeper.container import ZooKeeperContainer
+    from zkcontroller_testing.async_cluster import AsyncKafkaCluster
     from zkcontroller_testing.cluster import KafkaCluster
-    from zkcontroller_testing.containers import KafkaContainers
+    from zkcontroller_testing.containers import KafkaClusterContainer
     from zkcontroller_testing.waiting import NotInTime
 
-__all__ = ["KafkaCluster", "KafkaContainers", "NotInTime"]
+__all__ = [
+    "AsyncKafkaCluster",
+    "KafkaCluster",
+    "KafkaClusterContainer",
+    "NotInTime",
+    "ZooKeeperContainer",
+]
+_MODULES: Final = {
+    "AsyncKafkaCluster": "zkcontroller_testing.async_cluster",
+    "KafkaCluster": "zkcontroller_testing.cluster",
+    "KafkaClusterContainer": "zkcontroller_testing.containers",
+    "NotInTime": "zkcontroller_testing.waiting",
+    "ZooKeeperContainer": "zkcontroller.zookeeper.container",
+}
 
 
 def __getattr__(name: str) -> object:
     """Imports what a test asks for: pytest imports this package in every run."""
-    if name == "KafkaCluster":
-        from zkcontroller_testing.cluster import KafkaCluster
-
-        return KafkaCluster
-    if name == "KafkaContainers":
-        from zkcontroller_testing.containers import KafkaContainers
-
-        return KafkaContainers
-    if name == "NotInTime":
-        from zkcontroller_testing.waiting import NotInTime
-
-        return NotInTime
-    raise AttributeError(name)
+    if name not in _MODULES:
+        raise AttributeError(name)
+    return getattr(import_module(_MODULES[name]), name)

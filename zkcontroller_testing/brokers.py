@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -99,6 +101,27 @@ class BrokerProcesses:
         if process is not None and hasattr(os, "waitid"):
             # The system wakes and ends only what has stopped when we are gone.
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def limit_files(self, broker_id: int, size: int | None) -> None:
+        """Writes of a broker's process to any file end at that size (EFBIG); None: as ours.
+
+        Raises:
+            ConfigInvalid: it does not run, or only Linux could do it.
+        """
+        if size is None and not self.entry(broker_id).is_alive:
+            return  # it starts without
+        pid = self.running(broker_id).pid
+        if sys.platform != "linux":
+            raise ConfigInvalid("disk", broker_id, "needs Linux: no other system limits a process")
+        mine, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (mine if size is None else size, most))
+
+    def running(self, broker_id: int) -> ProcessId:
+        """The broker's process; ConfigInvalid if it does not run."""
+        process = self.entry(broker_id).process
+        if process is None or not process.is_alive:
+            raise ConfigInvalid("broker", broker_id, "does not run")
+        return process
 
     def await_end(self, broker_id: int, timeout_s: float) -> None:
         """Waits until the process has ended; NotInTime if it does not."""

@@ -29,9 +29,19 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
     TopicZnode,
 )
+from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
-from zkcontroller_cli.wire.requests import Deadline, create_topic, raise_for
+from zkcontroller_cli.wire.metadata import answer_of
+from zkcontroller_cli.wire.metadata_answers import MetadataAnswer
+from zkcontroller_cli.wire.requests import (
+    BrokerAddress,
+    Deadline,
+    ask_metadata,
+    connected,
+    create_topic,
+    raise_for,
+)
 from zkcontroller_cli.wire.topics import creatable
 from zkcontroller_cli.znodes.session import quiet
 from zkcontroller_testing import checks
@@ -162,14 +172,13 @@ class KafkaCluster:
         """``host:port,host:port`` for clients; the same for as long as the cluster lives."""
         return self._file.bootstrap_servers
 
-    @property
     def client_config(self) -> dict[str, str]:
         """The configuration of a client of librdkafka's kind: addresses and security."""
         settings = client_settings(self._protocol, self.directory / "certificates")
         return {"bootstrap.servers": self.bootstrap_servers, **settings}
 
     @property
-    def zookeeper(self) -> str:
+    def zookeeper_connect(self) -> str:
         """The connect string of this cluster, chroot included."""
         return self._zookeeper.connect
 
@@ -205,14 +214,27 @@ class KafkaCluster:
 
     def pid(self, broker_id: int) -> int:
         """The broker's process, for tools that look at it; ConfigInvalid if it has none."""
-        process = self._brokers.entry(broker_id).process
-        if process is None or not process.is_alive:
-            raise ConfigInvalid("broker", broker_id, "does not run")
-        return process.pid
+        return self._brokers.running(broker_id).pid
 
     def logs_directory(self, broker_id: int) -> Path:
         """``server.log``, ``controller.log``, ``state-change.log``, ``state-changes.jsonl``."""
         return self._file.logs_directory(broker_id)
+
+    def metadata(self, broker_id: int, timeout_s: float = PATIENCE_S) -> MetadataAnswer:
+        """What this broker's Metadata says: ``brokers``, ``controller_id``, ``partitions``, ….
+
+        ``partitions["orders", 0]`` has the leader, its epoch and the ISR as this broker knows them,
+        which may be behind ZooKeeper.
+
+        Raises:
+            ConfigInvalid: the broker does not run.
+            NotInTime: it does not answer.
+        """
+        self._brokers.running(broker_id)
+        try:
+            return self._loop.call(self._ask_metadata(broker_id, Deadline(timeout_s)))
+        except CommandFailed as error:
+            raise NotInTime(f"broker {broker_id} answers Metadata: {error}") from error
 
     def znode(self, path: str) -> ZnodeHandle:
         """A znode: ``get``, ``set``, ``corrupt``, ``delete``, ``watch``."""
@@ -324,17 +346,21 @@ class KafkaCluster:
 
     # Disks and clocks
 
-    def fill_disk(self, broker_id: int) -> None:
-        """Fills the broker's own disk to the last byte; :meth:`free_disk` ends it."""
-        disk = self._disk(broker_id)
+    def disk_full(self, broker_id: int) -> None:
+        """No byte is left for the broker, until :meth:`free_disk`.
+
+        A disk of its own (``disks``) is filled: ENOSPC.  Otherwise the broker's process may write
+        to no file any more, those of its own log neither: EFBIG, until it starts again.
+        """
+        disk = self._disks.get(broker_id)
         self._note(f"fill the disk of {broker_id}")
-        disk.fill()
+        self._brokers.limit_files(broker_id, 0) if disk is None else disk.fill()
 
     def free_disk(self, broker_id: int) -> None:
-        """Gives back the room that :meth:`fill_disk` has taken."""
-        disk = self._disk(broker_id)
+        """Gives back the room that :meth:`disk_full` has taken."""
+        disk = self._disks.get(broker_id)
         self._note(f"free the disk of {broker_id}")
-        disk.free()
+        self._brokers.limit_files(broker_id, None) if disk is None else disk.free()
 
     def make_disk_read_only(self, broker_id: int) -> None:
         """Every write to the broker's own disk fails from now on, as after an error of the disk."""
@@ -582,7 +608,7 @@ class KafkaCluster:
 
     def history(self) -> ClientHistory:
         """Records what clients do and are answered, and says what they must not have seen."""
-        history = ClientHistory(lambda: self.client_config, self.state_changes)
+        history = ClientHistory(self.client_config, self.state_changes)
         self._histories.append(history)
         return history
 
@@ -677,6 +703,11 @@ class KafkaCluster:
             ),
             "zookeeper.connect": (f"{LOOPBACK}:{at.zookeeper_door}{self._zookeeper.where.chroot}"),
         }
+
+    async def _ask_metadata(self, broker_id: int, deadline: Deadline) -> MetadataAnswer:
+        doors = dict(zip(self.broker_ids, self._internal_doors, strict=True))
+        async with connected([BrokerAddress(*doors[broker_id])], deadline, PLAINTEXT) as connection:
+            return answer_of(await ask_metadata(connection))
 
     def _arrange(self, fault: Fault, topic: str | None, times: int | None) -> Fault:
         fault.times = times

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_common.errors import ConfigInvalid, ContainerUnavailable, NotInstalled
 from replica_manager.configuration.environment import PREFIX, variable_name
 from replica_manager.configuration.properties import format_properties
-from zkcontroller.zookeeper.container import CLIENT_PORT, LOG_BYTES_IN_ERRORS, ContainerZooKeeper
+from zkcontroller.zookeeper.container import CLIENT_PORT, LOG_BYTES_IN_ERRORS, ZooKeeperContainer
 from zkcontroller_testing.reserved_ports import ReservedPorts
 from zkcontroller_testing.waiting import until
 
@@ -50,7 +50,7 @@ _DEFAULTS: Final = {
 }
 
 
-class KafkaContainers:
+class KafkaClusterContainer:
     """Brokers 1 to ``brokers`` in containers.  Use it as a ``with`` block.
 
     ``image``: by default ``$ZKCONTROLLER_IMAGE``, else ``zkcontroller``; ``zookeeper_image``: by
@@ -93,7 +93,7 @@ class KafkaContainers:
 
     # Life
 
-    def start(self, broker_id: int | None = None) -> KafkaContainers:
+    def start(self, broker_id: int | None = None) -> KafkaClusterContainer:
         """Starts the cluster, or one of its brokers again; returns when they are healthy."""
         if broker_id is not None:
             self._wrapped(broker_id).start()
@@ -113,7 +113,7 @@ class KafkaContainers:
         self._containers.clear()
         self._ports.clear()
 
-    def __enter__(self) -> KafkaContainers:
+    def __enter__(self) -> KafkaClusterContainer:
         return self if self._containers else self.start()
 
     def __exit__(
@@ -201,7 +201,7 @@ class KafkaContainers:
         self._stack.callback(ports.close)
         try:
             network = self._stack.enter_context(Network())
-            zookeeper = ContainerZooKeeper(self._zookeeper_image, network=network, alias=_ZOOKEEPER)
+            zookeeper = ZooKeeperContainer(self._zookeeper_image, network=network, alias=_ZOOKEEPER)
             self._stack.enter_context(zookeeper)
             self._host = zookeeper.host
             for broker_id in self.broker_ids:

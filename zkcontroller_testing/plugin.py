@@ -10,7 +10,7 @@ import shlex
 import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pytest
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 _MARKER: Final = "kafka_cluster"
 _LINES_SHOWN: Final = 40
-_CLUSTERS: Final = pytest.StashKey[list["KafkaCluster"]]()
+_Owner: TypeAlias = pytest.Item | pytest.FixtureRequest
+_CLUSTERS: Final = pytest.StashKey[dict["KafkaCluster", _Owner]]()
+"""Those that run, each with the test or fixture with which it ends."""
+_OWNERS: Final = pytest.StashKey[list[_Owner]]()
+"""The test that runs, and what is set up for it at this moment, innermost last."""
 _OPTIONS: Final = {
     "kafka_brokers": "how many brokers a cluster has (default: 3)",
     "kafka_zookeeper": "embedded, shared, container, or HOST:PORT/CHROOT (default: shared)",
@@ -29,7 +33,7 @@ _OPTIONS: Final = {
 
 
 class StartCluster(Protocol):
-    """What ``kafka_cluster_factory`` is: starts a cluster that ends with the test."""
+    """What ``kafka_cluster_factory`` is: starts a cluster that ends with who has asked for it."""
 
     def __call__(self, brokers: int | None = None, **settings: Any) -> KafkaCluster: ...
 
@@ -45,6 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the marker known."""
+    config.stash[_CLUSTERS] = {}
+    owners: list[_Owner] = []
+    config.stash[_OWNERS] = owners
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(brokers=3, zookeeper='shared', listeners='plaintext', configs={{}}, "
@@ -69,34 +76,42 @@ def kafka_shared_zookeeper(
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster_session(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KafkaCluster]:
-    """One cluster for all tests of this worker; tests leave it as they found it."""
-    cluster = _new_cluster(request, tmp_path_factory, None, {})
-    with cluster:
-        yield cluster
-
-
-@pytest.fixture
 def kafka_cluster_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[StartCluster]:
-    """Starts clusters, as many as a test needs; each ends with the test."""
-    none: list[KafkaCluster] = []
-    clusters = request.node.stash.setdefault(_CLUSTERS, none)
-    before = len(clusters)
+) -> StartCluster:
+    """Starts clusters; each ends with the test that has started it, or with its fixture."""
+    stash = request.config.stash
 
     def start(brokers: int | None = None, **settings: Any) -> KafkaCluster:
         cluster = _new_cluster(request, tmp_path_factory, brokers, settings)
-        clusters.append(cluster)
+        running = stash[_CLUSTERS]
+        owner = stash[_OWNERS][-1]
+
+        def end() -> None:
+            del running[cluster]
+            cluster.close()
+            if not request.session.testsfailed:
+                shutil.rmtree(cluster.directory, ignore_errors=True)
+
+        running[cluster] = owner
+        owner.addfinalizer(end)
         return cluster.start()
 
-    yield start
-    for cluster in reversed(clusters[before:]):
-        cluster.close()
-        if not request.session.testsfailed:
-            shutil.rmtree(cluster.directory, ignore_errors=True)
+    return start
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_session(kafka_cluster_factory: StartCluster) -> KafkaCluster:
+    """One cluster for all tests of this worker; tests leave it as they found it."""
+    return kafka_cluster_factory()
+
+
+@pytest.fixture(scope="module")
+def kafka_cluster_module(
+    request: pytest.FixtureRequest, kafka_cluster_factory: StartCluster
+) -> KafkaCluster:
+    """One cluster for the tests of a file, which may have the marker; they leave it as it was."""
+    return kafka_cluster_factory(**_marked(request))
 
 
 @pytest.fixture
@@ -104,8 +119,31 @@ def kafka_cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: StartCluster
 ) -> KafkaCluster:
     """A cluster for one test: three brokers, unless a marker or an option says otherwise."""
+    return kafka_cluster_factory(**_marked(request))
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker(_MARKER)
-    return kafka_cluster_factory(**(dict(marker.kwargs) if marker else {}))
+    return dict(marker.kwargs) if marker else {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Clusters that a test starts itself are its own."""
+    owners: list[_Owner] = [item]
+    item.config.stash[_OWNERS] = owners
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Clusters that a fixture starts while it is set up are its own."""
+    owners = request.config.stash[_OWNERS]
+    owners.append(request)
+    try:
+        return (yield)
+    finally:
+        owners.pop()
 
 
 def _new_cluster(
@@ -160,9 +198,12 @@ def pytest_runtest_makereport(
 
 
 def _clusters_of(item: pytest.Item) -> list[KafkaCluster]:
-    found: list[KafkaCluster] = item.stash.get(_CLUSTERS, [])
-    session = getattr(item, "funcargs", {}).get("kafka_cluster_session")
-    return found if session is None else [*found, session]
+    names = getattr(item, "fixturenames", ())
+    return [
+        cluster
+        for cluster, owner in item.config.stash[_CLUSTERS].items()
+        if owner is item or getattr(owner, "fixturename", None) in names
+    ]
 
 
 def _what_happened(item: pytest.Item, cluster: KafkaCluster) -> str:

@@ -45,9 +45,9 @@ def start_zookeeper(kind: str, directory: Path, shared: Path | None = None) -> R
         user = SharedServer(shared if is_shared and shared else directory / "zookeeper")
         return RunningZooKeeper(_below(user.acquire()), user.release, is_left_behind=False)
     if kind == CONTAINER:
-        from zkcontroller.zookeeper.container import ContainerZooKeeper
+        from zkcontroller.zookeeper.container import ZooKeeperContainer
 
-        container = ContainerZooKeeper()
+        container = ZooKeeperContainer()
         container.start()
         return RunningZooKeeper(_below(container.connect), container.stop, is_left_behind=False)
     return RunningZooKeeper(_below(kind), lambda: None, is_left_behind=True)

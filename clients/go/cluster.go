@@ -26,7 +26,7 @@ type ClusterState struct {
 	State            string            `json:"state"`
 	BootstrapServers string            `json:"bootstrap_servers"`
 	ClientConfig     map[string]string `json:"client_config"`
-	ZooKeeper        string            `json:"zookeeper"`
+	ZooKeeperConnect string            `json:"zookeeper_connect"`
 	Directory        string            `json:"directory"`
 	BrokerIDs        []int             `json:"broker_ids"`
 	LiveBrokers      []int             `json:"live_brokers"`
@@ -132,12 +132,12 @@ func (c *Cluster) ExpireSession(ctx context.Context, broker int) error {
 	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/expire_session", broker), nil)
 }
 
-// FillDisk fills a broker's own disk to the last byte, until FreeDisk.
-func (c *Cluster) FillDisk(ctx context.Context, broker int) error {
-	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/fill_disk", broker), nil)
+// DiskFull leaves no byte to a broker, on its own disk or at all, until FreeDisk.
+func (c *Cluster) DiskFull(ctx context.Context, broker int) error {
+	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/disk_full", broker), nil)
 }
 
-// FreeDisk gives back the room that FillDisk has taken.
+// FreeDisk gives back the room that DiskFull has taken.
 func (c *Cluster) FreeDisk(ctx context.Context, broker int) error {
 	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/free_disk", broker), nil)
 }

@@ -20,7 +20,7 @@ export interface ClusterState {
   state: 'starting' | 'running' | 'removing';
   bootstrapServers: string;
   clientConfig: Record<string, string>;
-  zookeeper: string;
+  zookeeperConnect: string;
   directory: string;
   brokerIds: number[];
   liveBrokers: number[];
@@ -55,7 +55,7 @@ export class KafkaCluster {
   id: number;
   bootstrapServers: string;
   clientConfig: Record<string, string>;
-  zookeeper: string;
+  zookeeperConnect: string;
   directory: string;
   brokerIds: number[];
   describe(): Promise<ClusterState>;
@@ -68,7 +68,7 @@ export class KafkaCluster {
   resume(broker: number): Promise<null>;
   bounce(broker: number, options?: { clean?: boolean }): Promise<null>;
   expireSession(broker: number): Promise<null>;
-  fillDisk(broker: number): Promise<null>;
+  diskFull(broker: number): Promise<null>;
   freeDisk(broker: number): Promise<null>;
   makeDiskReadOnly(broker: number): Promise<null>;
   losePageCache(broker: number): Promise<null>;

@@ -120,7 +120,7 @@ export class KafkaCluster {
     this.id = described.cluster;
     this.bootstrapServers = described.bootstrapServers;
     this.clientConfig = described.clientConfig;
-    this.zookeeper = described.zookeeper;
+    this.zookeeperConnect = described.zookeeperConnect;
     this.directory = described.directory;
     this.brokerIds = described.brokerIds;
   }
@@ -141,7 +141,7 @@ export class KafkaCluster {
   resume(broker) { return this.at('POST', `/brokers/${broker}/resume`); }
   bounce(broker, options = {}) { return this.at('POST', `/brokers/${broker}/bounce`, options); }
   expireSession(broker) { return this.at('POST', `/brokers/${broker}/expire_session`); }
-  fillDisk(broker) { return this.at('POST', `/brokers/${broker}/fill_disk`); }
+  diskFull(broker) { return this.at('POST', `/brokers/${broker}/disk_full`); }
   freeDisk(broker) { return this.at('POST', `/brokers/${broker}/free_disk`); }
   makeDiskReadOnly(broker) { return this.at('POST', `/brokers/${broker}/make_disk_read_only`); }
   losePageCache(broker) { return this.at('POST', `/brokers/${broker}/lose_page_cache`); }

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_common.errors import ContainerUnavailable
 from tests.container.page import PAGE
-from zkcontroller_testing import KafkaContainers
+from zkcontroller_testing import KafkaClusterContainer
 
 pytestmark = [pytest.mark.container, pytest.mark.timeout(300)]
 
@@ -18,7 +18,7 @@ client: Any = pytest.importorskip("confluent_kafka")
 
 
 def test_what_can_happen_to_a_broker_is_seen_in_its_health_and_its_log() -> None:
-    with KafkaContainers(brokers=2) as cluster:
+    with KafkaClusterContainer(brokers=2) as cluster:
         cluster.pause(2)
         assert cluster.health(2) == "paused"
         cluster.unpause(2)
@@ -38,7 +38,7 @@ def test_what_can_happen_to_a_broker_is_seen_in_its_health_and_its_log() -> None
 def test_a_failure_shows_the_logs_and_a_broker_that_cannot_start_says_why() -> None:
     with (
         pytest.raises(ContainerUnavailable, match=r"KAFKA_NUM_PARTITIONS"),
-        KafkaContainers(brokers=1, configs={"num.partitions": "many"}),
+        KafkaClusterContainer(brokers=1, configs={"num.partitions": "many"}),
     ):
         pytest.fail("it has started")
 
@@ -50,7 +50,7 @@ def test_a_failure_shows_the_logs_and_a_broker_that_cannot_start_says_why() -> N
 
 
 def fail_in_a_cluster() -> None:
-    with KafkaContainers(brokers=1) as cluster:
+    with KafkaClusterContainer(brokers=1) as cluster:
         assert cluster.health(1) == "healthy"
         raise ZeroDivisionError
 
@@ -58,16 +58,20 @@ def fail_in_a_cluster() -> None:
 def test_an_image_that_is_not_there_is_named() -> None:
     with (
         pytest.raises(ContainerUnavailable, match=r"no-such-image.*docker build"),
-        KafkaContainers(brokers=1, image="localhost:1/no-such-image"),
+        KafkaClusterContainer(brokers=1, image="localhost:1/no-such-image"),
     ):
         pytest.fail("it has started")
 
 
-def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
-    [script] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(compile(script, str(tmp_path / "page.py"), "exec"), names)
+SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
-    names["test_records_outlive_a_broker"]()
 
-    assert "KafkaContainers" in names
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda text: re.findall(r"def (test_\w+)", text)[0])
+def test_the_tests_of_the_page_pass(script: str, tmp_path: Path) -> None:
+    (tmp_path / "test_page.py").write_text(script)
+
+    assert pytest.main(["-q", "-p", "no:cacheprovider", str(tmp_path)]) == pytest.ExitCode.OK
+
+
+def test_the_page_has_two_tests() -> None:
+    assert len(SCRIPTS) == 2

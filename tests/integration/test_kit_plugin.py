@@ -64,7 +64,8 @@ def test_the_fixtures_and_the_marker_are_listed(run: Run) -> None:
 
     assert "kafka_cluster -- " in fixtures
     assert "kafka_cluster_session [session scope] -- " in fixtures
-    assert "kafka_cluster_factory -- " in fixtures
+    assert "kafka_cluster_module [module scope] -- " in fixtures
+    assert "kafka_cluster_factory [session scope] -- " in fixtures
     assert "@pytest.mark.kafka_cluster(brokers=3" in markers
 
 
@@ -79,7 +80,7 @@ def test_it(kafka_cluster, number):
     kafka_cluster.ledger("orders").produce()
     kafka_cluster.no_acknowledged_record_lost()
     with pathlib.Path("connects").open("a") as file:
-        print(kafka_cluster.zookeeper, kafka_cluster.bootstrap_servers, file=file)
+        print(kafka_cluster.zookeeper_connect, kafka_cluster.bootstrap_servers, file=file)
 """
 
 
@@ -142,10 +143,10 @@ def test_clients_speak_what_the_listener_wants(
     admin: Any = import_module("confluent_kafka.admin")
     cluster = kafka_cluster_factory(1, listeners=listeners)
 
-    known = admin.AdminClient(cluster.client_config).list_topics(timeout=20)
+    known = admin.AdminClient(cluster.client_config()).list_topics(timeout=20)
 
     assert list(known.brokers) == [1]
-    assert len(cluster.client_config) > 1
+    assert len(cluster.client_config()) > 1
 
 
 def test_a_cluster_on_another_zookeeper_leaves_nothing_behind(
@@ -153,7 +154,7 @@ def test_a_cluster_on_another_zookeeper_leaves_nothing_behind(
 ) -> None:
     connect = zookeeper_connect + chroot
     with KafkaCluster(1, connect, directory=tmp_path) as cluster:
-        assert cluster.zookeeper.startswith(connect + "/kafka-")
+        assert cluster.zookeeper_connect.startswith(connect + "/kafka-")
         cluster.create_topic("orders")
 
     session = ZooKeeperSession(ZooKeeperConfig(connect))
@@ -162,15 +163,63 @@ def test_a_cluster_on_another_zookeeper_leaves_nothing_behind(
     session.close()
 
 
+SCOPES: Final = """
+import pytest
+from pathlib import Path
+
+pytestmark = pytest.mark.kafka_cluster(brokers=1, zookeeper="embedded")
+started = {}
+
+def running():
+    return {name for name, each in started.items() if each.is_running}
+
+@pytest.fixture(scope="module")
+def mine(kafka_cluster_factory):
+    return kafka_cluster_factory(2, zookeeper="embedded")
+
+@pytest.fixture
+def ones(kafka_cluster_factory):
+    cluster = kafka_cluster_factory(1, zookeeper="embedded")
+    yield cluster
+    assert cluster.is_running
+
+def test_one(kafka_cluster_module, mine, ones, kafka_cluster_factory):
+    started.update(module=kafka_cluster_module, mine=mine, fixture=ones)
+    started["test"] = kafka_cluster_factory(1, zookeeper="embedded")
+    assert started["module"].broker_ids == (1,)
+    assert running() == {"module", "mine", "fixture", "test"}
+
+def test_two(kafka_cluster_module, mine):
+    assert started["module"] is kafka_cluster_module
+    assert running() == {"module", "mine"}
+    mine.create_topic("orders")
+    assert False, "on purpose"
+"""
+
+
+def test_a_cluster_ends_with_the_test_or_the_fixture_that_has_started_it(run: Run) -> None:
+    code, output = run(SCOPES)
+
+    assert code == 1, output
+    assert "1 failed, 1 passed" in output
+    assert output.count("- kafka_cluster -") == 2  # those that the failed test had
+    assert "create topic orders" in output
+
+
 def test_a_test_that_is_a_coroutine_can_use_a_cluster(run: Run) -> None:
     code, output = run(
         "import asyncio\n"
+        "from zkcontroller_testing import AsyncKafkaCluster\n"
         "def test_it(kafka_cluster_factory):\n"
-        "    async def story():\n"
-        "        cluster = kafka_cluster_factory(1)\n"
-        "        cluster.create_topic('orders')\n"
-        "        cluster.bounce(1)\n"
-        "    asyncio.run(story())\n"
+        "    async def run():\n"
+        "        cluster = AsyncKafkaCluster(kafka_cluster_factory(1))\n"
+        "        beside = asyncio.create_task(asyncio.sleep(0))\n"
+        "        await cluster.create_topic('orders')\n"
+        "        assert beside.done()\n"
+        "        cluster.blocking.bounce(1)\n"
+        "        assert await cluster.controller_id() == 1\n"
+        "        assert await cluster.wait_leader('orders', 0) == 1\n"
+        "    asyncio.run(run())\n"
     )
 
     assert code == 0, output

@@ -69,16 +69,77 @@ def followers(cluster: KafkaCluster, topic: str) -> list[int]:
 
 
 def test_the_cluster_is_where_it_says(cluster: KafkaCluster) -> None:
-    admin = import_module("confluent_kafka.admin").AdminClient(cluster.client_config)
+    admin = import_module("confluent_kafka.admin").AdminClient(cluster.client_config())
 
     known = admin.list_topics(timeout=20)
 
     assert sorted(known.brokers) == [1, 2, 3]
     assert known.controller_id == cluster.controller_id
-    assert cluster.zookeeper.count("/kafka-") == 1
+    assert cluster.zookeeper_connect.count("/kafka-") == 1
     assert cluster.live_brokers == (1, 2, 3)
     addresses = {f"{each.host}:{each.port}" for each in known.brokers.values()}
     assert addresses == set(cluster.bootstrap_servers.split(","))
+
+
+def test_each_broker_shows_what_it_knows(cluster: KafkaCluster, topic: str) -> None:
+    leader = cluster.wait_leader(topic)
+    behind = max({1, 2, 3} - {leader, cluster.controller_id})
+    cluster.delay("UpdateMetadata", 60_000, broker=behind)
+    cluster.create_topic("unheard-of", replication_factor=1)
+    near = cluster.controller_id
+    assert near is not None
+
+    known = cluster.metadata(near)
+    late = cluster.metadata(behind)
+
+    assert known.controller_id == late.controller_id == near
+    assert set(known.brokers) == {1, 2, 3}
+    assert known.partitions[topic, 0].leader == leader
+    assert set(known.partitions[topic, 0].isr) == {1, 2, 3}
+    assert "unheard-of" in known.topics
+    assert "unheard-of" not in late.topics
+
+
+def test_what_a_broker_knows_is_not_waited_for_without_end(cluster: KafkaCluster) -> None:
+    with pytest.raises(ConfigInvalid, match="is none of 1, 2, 3"):
+        cluster.metadata(4)
+    cluster.pause(3)
+    with pytest.raises(NotInTime, match="broker 3 answers Metadata"):
+        cluster.metadata(3, timeout_s=SHORT_S)
+    cluster.resume(3)
+    cluster.kill(3)
+    with pytest.raises(ConfigInvalid, match="does not run"):
+        cluster.metadata(3)
+
+
+def test_a_broker_that_may_write_no_byte_loses_its_leaderships_and_no_record(
+    cluster: KafkaCluster, topic: str
+) -> None:
+    leader = cluster.wait_leader(topic)
+    ledger = cluster.ledger(topic)
+    ledger.produce(3)
+
+    cluster.disk_full(leader)
+    ledger.produce(3)
+    cluster.wait_stopped(leader)
+    cluster.free_disk(leader)
+    cluster.start(leader)
+
+    assert cluster.wait_leader(topic) != leader
+    cluster.wait_isr(topic)
+    cluster.no_acknowledged_record_lost(ledger)
+
+
+def test_a_broker_has_room_again_before_it_needs_some(cluster: KafkaCluster, topic: str) -> None:
+    leader = cluster.wait_leader(topic)
+    cluster.pause(leader)
+    cluster.disk_full(leader)
+    cluster.free_disk(leader)
+    cluster.resume(leader)
+
+    cluster.ledger(topic).produce(3)
+
+    assert cluster.is_alive(leader)
 
 
 def test_an_election_raises_the_epoch(cluster: KafkaCluster) -> None:
@@ -215,7 +276,7 @@ def test_clients_that_are_cut_off_reach_no_broker(cluster: KafkaCluster) -> None
     for broker in cluster.broker_ids:
         cluster.cut("clients", broker)
     admin = import_module("confluent_kafka.admin").AdminClient(
-        {**cluster.client_config, "log_level": 0}
+        {**cluster.client_config(), "log_level": 0}
     )
 
     with pytest.raises(confluent_kafka.KafkaException):
@@ -228,7 +289,7 @@ def test_clients_that_are_cut_off_reach_no_broker(cluster: KafkaCluster) -> None
 def test_a_client_gets_the_error_as_often_as_arranged(cluster: KafkaCluster, topic: str) -> None:
     fault = cluster.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic=topic, times=2)
     other = cluster.fail("Produce", "NOT_LEADER_OR_FOLLOWER", topic="another-topic")
-    producer = confluent_kafka.Producer({**cluster.client_config, "retry.backoff.ms": 10})
+    producer = confluent_kafka.Producer({**cluster.client_config(), "retry.backoff.ms": 10})
     errors: list[object] = []
 
     producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))

@@ -15,7 +15,7 @@ import pytest
 from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from tests.integration.conftest import OpenClient
 from tests.support.zookeepers import PATIENCE_S
-from zkcontroller.zookeeper.container import ContainerZooKeeper
+from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
 from zkcontroller.zookeeper.requests import Create, Znode
 from zkcontroller_testing.cluster import KafkaCluster
@@ -153,7 +153,7 @@ def test_a_cluster_of_the_kit_runs_on_a_zookeeper_in_a_container(tmp_path: Path)
 
 @pytest.mark.container
 def test_a_zookeeper_in_a_container_serves(open_client: OpenClient) -> None:
-    with ContainerZooKeeper() as server:
+    with ZooKeeperContainer() as server:
         client = open_client(server.connect + "/kafka")
         client.session.write(Create("/a", b"1"))
 

@@ -45,7 +45,7 @@ def _right_clock(cluster: KafkaCluster) -> None:
 
 def written_at(cluster: KafkaCluster, topic: str, timestamp_ms: int = 0) -> int:
     """The timestamp that a new record has in the log, in milliseconds; raises what is refused."""
-    producer = confluent_kafka.Producer(cluster.client_config)
+    producer = confluent_kafka.Producer(cluster.client_config())
     found: list[Any] = []
     producer.produce(
         topic,
@@ -73,7 +73,7 @@ def test_a_log_append_time_is_that_of_the_brokers_clock(
 
 
 def first_offset(cluster: KafkaCluster, topic: str) -> int:
-    consumer = confluent_kafka.Consumer({**cluster.client_config, "group.id": "looking"})
+    consumer = confluent_kafka.Consumer({**cluster.client_config(), "group.id": "looking"})
     low, _ = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), 20)
     consumer.close()
     return int(low)
@@ -128,7 +128,7 @@ def test_a_transactional_id_expires_by_the_clock_with_which_its_coordinator_star
     cluster: KafkaCluster,
 ) -> None:
     cluster.create_topic("paid")
-    producer = confluent_kafka.Producer({**cluster.client_config, "transactional.id": "payments"})
+    producer = confluent_kafka.Producer({**cluster.client_config(), "transactional.id": "payments"})
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce("paid", b"x")

@@ -30,7 +30,7 @@ def wait_said(cluster: KafkaCluster, broker: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ("fill_disk", "No space left on device"),
+        ("disk_full", "No space left on device"),
         ("make_disk_read_only", "Read-only file system"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_broker_that_cannot_write_its_only_disk_ends_and_nothing_is_lost(
 
 def test_a_disk_that_was_freed_in_time_serves_on(cluster: KafkaCluster, topic: str) -> None:
     cluster.kill(2)
-    cluster.fill_disk(2)
+    cluster.disk_full(2)
     cluster.free_disk(2)
 
     cluster.start(2)
@@ -109,7 +109,7 @@ def test_what_was_synced_outlives_a_power_cut_of_every_replica(cluster: KafkaClu
 
 def test_only_folders_of_the_kit_become_disks(cluster: KafkaCluster, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="has no disk of its own"):
-        cluster.fill_disk(3)
+        cluster.make_disk_read_only(3)
     with pytest.raises(ConfigInvalid, match="its disk cannot be mended now"):
         cluster.mend_disk(1)
     with pytest.raises(ConfigInvalid, match="is not between 16 and 1024 MB"):

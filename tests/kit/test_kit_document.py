@@ -58,7 +58,7 @@ def test_the_settings_are_those_that_pytest_takes(tmp_path: Path) -> None:
         "def test_it(kafka_cluster):\n"
         "    assert kafka_cluster.broker_ids == (1,)\n"
         "    broker = ConfigResource('broker', '1')\n"
-        "    admin = AdminClient(kafka_cluster.client_config)\n"
+        "    admin = AdminClient(kafka_cluster.client_config())\n"
         "    found = admin.describe_configs([broker])[broker].result(20)\n"
         "    assert found['log.segment.bytes'].value == '1048576'\n"
     )

@@ -243,7 +243,7 @@ def test_a_reassignment_of_what_is_not_there_does_not_stay(cluster: KafkaCluster
 
 
 def delete_topic(cluster: KafkaCluster, topic: str) -> None:
-    admin = import_module("confluent_kafka.admin").AdminClient(cluster.client_config)
+    admin = import_module("confluent_kafka.admin").AdminClient(cluster.client_config())
     admin.delete_topics([topic])[topic].result(20)
 
 

@@ -67,7 +67,7 @@ def test_each_verb_does_to_the_disk_what_it_says(ask: Ask) -> None:
     assert ask("POST", f"{at}/mend_disk")[1]["error"] == "wrong_state"  # the broker runs
     assert ask("POST", f"{at}/kill") == (204, None)
 
-    assert ask("POST", f"{at}/fill_disk") == (204, None)
+    assert ask("POST", f"{at}/disk_full") == (204, None)
     assert os.statvfs(data).f_bavail == 0
     assert ask("POST", f"{at}/free_disk") == (204, None)
     assert os.statvfs(data).f_bavail > 0
@@ -98,7 +98,7 @@ def test_only_one_request_at_a_time_is_at_a_disk_or_starts_its_broker(
 
     with served.using_disk(1):
         assert refused(
-            *("fill_disk", "free_disk", "make_disk_read_only", "lose_page_cache", "mend_disk")
+            *("disk_full", "free_disk", "make_disk_read_only", "lose_page_cache", "mend_disk")
         ) == {"another request uses the disk of broker 1"}
     with served.starting(1):
         assert refused("start", "bounce", "lose_page_cache", "mend_disk") == {
@@ -107,8 +107,8 @@ def test_only_one_request_at_a_time_is_at_a_disk_or_starts_its_broker(
         assert ask("POST", f"{at}/free_disk") == (204, None)
 
 
-def test_a_broker_without_a_disk_of_its_own_has_none_to_fill(ask: Ask) -> None:
-    status, answer = ask("POST", "/clusters/1/brokers/2/fill_disk")
+def test_a_broker_without_a_disk_of_its_own_has_none_to_make_read_only(ask: Ask) -> None:
+    status, answer = ask("POST", "/clusters/1/brokers/2/make_disk_read_only")
 
     assert (status, answer["error"]) == (409, "wrong_state")
     assert "has no disk of its own" in answer["message"]

@@ -27,10 +27,10 @@ def old_cluster(cluster: KafkaCluster, topic: str) -> KafkaCluster:
 
 
 def written_and_read_by_librdkafka(cluster: KafkaCluster, topic: str) -> bytes:
-    producer = confluent_kafka.Producer(cluster.client_config)
+    producer = confluent_kafka.Producer(cluster.client_config())
     producer.produce(topic, b"from librdkafka")
     assert producer.flush(20) == 0
-    consumer = confluent_kafka.Consumer({**cluster.client_config, "group.id": "old"})
+    consumer = confluent_kafka.Consumer({**cluster.client_config(), "group.id": "old"})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     message = until(lambda: consumer.poll(1), lambda: "a record")
     consumer.close()
@@ -87,7 +87,7 @@ def test_an_idempotent_producer_says_what_a_broker_without_it_lacks(
 ) -> None:
     cluster.offer_versions("InitProducerId", 1, 0)
     producer = confluent_kafka.Producer(
-        {**cluster.client_config, "enable.idempotence": True, "log_level": 0}
+        {**cluster.client_config(), "enable.idempotence": True, "log_level": 0}
     )
     producer.produce(topic, b"x")
 

@@ -26,7 +26,7 @@ READY_POLL_S: Final = 0.1
 LOG_BYTES_IN_ERRORS: Final = 2000
 
 
-class ContainerZooKeeper:
+class ZooKeeperContainer:
     """One ZooKeeper server in a container, reached through a port that Docker picks.
 
     ``image``: by default ``$ZKCONTROLLER_ZOOKEEPER_IMAGE``, else ``zookeeper:3.9``.  ``network``:
@@ -96,7 +96,7 @@ class ContainerZooKeeper:
             self._container.stop()
             self._container = None
 
-    def __enter__(self) -> ContainerZooKeeper:
+    def __enter__(self) -> ZooKeeperContainer:
         self.start()
         return self
 

@@ -340,7 +340,7 @@ class ClusterAnswer(Struct, frozen=True, kw_only=True):
     client_config: Annotated[
         dict[str, str], Meta(description="As clients on librdkafka take it, security included.")
     ]
-    zookeeper: Annotated[str, Meta(description="The connect string, chroot included.")]
+    zookeeper_connect: Annotated[str, Meta(description="The connect string, chroot included.")]
     directory: Annotated[str, Meta(description="zkctl --dir takes it.")]
     broker_ids: list[int]
     live_brokers: Annotated[list[int], Meta(description="Those registered in ZooKeeper.")]

@@ -145,8 +145,8 @@ def _described(number: int, served: ServedCluster) -> bodies.ClusterAnswer:
         cluster=number,
         state=served.state if kafka.is_running else "removing",
         bootstrap_servers=kafka.bootstrap_servers,
-        client_config=kafka.client_config,
-        zookeeper=kafka.zookeeper,
+        client_config=kafka.client_config(),
+        zookeeper_connect=kafka.zookeeper_connect,
         directory=str(kafka.directory),
         broker_ids=list(kafka.broker_ids),
         live_brokers=list(kafka.live_brokers),
@@ -224,15 +224,15 @@ def _expire_session(request: ServedRequest[bodies.NoFields]) -> None:
     request.cluster.kafka.expire_session(request.broker)
 
 
-def _fill_disk(request: ServedRequest[bodies.NoFields]) -> None:
-    """Fills the broker's own disk to the last byte, until free_disk."""
+def _disk_full(request: ServedRequest[bodies.NoFields]) -> None:
+    """No byte is left for the broker, on its own disk or at all, until free_disk."""
     broker = request.broker
     with request.cluster.using_disk(broker):
-        request.cluster.kafka.fill_disk(broker)
+        request.cluster.kafka.disk_full(broker)
 
 
 def _free_disk(request: ServedRequest[bodies.NoFields]) -> None:
-    """Gives back the room that fill_disk has taken."""
+    """Gives back the room that disk_full has taken."""
     broker = request.broker
     with request.cluster.using_disk(broker):
         request.cluster.kafka.free_disk(broker)
@@ -783,7 +783,7 @@ ROUTES: Final = (
     ApiRoute(
         *("cluster", "GET", _AT, _cluster),
         kit=(
-            *("bootstrap_servers", "client_config", "zookeeper", "directory", "broker_ids"),
+            *("bootstrap_servers", "client_config", "zookeeper_connect", "directory", "broker_ids"),
             *("live_brokers", "controller_id", "controller_epoch", "is_running"),
         ),
     ),
@@ -797,7 +797,7 @@ ROUTES: Final = (
     ApiRoute("pause", "POST", f"{_BROKER}/pause", _pause, ("pause",), _NONE),
     ApiRoute("resume", "POST", f"{_BROKER}/resume", _resume, ("resume",), _NONE),
     ApiRoute("bounce", "POST", f"{_BROKER}/bounce", _bounce, ("bounce",), _NONE),
-    ApiRoute("fill_disk", "POST", f"{_BROKER}/fill_disk", _fill_disk, ("fill_disk",), _NONE),
+    ApiRoute("disk_full", "POST", f"{_BROKER}/disk_full", _disk_full, ("disk_full",), _NONE),
     ApiRoute("free_disk", "POST", f"{_BROKER}/free_disk", _free_disk, ("free_disk",), _NONE),
     ApiRoute(
         *("make_disk_read_only", "POST", f"{_BROKER}/make_disk_read_only", _make_disk_read_only),

@@ -37,6 +37,7 @@ DOCUMENT: Final = document(ROUTES)
 NOT_SERVED: Final = {
     "Ledger.close": "the cluster's end closes its ledgers",
     "ZnodeHandle.corrupted": "corrupt_znode, and set_znode with what it answered",
+    "metadata": "an admin client that knows this broker's address alone has it",
     "history": "it records clients of Python",
 }
 """Members of the kit's classes that have no path, each with its reason."""
@@ -230,7 +231,7 @@ def test_the_server_answers_with_its_document(server: KitHttpServer) -> None:
             *(400, "invalid", "ahead_ms"),
         ),
         ("POST", "/clusters/7/brokers/1/set_clock", b"{}", JSON, 400, "invalid", "ahead_ms"),
-        ("POST", "/clusters/7/brokers/1/fill_disk", None, {}, 404, "not_found", None),
+        ("POST", "/clusters/7/brokers/1/disk_full", None, {}, 404, "not_found", None),
         ("GET", "/clusters/7/versions_used", None, {}, 400, "invalid", "api"),
         ("POST", "/clusters", b'{"zookeeper":"h:port"}', JSON, 400, "invalid", "zookeeper.connect"),
         ("POST", "/clusters/7/topics", b"{}", JSON, 400, "invalid", "name"),

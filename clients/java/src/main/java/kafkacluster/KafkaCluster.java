@@ -32,7 +32,7 @@ public final class KafkaCluster implements AutoCloseable {
             String state,
             String bootstrapServers,
             Map<String, String> clientConfig,
-            String zookeeper,
+            String zookeeperConnect,
             String directory,
             List<Integer> brokerIds,
             List<Integer> liveBrokers,
@@ -131,8 +131,8 @@ public final class KafkaCluster implements AutoCloseable {
         return properties;
     }
 
-    public String zookeeper() {
-        return atStart.zookeeper();
+    public String zookeeperConnect() {
+        return atStart.zookeeperConnect();
     }
 
     /** The cluster's folder; {@code zkctl --dir} takes it. */
@@ -207,8 +207,8 @@ public final class KafkaCluster implements AutoCloseable {
     }
 
     /** Fills the broker's own disk to the last byte, until {@link #freeDisk}. */
-    public void fillDisk(int broker) {
-        at("POST", "/brokers/%d/fill_disk".formatted(broker));
+    public void diskFull(int broker) {
+        at("POST", "/brokers/%d/disk_full".formatted(broker));
     }
 
     public void freeDisk(int broker) {

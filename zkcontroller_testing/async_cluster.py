@@ -1,0 +1,125 @@
+"""The kit for tests that are coroutines: the verbs of a cluster, each awaited.
+
+Each runs in a thread of asyncio's, so that the test's own tasks go on meanwhile.  A wait that is
+cancelled ends by itself when its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from zkcontroller_testing.cluster import KafkaCluster
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _awaited(
+    verb: Callable[Concatenate[KafkaCluster, P], R],
+) -> Callable[Concatenate[AsyncKafkaCluster, P], Coroutine[Any, Any, R]]:
+    @wraps(verb)
+    async def in_a_thread(self: AsyncKafkaCluster, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(verb, self.blocking, *args, **kwargs)
+
+    return in_a_thread
+
+
+class AsyncKafkaCluster:
+    """A :class:`KafkaCluster` whose verbs are awaited; an ``async with`` block starts and ends it.
+
+    The names and arguments are those of the cluster.  What has verbs of its own (``ledger``,
+    ``history``, ``znode``, ``at``) is asked of :attr:`blocking`, in ``asyncio.to_thread``.
+    """
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        """``cluster``: one that runs, as of a fixture, or that ``async with`` shall start."""
+        self.blocking = cluster
+
+    async def __aenter__(self) -> AsyncKafkaCluster:
+        await asyncio.to_thread(self.blocking.__enter__)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """As of the cluster."""
+        return self.blocking.bootstrap_servers
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """As of the cluster."""
+        return self.blocking.zookeeper_connect
+
+    @property
+    def directory(self) -> Path:
+        """As of the cluster."""
+        return self.blocking.directory
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """As of the cluster."""
+        return self.blocking.broker_ids
+
+    def client_config(self) -> dict[str, str]:
+        """As of the cluster."""
+        return self.blocking.client_config()
+
+    async def controller_id(self) -> int | None:
+        """The broker that ``/controller`` names; None while there is none."""
+        return await asyncio.to_thread(lambda: self.blocking.controller_id)
+
+    async def controller_epoch(self) -> int:
+        """How often a controller was elected."""
+        return await asyncio.to_thread(lambda: self.blocking.controller_epoch)
+
+    async def live_brokers(self) -> tuple[int, ...]:
+        """Those that are registered in ZooKeeper."""
+        return await asyncio.to_thread(lambda: self.blocking.live_brokers)
+
+    close = _awaited(KafkaCluster.close)
+    start = _awaited(KafkaCluster.start)
+    stop = _awaited(KafkaCluster.stop)
+    kill = _awaited(KafkaCluster.kill)
+    pause = _awaited(KafkaCluster.pause)
+    resume = _awaited(KafkaCluster.resume)
+    bounce = _awaited(KafkaCluster.bounce)
+    expire_session = _awaited(KafkaCluster.expire_session)
+    is_alive = _awaited(KafkaCluster.is_alive)
+    broker_epoch = _awaited(KafkaCluster.broker_epoch)
+    metadata = _awaited(KafkaCluster.metadata)
+    delete_controller = _awaited(KafkaCluster.delete_controller)
+    elect_controller = _awaited(KafkaCluster.elect_controller)
+    create_topic = _awaited(KafkaCluster.create_topic)
+    leader = _awaited(KafkaCluster.leader)
+    partition_state = _awaited(KafkaCluster.partition_state)
+    wait_controller = _awaited(KafkaCluster.wait_controller)
+    wait_registered = _awaited(KafkaCluster.wait_registered)
+    wait_unregistered = _awaited(KafkaCluster.wait_unregistered)
+    wait_stopped = _awaited(KafkaCluster.wait_stopped)
+    wait_leader = _awaited(KafkaCluster.wait_leader)
+    wait_isr = _awaited(KafkaCluster.wait_isr)
+    cut = _awaited(KafkaCluster.cut)
+    heal = _awaited(KafkaCluster.heal)
+    delay = _awaited(KafkaCluster.delay)
+    drop = _awaited(KafkaCluster.drop)
+    fail = _awaited(KafkaCluster.fail)
+    remove = _awaited(KafkaCluster.remove)
+    offer_versions = _awaited(KafkaCluster.offer_versions)
+    versions_used = _awaited(KafkaCluster.versions_used)
+    lose_zookeeper_answer = _awaited(KafkaCluster.lose_zookeeper_answer)
+    disk_full = _awaited(KafkaCluster.disk_full)
+    free_disk = _awaited(KafkaCluster.free_disk)
+    make_disk_read_only = _awaited(KafkaCluster.make_disk_read_only)
+    lose_page_cache = _awaited(KafkaCluster.lose_page_cache)
+    mend_disk = _awaited(KafkaCluster.mend_disk)
+    set_clock = _awaited(KafkaCluster.set_clock)
+    no_acknowledged_record_lost = _awaited(KafkaCluster.no_acknowledged_record_lost)
+    epochs_monotonic = _awaited(KafkaCluster.epochs_monotonic)
+    state_changes = _awaited(KafkaCluster.state_changes)
+    write_artefacts = _awaited(KafkaCluster.write_artefacts)
