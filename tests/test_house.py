@@ -592,7 +592,8 @@ def kit_interface() -> set[str]:
     code = [*re.findall(r"```python\n(.*?)```", text, re.DOTALL), *re.findall(r"`([^`\n]+)`", text)]
     return {
         *re.findall(r"\w+", " ".join(code)),
-        *("pytest_addoption", "pytest_configure", "pytest_runtest_makereport"),
+        *("pytest_addoption", "pytest_configure", "pytest_fixture_setup"),
+        *("pytest_runtest_makereport", "pytest_runtest_protocol"),
     }
 
 
@@ -602,6 +603,31 @@ def test_no_test_module_imports_from_another() -> None:
     found = {str(path): those for path in files if (those := imports.findall(path.read_text()))}
 
     assert found == {}
+
+
+ON_A_BARE_DEBIAN = {"bash", "git", "make"}
+
+
+def programs_run(tree: ast.AST) -> Iterator[str]:
+    """What :mod:`subprocess` is asked to run by its name."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("subprocess."):
+            first = next(iter(getattr(next(iter(call.args), None), "elts", ())), None)
+            if isinstance(first, ast.Constant):
+                yield str(first.value)
+
+
+def test_make_test_looks_for_a_program_that_not_every_machine_has() -> None:
+    files = ((path, path.read_text()) for path in (ROOT / "tests").rglob("test_*.py"))
+    wanting = {
+        f"{path.relative_to(ROOT)}: {program}"
+        for path, text in files
+        if path.relative_to(ROOT / "tests").parts[0] not in leftovers.UNWATCHED
+        for program in programs_run(ast.parse(text))
+        if program not in ON_A_BARE_DEBIAN and f'which("{program}")' not in text
+    }
+
+    assert wanting == set()
 
 
 def names_in_tests() -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -344,6 +345,8 @@ def test_no_process_outlives_the_server(end: str, tmp_path: Path) -> None:
 
 def test_the_commands_of_the_page_do_what_they_say(tmp_path: Path) -> None:
     [commands] = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not on the PATH")
     version = subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True)
     if tuple(map(int, version.stdout.split()[1].split(".")[:2])) < (7, 82):
         pytest.skip("this curl is too old for --json")
