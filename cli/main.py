@@ -49,6 +49,7 @@ _GROUPS: Final = {
     "lab": "Watch the controller decide, step by step, on a page.",
     "log-dirs": "What is in log directories; move replicas between them.",
     "metadata": "Whether every broker knows what ZooKeeper holds.",
+    "migration": "Whether the cluster can move to KRaft, and what to do first.",
     "metrics": "What a broker measures of itself: numbers, and what they mean.",
     "partition": "Who leads, who is in sync; elect leaders.",
     "quorum": "Run a node of a raft quorum; describe one; read its log.",

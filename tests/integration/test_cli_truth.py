@@ -185,6 +185,24 @@ def test_a_znode_that_was_edited_differs_from_every_broker(world: CutWorld) -> N
     assert {row["path"] for row in rows} == {STATE}
 
 
+# The way to KRaft.
+
+
+def test_nothing_of_a_whole_cluster_stands_in_the_way_of_a_migration(world: CutWorld) -> None:
+    world.wait_until_the_same()
+
+    assert world.zkctl(*world.zookeeper, "migration", "check", codes=(0,)) == []
+
+
+def test_a_broker_that_does_not_say_how_it_is_configured_is_not_checked(world: CutWorld) -> None:
+    with world.frozen(CUT):
+        check = ("migration", "check", "--timeout", "2")
+        [row] = world.zkctl(*world.zookeeper, *check, codes=(2,))
+
+    assert row["check"] == "silent-broker"
+    assert [place[:9] for place in row["where"]] == [f"broker {CUT}:"]
+
+
 # Snapshots.
 
 

@@ -24,7 +24,10 @@ BROKERS: Final = (1, 2)
 class TruthCluster(Cluster):
     """Two brokers of one version of Kafka, started together."""
 
+    version = ""
+
     def start_version(self, version: str) -> None:
+        self.version = version
         for broker_id in BROKERS:
             self.brokers[broker_id] = KafkaBroker(
                 broker_id,
@@ -77,6 +80,17 @@ def real(
         yield cluster
     finally:
         cluster.close()
+
+
+def test_the_way_to_kraft_is_free_for_the_last_kafka_with_zookeeper(real: TruthCluster) -> None:
+    rows = real.zkctl("migration", "check", codes=(0, 1))
+
+    if real.version == "3.9.1":
+        assert rows == []
+    else:
+        [row] = rows
+        assert (row["effect"], row["check"]) == ("blocks", "protocol-version")
+        assert row["where"] == ["broker 1: 2.8-IV1", "broker 2: 2.8-IV1"]
 
 
 def test_kafkas_brokers_differ_in_nothing(real: TruthCluster) -> None:
