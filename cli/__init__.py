@@ -5,16 +5,16 @@ Read :mod:`.main` (finds the command, turns every end into an exit code), :mod:`
 
 * Commands: ``acl``, ``broker``, ``check``, ``cluster``, ``completion``, ``config``, ``context``,
   ``controller``, ``deletion``, ``demo``, ``doctor``, ``group``, ``history``, ``lab``,
-  ``log-dirs``, ``metadata``, ``metrics``, ``partition``, ``quorum``, ``quota``, ``reassign``,
-  ``serve``, ``snapshot``, ``storage``, ``token``, ``top``, ``topic``, ``txn``, ``user``, ``wait``,
-  ``znode``.
+  ``log-dirs``, ``metadata``, ``metrics``, ``migration``, ``partition``, ``quorum``, ``quota``,
+  ``reassign``, ``serve``, ``snapshot``, ``storage``, ``token``, ``top``, ``topic``, ``txn``,
+  ``user``, ``wait``, ``znode``.
 * How a command asks: :mod:`.znodes` (ZooKeeper), :mod:`.wire` (brokers); :mod:`.values` is what
   both give and take.
 * How it answers: :mod:`.console`.
 * What it does: :mod:`.acls`, :mod:`.configurations`, :mod:`.coordinators`, :mod:`.deletions`,
-  :mod:`.diagnosis` (``doctor``), :mod:`.elections`, :mod:`.histories`, :mod:`.moving`,
-  :mod:`.screen` (``top``), :mod:`.snapshots`, :mod:`.topics`, :mod:`.truth` (``metadata diff``,
-  ``check perf``), :mod:`.waiting`.
+  :mod:`.diagnosis` (``doctor``), :mod:`.elections`, :mod:`.histories`, :mod:`.migrations`,
+  :mod:`.moving`, :mod:`.screen` (``top``), :mod:`.snapshots`, :mod:`.topics`,
+  :mod:`.truth` (``metadata diff``, ``check perf``), :mod:`.waiting`.
 * Processes of this machine: :mod:`.machine`, and :mod:`.local` for whole clusters.
 
 Each room says in its ``__init__`` in which order to read it.  Rooms import downwards: what a
