@@ -34,11 +34,14 @@ OpenClient = Callable[..., Client]
 
 @pytest.fixture
 def open_client() -> Iterator[OpenClient]:
-    """Makes started clients, which are closed after the test."""
+    """Makes started clients, which are closed after the test.
+
+    Their sessions outlive a server that starts on a busy machine, unless a test says otherwise.
+    """
     clients: list[Client] = []
 
     def open_one(connect: str, **settings: Any) -> Client:
-        client = Client(connect, **settings)
+        client = Client(connect, **{"session_timeout_ms": 60_000, **settings})
         clients.append(client)
         client.session.start()
         return client
