@@ -16,9 +16,10 @@ from zkcontroller_cli.console.options import say
 if TYPE_CHECKING:
     from kafka_history.analyses.history import History
     from kafka_history.analyses.results import Results
-    from kafka_history.rules.history import EventHistory
+    from kafka_history.rules.history import Answers, EventHistory
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 DEFAULT_OUT: Final = Path("zkctl-history")
 MANIFEST: Final = "history.json"
@@ -169,7 +170,6 @@ class Opened:
             out=str(self._out), time_zone=asked.time_zone, pattern=asked.pattern
         )
         checked(self._options)
-        self._history: History | None = None
         self._unread = self._logs
         workers = workers_of(asked.master)
         if self._logs and workers is not None:
@@ -190,21 +190,19 @@ class Opened:
         self._tables = answers_folder(self._out, ingests, self._cluster)
         self._results: Results = Results(self._out, ingests, self._cluster)
 
-    @property
-    def tables(self) -> Path | None:
-        """Where the tables are that questions before have kept; None if logs must be read first."""
-        return None if self._unread else self._tables
+    def kept(self, name: str, kind: type[Finding], **fields: object) -> list[Finding] | None:
+        """Findings that an earlier question has kept, in no order, of which these fields are so.
+
+        None if there are none, or too many.
+        """
+        from kafka_history.analyses.kept import findings
+
+        return None if self._unread else findings(self._tables, name, kind, fields)
 
     def answer(
-        self,
-        question: str,
-        arguments: Mapping[str, Any],
-        ask: Callable[[History], Any],
-        here: Callable[[EventHistory], Any] | None = None,
+        self, question: str, arguments: Mapping[str, Any], ask: Callable[[Answers[Any]], Any]
     ) -> Any:
         """The plain values that ``ask`` gives; kept ones, if the same was asked before.
-
-        ``here``: gives the same without Spark, for which few rows need none.
 
         Raises:
             HistoryInvalid: the history is damaged.
@@ -213,12 +211,7 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        if here is None:
-            if self._asked.engine == "local":
-                raise BadUsage("Spark alone answers this: leave --engine local out")
-            return self._keep(question, arguments, ask(self.history))
-        in_memory = self._in_memory
-        found = ask(self.history) if in_memory is None else here(in_memory)
+        found = ask(self._in_memory or self._in_spark)
         return self._keep(question, arguments, found)
 
     @cached_property
@@ -255,14 +248,9 @@ class Opened:
         # As it will be read the next time.
         return orjson.loads(orjson.dumps(found))
 
-    @property
-    def history(self) -> History:
-        """The history in Spark, which starts now if it has not."""
-        if self._history is None:
-            self._history = self._open()
-        return self._history
-
-    def _open(self) -> History:
+    @cached_property
+    def _in_spark(self) -> History:
+        """The history in Spark, which starts now."""
         from kafka_history.analyses.history import History
         from kafka_history.readers.ingest import ingest
         from kafka_history.readers.session import start_spark

@@ -13,7 +13,7 @@ from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.local_events import read_events_here
 from kafka_history.readers.local_ingest import ingest_here
 from kafka_history.readers.manifest import clusters_in
-from kafka_history.report.assemble_here import assemble_here
+from kafka_history.report.assemble import assemble
 from kafka_history.rules.history import EventHistory
 from tests.support.paths import ROOT
 
@@ -33,7 +33,7 @@ def test_an_incident_is_reported_as_it_was(stored: Path, tmp_path: Path) -> None
     ingest_here([logs], IngestOptions(str(tmp_path)), workers=1)
     (cluster,) = clusters_in(tmp_path)
 
-    found = assemble_here(EventHistory(read_events_here(tmp_path, cluster)))
+    found = assemble(EventHistory(read_events_here(tmp_path, cluster)))
 
     expected = orjson.loads(gzip.decompress(stored.read_bytes()))
     assert {key for key in expected if with_short_paths(found)[key] != expected[key]} == set()
