@@ -11,9 +11,14 @@ import pyarrow as pa
 
 from kafka_history.event_schema import EVENT_COLUMNS
 from kafka_history.readers.manifest import complete_ingests
-from kafka_history.readers.soundness import check_ingests, read_tables
+from kafka_history.readers.problems import HistoryInvalid
+from kafka_history.readers.soundness import check_ingests, read_tables, stored_rows
 from kafka_history.rules.event import Event, in_order
 
+MEMORY_MAX: Final = 4 << 30
+"""Bytes of memory that events may take."""
+EVENT_BYTES: Final = 1_800
+"""What an event takes with all that is made of it, as measured."""
 _NO_CLUSTER: Final = "__HIVE_DEFAULT_PARTITION__"
 _STORED: Final = tuple(
     column.name for column in EVENT_COLUMNS if column.name not in ("cluster", "file", "line")
@@ -33,12 +38,19 @@ def read_events_here(directory: Path, cluster: str | None) -> list[Event]:
     """The events of one cluster, in order: what :func:`.store.read_events` reads by Spark.
 
     Raises:
-        HistoryInvalid: there is no complete ingest in the directory, or it is damaged.
+        HistoryInvalid: there is no complete ingest in the directory, it is damaged, or the events
+        would take more memory than :data:`MEMORY_MAX`.
     """
     ingests = complete_ingests(directory)
     check_ingests(directory, ingests)
     pieces = _newest_pieces(directory, ingests)
     folder = f"cluster={_NO_CLUSTER if cluster is None else quote(cluster, safe='')}"
+    records = stored_rows(directory, ingests, folder)
+    if records * EVENT_BYTES > MEMORY_MAX:
+        raise HistoryInvalid(
+            f"{records} records would take some {records * EVENT_BYTES >> 20} MB of memory, more "
+            f"than the {MEMORY_MAX >> 20} MB that one process may take: use --engine spark"
+        )
     found: list[Event] = []
     for ingest in ingests:
         mine = {(uri, block): piece for (of, uri, block), piece in pieces.items() if of == ingest}

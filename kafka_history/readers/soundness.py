@@ -69,8 +69,10 @@ def is_little(directory: Path) -> bool:
     return stored_rows(directory, complete_ingests(directory)) <= SMALL_ROWS
 
 
-def stored_rows(directory: Path, ingests: Iterable[str]) -> int:
+def stored_rows(directory: Path, ingests: Iterable[str], cluster: str = "") -> int:
     """How many rows these ingests have stored, as the footers of their files say.
+
+    ``cluster``: the name of its folder; else of all.
 
     Raises:
         HistoryInvalid: a file is damaged.
@@ -78,7 +80,7 @@ def stored_rows(directory: Path, ingests: Iterable[str]) -> int:
     return sum(
         _open(path).metadata.num_rows
         for ingest in ingests
-        for path in _files(directory / "events" / f"ingest={ingest}")
+        for path in _files(directory / "events" / f"ingest={ingest}" / cluster)
     )
 
 
