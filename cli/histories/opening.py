@@ -96,12 +96,15 @@ def log_options(command: CommandT) -> CommandT:
     return _with(command, click.argument("logs", nargs=-1, required=True, metavar="LOG…"), _OUT)
 
 
+def spark_options(command: CommandT) -> CommandT:
+    """Give a verb the options of Spark."""
+    return _with(command, _MASTER, _MEMORY)
+
+
 def reading_options(command: CommandT) -> CommandT:
     """Give a verb that stores logs the options that say how they are read."""
     return _with(
         command,
-        _MASTER,
-        _MEMORY,
         click.option(
             "--cluster", metavar="NAME", help="The cluster of all files, where they do not tell it."
         ),
@@ -217,7 +220,7 @@ class Opened:
     @cached_property
     def _in_memory(self) -> EventHistory | None:
         """The history in this process; None where Spark is to answer."""
-        from kafka_history.readers.found_tables import is_wanting, read_sources_here
+        from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.local_events import read_events_here
         from kafka_history.readers.local_ingest import workers_of
         from kafka_history.readers.soundness import is_little
@@ -228,13 +231,7 @@ class Opened:
         is_wanted = self._asked.engine == "local"
         if not is_wanted and (workers_of(self._asked.master) is None or not is_little(self._out)):
             return None
-        columns = ("file", "status", "records", "problem")
-        wanting = [
-            {name: row[name] for name in columns}
-            for row in read_sources_here(self._out)
-            if is_wanting(row)
-        ]
-        return EventHistory(read_events_here(self._out, self._cluster), wanting)
+        return EventHistory(read_events_here(self._out, self._cluster), wanting(self._out))
 
     def made(self, question: str, arguments: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The plain values that ``make`` gives out of a kept answer; kept in the same way."""
@@ -252,10 +249,11 @@ class Opened:
     def _in_spark(self) -> History:
         """The history in Spark, which starts now."""
         from kafka_history.analyses.history import History
+        from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.ingest import ingest
         from kafka_history.readers.session import start_spark
         from kafka_history.readers.soundness import is_little
-        from kafka_history.readers.store import read_events, read_sources
+        from kafka_history.readers.store import read_events
 
         is_small = not self._unread and is_little(self._out)
         say("starting Spark")
@@ -272,14 +270,14 @@ class Opened:
             if self._cluster is None
             else events.where(events["cluster"] == self._cluster)
         )
-        return History(mine, self._tables, read_sources(spark, self._out), is_small=is_small)
+        return History(mine, self._tables, wanting(self._out), is_small=is_small)
 
 
 def _say_problems(out: Path) -> None:
     """Names the files whose lines are missing in every answer."""
-    from kafka_history.readers.found_tables import is_wanting, read_sources_here
+    from kafka_history.readers.found_tables import wanting
 
-    found = [row for row in read_sources_here(out) if is_wanting(row)]
+    found = wanting(out)
     for row in found[:PROBLEMS_MAX]:
         say(f"{row['file']}: {row['status']}: {row['problem']}")
     if len(found) > PROBLEMS_MAX:

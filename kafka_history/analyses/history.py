@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from typing_extensions import override
 
 from kafka_history.readers.soundness import is_sound
-from kafka_history.readers.store import with_problems
 from kafka_history.rules import broker_lives as _broker_lives
 from kafka_history.rules import clocks as _clocks
 from kafka_history.rules import copies as _copies
@@ -40,16 +38,7 @@ from kafka_history.rules.partition_states import State
 from .carrying import as_rows, first_of_each, gathered, in_each, listed, of_kind, says
 from .kept import findings, keep, keep_findings, keep_table
 
-THREADS: Final = 2
-"""Questions to few rows that are asked at once."""
-_WAVES: Final = (
-    ("tenures", "broker_lives", "pauses", "log_dir_failures", "deletions", "reassignments"),
-    ("states", "session_expiries", "phases"),
-    ("isr_changes", "leaderless"),
-)
-"""Answers that are kept; those of one wave need only those of the waves before."""
 _ORDER: Final = ("time_ms", "file", "line")
-_PROBLEM: Final = ("file", "status", "records", "problem")
 _EVER: Final = 2**62
 
 Finding = TypeVar("Finding", bound=tuple[Any, ...])
@@ -77,33 +66,20 @@ class History(Answers[DataFrame]):
         self,
         events: DataFrame,
         store: Path | None = None,
-        sources: DataFrame | None = None,
+        wanting: Sequence[Row] = (),
         *,
         is_small: bool = False,
     ) -> None:
         """``is_small``: the rows are few (:data:`.soundness.SMALL_ROWS`).
 
         Then each table is one partition, the rows stay in memory, and no question moves rows
-        between tasks.  ``sources``: every file that was looked at; None: not known.
+        between tasks.  ``wanting``: the files that were not read, or not whole, or not understood.
         """
         self._read = events.coalesce(1).persist() if is_small else events
         self._spark = events.sparkSession
         self._store = store
         self._is_small = is_small
-        self._sources = sources
-
-    @override
-    def prepare(self) -> None:
-        """Makes what other answers are made of, if the rows are few: several at once.
-
-        Planning a question keeps one core busy, and its few rows hardly another.
-        """
-        if not self._is_small:
-            return
-        assert self.events is not None, "made once, before threads share it"
-        with ThreadPoolExecutor(THREADS, "history-question") as pool:
-            for independent in _WAVES:
-                list(pool.map(partial(getattr, self), independent))
+        self.wanting = wanting
 
     @cached_property
     def events(self) -> DataFrame:
@@ -113,13 +89,6 @@ class History(Answers[DataFrame]):
         copied = self._copied_lines.select("file", "line")
         # Every analysis reads these rows.
         return self._read.join(F.broadcast(copied), ["file", "line"], "left_anti").persist()
-
-    @cached_property
-    @override
-    def wanting(self) -> Sequence[Row]:
-        if self._sources is None:
-            return ()
-        return [row.asDict() for row in with_problems(self._sources).select(*_PROBLEM).collect()]
 
     @cached_property
     @override

@@ -80,7 +80,6 @@ def _findings(history: Answers[Any], gather: _Gatherer, said: Progress) -> dict[
     found["copies"] = gather.rows("copies", history.copies, "file")
     found["files"] = gather.rows("files", history.wanting, "file")
     said("controllers")
-    history.prepare()
     found["tenures"] = gather.rows("tenures", history.tenures, "from_ms")
     found["zombies"] = gather.rows("zombies", history.zombies, "from_ms")
     found["refusals"] = gather.rows("refusals", history.refusals, "first_ms")

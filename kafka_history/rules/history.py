@@ -59,10 +59,8 @@ class Answers(ABC, Generic[Table]):
 
     # Where events come from, and how tables are carried.
 
-    @property
-    @abstractmethod
-    def wanting(self) -> Sequence[Row]:
-        """The files that were not read, or not whole, or not understood."""
+    wanting: Sequence[Row] = ()
+    """The files that were not read, or not whole, or not understood."""
 
     @property
     @abstractmethod
@@ -159,9 +157,6 @@ class Answers(ABC, Generic[Table]):
 
     @abstractmethod
     def _counted_lines(self, both: _windows.Both) -> Iterable[_windows.CountedLines]: ...
-
-    def prepare(self) -> None:
-        """Makes what other answers are made of, where several at once are quicker."""
 
     def _kept(
         self, name: str, kind: type[Finding], make: Callable[[], Iterable[Finding]]
@@ -475,8 +470,6 @@ class Answers(ABC, Generic[Table]):
 
 class EventHistory(Answers[list[Any]]):
     """One cluster's answers out of events in memory; a table is a list of findings."""
-
-    wanting: Sequence[Row] = ()
 
     def __init__(self, read: Sequence[Event], wanting: Sequence[Row] = ()) -> None:
         """``read``: all events, in order, as often as they stand in files.
