@@ -84,11 +84,13 @@ class History(Answers[DataFrame]):
     @cached_property
     def events(self) -> DataFrame:
         """The rows, each line once, in however many files it stands."""
-        if self._copied_lines.isEmpty():
+        if not self.copies:
             return self._read
+        has_copies = F.col("file").isin(*(each.file for each in self.copies))
         copied = self._copied_lines.select("file", "line")
+        kept = self._read.where(has_copies).join(copied, ["file", "line"], "left_anti")
         # Every analysis reads these rows.
-        return self._read.join(F.broadcast(copied), ["file", "line"], "left_anti").persist()
+        return self._read.where(~has_copies).unionByName(kept.persist())
 
     @cached_property
     @override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -36,11 +37,14 @@ class RecentEvents:
             yield cluster, EventHistory(events)
 
     def add(self, ingests: Sequence[str]) -> None:
-        """Takes what these ingests have stored."""
+        """Takes what these ingests have stored, the newest first."""
         pieces = newest_pieces(self._out, ingests)
-        for ingest in ingests:
+        for ingest in reversed(ingests):
             for cluster in clusters_of(self._out, ingest):
-                self._merge(cluster, in_order(events_of(self._out, ingest, cluster, pieces)))
+                since_ms = max(self._end_ms(cluster) - self._window_ms, 0)
+                new = events_of(self._out, ingest, cluster, pieces, since_ms)
+                while some := list(islice(new, EVENTS_MAX)):
+                    self._merge(cluster, in_order(some))
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Files have other names now: by their old ones."""
@@ -51,9 +55,11 @@ class RecentEvents:
                     for event in events
                 ]
 
+    def _end_ms(self, cluster: str | None) -> int:
+        events = self._events.get(cluster)
+        return events[-1].time_ms if events else 0
+
     def _merge(self, cluster: str | None, new: list[Event]) -> None:
-        if not new:
-            return
         events = self._events.setdefault(cluster, [])
         # Most of it is older than all that comes.
         at = bisect_left(events, new[0].time_ms, key=_TIME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -49,12 +50,23 @@ def read_events_here(directory: Path, cluster: str | None) -> list[Event]:
 
 
 def events_of(
-    directory: Path, ingest: str, cluster: str | None, pieces: Sequence[PiecePlace]
+    directory: Path,
+    ingest: str,
+    cluster: str | None,
+    pieces: Sequence[PiecePlace],
+    since_ms: int = 0,
 ) -> Iterator[Event]:
-    """The events of one cluster that an ingest has stored, in no order."""
+    """The events of one cluster that an ingest has stored, in no order.
+
+    ``since_ms``: days that ended before are left out.
+    """
     mine = {(piece.uri, piece.block): piece for piece in pieces if piece.ingest == ingest}
-    for table in read_tables(directory / "events" / f"ingest={ingest}" / _folder(cluster)):
-        yield from _events(table, mine, cluster)
+    first = f"day={datetime.fromtimestamp(since_ms / 1_000, UTC):%Y-%m-%d}"
+    # What has no time stands in a folder whose name is greater, and is no event.
+    for day in (directory / "events" / f"ingest={ingest}" / _folder(cluster)).glob("day=*"):
+        if day.name >= first:
+            for table in read_tables(day):
+                yield from _events(table, mine, cluster)
 
 
 def _folder(cluster: str | None) -> str:
