@@ -16,7 +16,7 @@ from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.local_events import read_events_here
 from kafka_history.readers.local_ingest import ingest_here
 from kafka_history.readers.manifest import clusters_in
-from kafka_history.report.assemble_here import assemble_here
+from kafka_history.report.assemble import assemble
 from kafka_history.report.markdown import markdown
 from kafka_history.rules.history import EventHistory
 
@@ -27,7 +27,7 @@ def main(*logs: str) -> None:
         ingest_here(logs, IngestOptions(out), workers=1)
         for cluster in clusters_in(out):
             history = EventHistory(read_events_here(Path(out), cluster))
-            print(markdown(assemble_here(history), "What happened?"))
+            print(markdown(assemble(history), "What happened?"))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ In the order of the data:
 * :mod:`.analyses`: the rules carried by Spark, for many rows;
 * :mod:`.report`: the answers on one page.
 
-May import :mod:`kafka_common` and ``zkcontroller.state_changes``.  Only ``analyses``,
-``following``, ``readers`` and ``report`` may import pyspark.
+May import :mod:`kafka_common` and ``zkcontroller.state_changes``.  Only ``analyses``
+and ``readers`` may import pyspark.
 
 What must not be done here: nothing that a controller or a broker imports, because Spark takes
 seconds to start; remove or rename a column of the rows without a new ``schema_version``

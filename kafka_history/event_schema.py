@@ -24,7 +24,8 @@ rest of an ingest that died, and is neither read nor in the way.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from types import NoneType
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
 SCHEMA_VERSION: Final = 1
 """Grows when a column changes its meaning or goes away; new columns do not count."""
@@ -146,6 +147,25 @@ SOURCE_COLUMNS: Final = (
     Column("problem", "string", "what is wrong with it, one sentence; null if nothing is"),
 )
 """A row of ``sources``."""
+
+
+_TYPES: Final = {str: "string", int: "bigint", float: "double", bool: "boolean"}
+
+
+def columns_of(finding: type[tuple[Any, ...]]) -> tuple[Column, ...]:
+    """The columns of a table of findings: the fields of a named tuple, by their types."""
+    hints = get_type_hints(finding).items()
+    return tuple(Column(name, _type(hint), "") for name, hint in hints)
+
+
+def _type(hint: Any) -> str:
+    match get_args(hint):
+        case (of, none) if none is NoneType:
+            return _type(of)
+        case (of, *_):
+            return f"array<{_type(of)}>"
+        case _:
+            return _TYPES[hint]
 
 
 def ddl(columns: tuple[Column, ...]) -> str:

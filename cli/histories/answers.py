@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -23,10 +24,9 @@ from zkcontroller_cli.histories.opening import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from kafka_history.analyses.history import History
-    from kafka_history.rules.history import EventHistory
+    from kafka_history.rules.broker_lives import BrokerLife
+    from kafka_history.rules.history import Answers
+    from kafka_history.rules.tenures import Tenure
 
 ROWS_MAX: Final = 10_000
 """Rows that a listing shows at most; the Parquet tables have all of them."""
@@ -39,30 +39,15 @@ _MOMENTS: Final = frozenset({"at_ms", "from_ms", "to_ms", "noticed_ms", "since_m
 
 def _findings(opened: Opened) -> dict[str, Any]:
     """What the report and the rules are made from."""
+    from kafka_history.report.assemble import assemble
 
-    def by_spark(history: History) -> dict[str, Any]:
-        from kafka_history.report.assemble import assemble
-
-        return assemble(history, say)
-
-    def here(history: EventHistory) -> dict[str, Any]:
-        from kafka_history.report.assemble_here import assemble_here
-
-        return assemble_here(history)
-
-    found: dict[str, Any] = opened.answer("findings", {}, by_spark, here)
+    found: dict[str, Any] = opened.answer("findings", {}, lambda history: assemble(history, say))
     return found
 
 
-def _taken(answer: DataFrame, *order: Any) -> list[Row]:
-    return [row.asDict(recursive=True) for row in answer.orderBy(*order).take(ROWS_MAX + 1)]
-
-
-def _ordered(rows: Sequence[Row], *order: str) -> list[Row]:
-    """What :func:`_taken` takes of a table; ``-key`` is for the greatest first."""
-    from kafka_history.report.assemble_here import in_order
-
-    return list(in_order(rows, *order)[: ROWS_MAX + 1])
+def _taken(history: Answers[Any], answer: Any, *order: str) -> list[Row]:
+    """The first rows of an answer, and one more where there are too many."""
+    return list(history.taken(answer, *order, limit=ROWS_MAX + 1)[0])
 
 
 def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
@@ -151,34 +136,39 @@ def tenures(with_phases: bool, **shared: Any) -> None:
     Examples:
       zkctl history tenures --out incident --phases
     """
-    from kafka_history.analyses import kept
+    from kafka_history.rules.tenures import Phase, Tenure
 
     opened = Opened(asked_of(shared))
-    folder = opened.tables
     if with_phases:
+        order = ("controller_epoch", "at_ms", "step")
         shown = named("phase", "controller_epoch", "broker", "at_ms", "took_ms", "phase")
-        steps = kept.phases(folder) if folder else None
-        if steps is None:
-            steps = opened.answer(
-                "phases",
-                {},
-                lambda history: _taken(history.phases, "controller_epoch", "at_ms"),
-                lambda history: _ordered(
-                    history.rows("phases"), "controller_epoch", "at_ms", "step"
-                ),
-            )
+        steps = _answered(opened, "phases", Phase, lambda history: history.phases, *order)
         _show_rows(steps, shown)
         return
     held = ("controller_epoch", "broker", "from_ms", "to_ms", "ended_by", "overlap_ms")
-    rows = kept.tenures(folder) if folder else None
-    if rows is None:
-        rows = opened.answer(
-            "tenures",
-            {},
-            lambda history: _taken(history.tenures, "controller_epoch", "from_ms"),
-            lambda history: _ordered(history.rows("tenures"), "controller_epoch", "from_ms"),
-        )
+    rows = _answered(
+        opened, "tenures", Tenure, lambda history: history.tenures, "controller_epoch", "from_ms"
+    )
     _show_rows(rows, named("controller_epoch", *held))
+
+
+def _answered(
+    opened: Opened,
+    name: str,
+    kind: type[Any],
+    answer: Callable[[Answers[Any]], Any],
+    *order: str,
+) -> list[Row]:
+    """The rows of an answer: those that are kept, or made now."""
+    from kafka_history.rules.history import taken_here
+
+    kept = opened.kept(name, kind)
+    if kept is not None:
+        return list(taken_here(kept, *order, limit=ROWS_MAX + 1)[0])
+    rows: list[Row] = opened.answer(
+        name, {}, lambda history: _taken(history, answer(history), *order)
+    )
+    return rows
 
 
 @click.command("partition")
@@ -193,24 +183,25 @@ def partition(name: str, **shared: Any) -> None:
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None:
         raise BadUsage(f"{name!r} is no partition such as orders-0")
-    from kafka_history.analyses import kept
+    from kafka_history.rules.history import taken_here
+    from kafka_history.rules.partition_states import State
 
     topic, number = match[1], int(match[2])
 
-    def biography(history: History) -> list[Row]:
-        states = history.states
-        mine = (states["topic"] == topic) & (states["partition"] == number)
-        return _taken(states.where(mine), "incarnation", "number")
-
-    def here(history: EventHistory) -> list[Row]:
-        states = history.rows("states")
-        mine = [row for row in states if (row["topic"], row["partition"]) == (topic, number)]
-        return _ordered(mine, "incarnation", "number")
+    def in_order(states: list[State]) -> list[Row]:
+        return list(taken_here(states, "incarnation", "number", limit=ROWS_MAX + 1)[0])
 
     opened = Opened(asked_of(shared))
-    rows = kept.biography(opened.tables, topic, number) if opened.tables else None
-    if rows is None:
-        rows = opened.answer("partition", {"topic": topic, "partition": number}, biography, here)
+    kept = opened.kept("states", State, topic=topic, partition=number)
+    rows = (
+        opened.answer(
+            "partition",
+            {"topic": topic, "partition": number},
+            lambda history: in_order(history.biographies([(topic, number)])),
+        )
+        if kept is None
+        else in_order(kept)
+    )
     if not rows:
         raise Refused(f"the logs say nothing of {name}: are those of its brokers among them?")
     shown = (
@@ -237,52 +228,14 @@ def outages(summed: bool, **shared: Any) -> None:
     Examples:
       zkctl history outages --out incident --sum
     """
-    found = Opened(asked_of(shared)).answer(
-        "outages",
-        {"sum": summed},
-        _outage_sums if summed else _outages,
-        lambda history: _outages_here(history, summed=summed),
-    )
+    opened = Opened(asked_of(shared))
     if summed:
-        settings().renderer.record(found, named("windows"))
+        sums = opened.answer("outage sums", {}, lambda history: history.outage_sums._asdict())
+        settings().renderer.record(sums, named("windows"))
         return
+    rows = opened.answer("outages", {}, lambda history: history.longest_outages(ROWS_MAX + 1)[0])
     layout = _of_partition("from_ms", "noticed_ms", "to_ms", "span_ms", "cause", "file", "line")
-    _show_rows(found, layout)
-
-
-def _outages_here(history: EventHistory, *, summed: bool) -> Row | list[Row]:
-    from kafka_history.report.assemble_here import outage_sums, span_ms
-
-    end_ms = max((event.time_ms for event in history.events), default=0)
-    windows = history.rows("leaderless")
-    if summed:
-        return outage_sums(windows, end_ms)
-    spans = [{**row, "span_ms": span_ms(row, end_ms)} for row in windows]
-    return _ordered(spans, "-span_ms", "from_ms", "topic", "partition")
-
-
-def _end_ms(history: History) -> int:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    end = history.events.agg(F.max("time_ms")).first()
-    return (end[0] if end else None) or 0
-
-
-def _outage_sums(history: History) -> Row:
-    from kafka_history.analyses.leaderless import outage_sums
-
-    sums = outage_sums(history.leaderless, _end_ms(history)).first()
-    assert sums is not None, "an aggregation has one row"
-    row: Row = sums.asDict()
-    return row
-
-
-def _outages(history: History) -> list[Row]:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    span = F.coalesce("to_ms", F.lit(_end_ms(history))) - F.col("from_ms")
-    windows = history.leaderless.withColumn("span_ms", span)
-    return _taken(windows, F.desc("span_ms"), "from_ms", "topic", "partition")
+    _show_rows(rows, layout)
 
 
 @click.command("isr")
@@ -296,12 +249,15 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
       zkctl history isr --out incident --storms
     """
     wanted = "storms" if storms else "changes" if changes else "sums"
-    rows = Opened(asked_of(shared)).answer(
-        "isr",
-        {"of": wanted},
-        lambda history: _isr(history, wanted),
-        lambda history: _isr_here(history, wanted),
-    )
+
+    def asked(history: Answers[Any]) -> list[Row]:
+        if storms:
+            return _taken(history, history.isr_storms, "at_ms")
+        if changes:
+            return _taken(history, history.isr_changes, "at_ms", "topic", "partition")
+        return _taken(history, history.isr_sums, "broker")
+
+    rows = Opened(asked_of(shared)).answer("isr", {"of": wanted}, asked)
     if storms:
         shown = ("at_ms", "shrinks", "partitions", "leaders", "common_follower", "common_share")
         if not _show_rows(rows, named("at_ms", *shown)):
@@ -312,24 +268,6 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
     else:
         sums = ("broker", "shrinks", "expands", "partitions", "flaps")
         _show_rows(rows, named("broker", *sums))
-
-
-def _isr_here(history: EventHistory, wanted: str) -> list[Row]:
-    if wanted == "storms":
-        return _ordered(history.rows("isr_storms"), "at_ms")
-    if wanted == "changes":
-        return _ordered(history.rows("isr_changes"), "at_ms", "topic", "partition")
-    return _ordered(history.rows("isr_sums"), "broker")
-
-
-def _isr(history: History, wanted: str) -> list[Row]:
-    from kafka_history.analyses.isr_changes import isr_storms, isr_sums
-
-    if wanted == "storms":
-        return _taken(isr_storms(history.isr_changes), "at_ms")
-    if wanted == "changes":
-        return _taken(history.isr_changes, "at_ms", "topic", "partition")
-    return _taken(isr_sums(history.isr_changes), "broker")
 
 
 @click.command("rules")
@@ -371,14 +309,9 @@ def state(at: str | None, **shared: Any) -> None:
     """
     at_ms = None if at is None else moment_ms(at)
     opened = Opened(asked_of(shared))
-    found = _kept_state(opened.tables, at_ms) if opened.tables else None
-    if found is None:
-        found = opened.answer(
-            "state",
-            {"at_ms": at_ms},
-            lambda history: _state(history, at_ms),
-            lambda history: _state_here(history, at_ms),
-        )
+    found = _kept_state(opened, at_ms) or opened.answer(
+        "state", {"at_ms": at_ms}, lambda history: _state(history, at_ms)
+    )
     controller, brokers, rows = found
     if at_ms is not None:
         say(f"controller: {controller}; brokers: {', '.join(map(str, brokers)) or 'none'}")
@@ -400,48 +333,36 @@ _StateAt: TypeAlias = tuple[str, list[int], list[Row]]
 """Who was controller, which brokers lived, and the partitions."""
 
 
-def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
-    from kafka_history.analyses import kept
+def _kept_state(opened: Opened, at_ms: int | None) -> _StateAt | None:
+    """Out of answers that are kept, if all of them are."""
+    from kafka_history.rules.broker_lives import BrokerLife
+    from kafka_history.rules.moment import partitions_at
+    from kafka_history.rules.partition_states import State
+    from kafka_history.rules.tenures import Tenure
 
-    rows = kept.partitions_at(folder, at_ms)
-    if rows is None:
+    states = opened.kept("states", State)
+    lives = opened.kept("broker_lives", BrokerLife)
+    held = opened.kept("tenures", Tenure)
+    if states is None or lives is None or held is None:
         return None
-    if at_ms is None:
-        return "", [], list(rows)
-    brokers = kept.brokers_at(folder, at_ms)
-    if brokers is None or kept.tenures(folder) is None:
-        return None
-    return _named(kept.controller_at(folder, at_ms)), brokers, list(rows)
+    return _at(at_ms, [each._asdict() for each in partitions_at(states, at_ms)], held, lives)
 
 
-def _state_here(history: EventHistory, at_ms: int | None) -> _StateAt:
-    from kafka_history.rules.moment import brokers_at, controller_at, partitions_at
+def _state(history: Answers[Any], at_ms: int | None) -> _StateAt:
+    rows = _taken(history, history.partitions_at(at_ms), "topic", "partition")
+    return _at(at_ms, rows, history.tenures, history.broker_lives)
 
-    rows: list[Row] = [each._asdict() for each in partitions_at(history.states, at_ms)]
+
+def _at(
+    at_ms: int | None, rows: list[Row], held: list[Tenure], lives: list[BrokerLife]
+) -> _StateAt:
+    from kafka_history.rules.moment import brokers_at, controller_at
+
     if at_ms is None:
         return "", [], rows
-    held = controller_at(history.tenures, at_ms)
-    return _named(held._asdict() if held else None), brokers_at(history.broker_lives, at_ms), rows
-
-
-def _state(history: History, at_ms: int | None) -> _StateAt:
-    from kafka_history.analyses.moment import (
-        brokers_at,
-        controller_at,
-        partitions_at,
-    )
-
-    rows = _taken(partitions_at(history.states, at_ms), "topic", "partition")
-    if at_ms is None:
-        return "", [], rows
-    held = controller_at(history.tenures, at_ms).first()
-    alive = brokers_at(history.broker_lives, history.session_expiries, at_ms).orderBy("broker")
-    brokers = [row["broker"] for row in alive.take(ROWS_MAX)]
-    return _named(held.asDict() if held else None), brokers, rows
-
-
-def _named(tenure: Row | None) -> str:
-    return f"broker {tenure['broker']} (epoch {tenure['controller_epoch']})" if tenure else "none"
+    tenure = controller_at(held, at_ms)
+    who = f"broker {tenure.broker} (epoch {tenure.controller_epoch})" if tenure else "none"
+    return who, brokers_at(lives, at_ms), rows
 
 
 @click.command("diff")
@@ -457,17 +378,11 @@ def diff(first: str, second: str, **shared: Any) -> None:
     """
     both = window_ms(first), window_ms(second)
 
-    def differences(history: History) -> list[Row]:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        from kafka_history.analyses.windows import difference, happenings
-
-        counted = happenings(
-            history.events, history.states, history.leaderless, history.tenures, history.departures
-        )
-        return _taken(difference(counted, *both), F.desc(F.abs(F.col("change"))), "metric")
-
-    rows = Opened(asked_of(shared)).answer("diff", {"windows": both}, differences)
+    rows = Opened(asked_of(shared)).answer(
+        "diff",
+        {"windows": both},
+        lambda history: [each._asdict() for each in history.differences(both)[: ROWS_MAX + 1]],
+    )
     _show_rows(rows, named("metric"))
 
 
@@ -492,23 +407,20 @@ def audit(snapshot: Path | None, **shared: Any) -> int:
     else:
         stored, cluster_id = from_zookeeper(settings())
 
-    def ids(history: History) -> list[str]:
-        from kafka_history.analyses.audit import cluster_ids
+    def differences(history: Answers[Any]) -> list[Row]:
+        from kafka_history.rules.audit import Stored, audit
+        from kafka_history.rules.moment import PartitionAt
 
-        return sorted(cluster_ids(history.events))
-
-    def differences(history: History) -> list[Row]:
-        from kafka_history.analyses.audit import SNAPSHOT_SCHEMA
-        from kafka_history.analyses.audit import audit as differences
-        from kafka_history.analyses.moment import partitions_at
-
-        rows = history.events.sparkSession.createDataFrame(stored, SNAPSHOT_SCHEMA)
-        found = differences(partitions_at(history.states, None), rows)
-        return _taken(found, "topic", "partition")
+        at_end = history.listed(history.partitions_at(None), PartitionAt)
+        return [
+            each._asdict() for each in islice(audit(at_end, starmap(Stored, stored)), ROWS_MAX + 1)
+        ]
 
     opened = Opened(asked_of(shared))
     if not snapshot:
-        must_be_same(cluster_id, opened.answer("cluster_ids", {}, ids))
+        must_be_same(
+            cluster_id, opened.answer("cluster_ids", {}, lambda history: history.cluster_ids)
+        )
     # Another state of ZooKeeper is another question.
     asked = sha256(repr(stored).encode()).hexdigest()
     found = opened.answer("audit", {"stored": asked}, differences)

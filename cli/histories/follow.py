@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--every",
     "every_s",
     type=click.FloatRange(min=0.1),
-    default=5.0,
+    default=1.0,
     show_default=True,
     metavar="SECONDS",
     help="Pause between two looks at the files.",
@@ -46,8 +46,6 @@ def follow(
     once: bool,
     store_only: bool,
     window_hours: int,
-    master: str,
-    memory: str,
     cluster: str | None,
     broker_id: int | None,
     time_zone: str,
@@ -64,15 +62,12 @@ def follow(
       zkctl history follow /var/log/kafka --out incident --once -o jsonl
     """
     from kafka_history.following.announcements import KEYS
-    from kafka_history.following.stream import SETTINGS, FollowOptions
-    from kafka_history.following.stream import follow as follow_logs
+    from kafka_history.following.follower import FollowOptions
+    from kafka_history.following.follower import follow as follow_logs
     from kafka_history.readers.ingest_plan import IngestOptions
-    from kafka_history.readers.session import start_spark
 
     given = settings()
     must_exist(logs)
-    say("starting Spark")
-    spark = start_spark(master, memory=memory, settings=SETTINGS)
     read = IngestOptions(
         str(out), time_zone=time_zone, cluster=cluster, broker_id=broker_id, redact=redact
     )
@@ -95,7 +90,7 @@ def follow(
 
     say(f"following {briefly(logs)} into {out}")
     try:
-        follow_logs(spark, logs, options, show, complain)
+        follow_logs(logs, options, show, complain)
     finally:
         stream.close()
     return ExitCode.OK

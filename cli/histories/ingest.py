@@ -17,6 +17,7 @@ from zkcontroller_cli.histories.opening import (
     must_exist,
     progress,
     reading_options,
+    spark_options,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _FILES: Final = named(
 
 @click.command("ingest")
 @log_options
+@spark_options
 @reading_options
 @PATTERN
 def ingest(
@@ -53,7 +55,7 @@ def ingest(
     Examples:
       zkctl history ingest /var/log/kafka-1 /var/log/kafka-2 --out incident
     """
-    from kafka_history.readers.found_tables import read_sources_here
+    from kafka_history.readers.found_tables import read_sources
     from kafka_history.readers.ingest_plan import IngestOptions, checked
     from kafka_history.readers.local_ingest import ingest_here, workers_of
 
@@ -73,7 +75,7 @@ def ingest(
     else:
         say(f"reading {briefly(logs)}")
         ingest_here(logs, options, workers, progress())
-    rows: list[dict[str, Any]] = read_sources_here(out)
+    rows: list[dict[str, Any]] = read_sources(out)
     settings().renderer.rows(rows, _FILES)
     read_rows = sum(row["records"] or 0 for row in rows)
     typed = sum(row["typed"] or 0 for row in rows)

@@ -16,9 +16,10 @@ from zkcontroller_cli.console.options import say
 if TYPE_CHECKING:
     from kafka_history.analyses.history import History
     from kafka_history.analyses.results import Results
-    from kafka_history.rules.history import EventHistory
+    from kafka_history.rules.history import Answers, EventHistory
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 DEFAULT_OUT: Final = Path("zkctl-history")
 MANIFEST: Final = "history.json"
@@ -95,12 +96,15 @@ def log_options(command: CommandT) -> CommandT:
     return _with(command, click.argument("logs", nargs=-1, required=True, metavar="LOG…"), _OUT)
 
 
+def spark_options(command: CommandT) -> CommandT:
+    """Give a verb the options of Spark."""
+    return _with(command, _MASTER, _MEMORY)
+
+
 def reading_options(command: CommandT) -> CommandT:
     """Give a verb that stores logs the options that say how they are read."""
     return _with(
         command,
-        _MASTER,
-        _MEMORY,
         click.option(
             "--cluster", metavar="NAME", help="The cluster of all files, where they do not tell it."
         ),
@@ -169,7 +173,6 @@ class Opened:
             out=str(self._out), time_zone=asked.time_zone, pattern=asked.pattern
         )
         checked(self._options)
-        self._history: History | None = None
         self._unread = self._logs
         workers = workers_of(asked.master)
         if self._logs and workers is not None:
@@ -190,21 +193,19 @@ class Opened:
         self._tables = answers_folder(self._out, ingests, self._cluster)
         self._results: Results = Results(self._out, ingests, self._cluster)
 
-    @property
-    def tables(self) -> Path | None:
-        """Where the tables are that questions before have kept; None if logs must be read first."""
-        return None if self._unread else self._tables
+    def kept(self, name: str, kind: type[Finding], **fields: object) -> list[Finding] | None:
+        """Findings that an earlier question has kept, in no order, of which these fields are so.
+
+        None if there are none, or too many.
+        """
+        from kafka_history.analyses.kept import findings
+
+        return None if self._unread else findings(self._tables, name, kind, fields)
 
     def answer(
-        self,
-        question: str,
-        arguments: Mapping[str, Any],
-        ask: Callable[[History], Any],
-        here: Callable[[EventHistory], Any] | None = None,
+        self, question: str, arguments: Mapping[str, Any], ask: Callable[[Answers[Any]], Any]
     ) -> Any:
         """The plain values that ``ask`` gives; kept ones, if the same was asked before.
-
-        ``here``: gives the same without Spark, for which few rows need none.
 
         Raises:
             HistoryInvalid: the history is damaged.
@@ -213,18 +214,13 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        if here is None:
-            if self._asked.engine == "local":
-                raise BadUsage("Spark alone answers this: leave --engine local out")
-            return self._keep(question, arguments, ask(self.history))
-        in_memory = self._in_memory
-        found = ask(self.history) if in_memory is None else here(in_memory)
+        found = ask(self._in_memory or self._in_spark)
         return self._keep(question, arguments, found)
 
     @cached_property
     def _in_memory(self) -> EventHistory | None:
         """The history in this process; None where Spark is to answer."""
-        from kafka_history.readers.found_tables import is_wanting, read_sources_here
+        from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.local_events import read_events_here
         from kafka_history.readers.local_ingest import workers_of
         from kafka_history.readers.soundness import is_little
@@ -235,13 +231,7 @@ class Opened:
         is_wanted = self._asked.engine == "local"
         if not is_wanted and (workers_of(self._asked.master) is None or not is_little(self._out)):
             return None
-        columns = ("file", "status", "records", "problem")
-        wanting = [
-            {name: row[name] for name in columns}
-            for row in read_sources_here(self._out)
-            if is_wanting(row)
-        ]
-        return EventHistory(read_events_here(self._out, self._cluster), wanting)
+        return EventHistory(read_events_here(self._out, self._cluster), wanting(self._out))
 
     def made(self, question: str, arguments: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The plain values that ``make`` gives out of a kept answer; kept in the same way."""
@@ -255,19 +245,15 @@ class Opened:
         # As it will be read the next time.
         return orjson.loads(orjson.dumps(found))
 
-    @property
-    def history(self) -> History:
-        """The history in Spark, which starts now if it has not."""
-        if self._history is None:
-            self._history = self._open()
-        return self._history
-
-    def _open(self) -> History:
+    @cached_property
+    def _in_spark(self) -> History:
+        """The history in Spark, which starts now."""
         from kafka_history.analyses.history import History
+        from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.ingest import ingest
         from kafka_history.readers.session import start_spark
         from kafka_history.readers.soundness import is_little
-        from kafka_history.readers.store import read_events, read_sources
+        from kafka_history.readers.store import read_events
 
         is_small = not self._unread and is_little(self._out)
         say("starting Spark")
@@ -284,14 +270,14 @@ class Opened:
             if self._cluster is None
             else events.where(events["cluster"] == self._cluster)
         )
-        return History(mine, self._tables, read_sources(spark, self._out), is_small=is_small)
+        return History(mine, self._tables, wanting(self._out), is_small=is_small)
 
 
 def _say_problems(out: Path) -> None:
     """Names the files whose lines are missing in every answer."""
-    from kafka_history.readers.found_tables import is_wanting, read_sources_here
+    from kafka_history.readers.found_tables import wanting
 
-    found = [row for row in read_sources_here(out) if is_wanting(row)]
+    found = wanting(out)
     for row in found[:PROBLEMS_MAX]:
         say(f"{row['file']}: {row['status']}: {row['problem']}")
     if len(found) > PROBLEMS_MAX:

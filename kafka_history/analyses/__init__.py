@@ -1,10 +1,10 @@
-"""What happened: questions to the typed rows of :mod:`kafka_history.event_schema`.
+"""Rules carried by Spark, for more rows than one process should hold; answers that are kept.
 
-Each module answers one question by a function from DataFrame to DataFrame, for the rows of *one*
-cluster. :class:`.history.History` holds the answers of one set of rows, each made once. Rules, the
-names under which findings are reported, stand in :mod:`.rules`.
+:class:`.history.History` gives the events that :class:`kafka_history.rules.history.Answers` asks
+for: what is few in any cluster as lists in the driver, what may be millions as DataFrames of which
+a rule sees one partition at a time (:mod:`.carrying`).  :mod:`.kept` and :mod:`.results` keep
+answers for the next question; the names under which findings are reported stand in :mod:`.rules`.
 
-Nothing here collects: what grows with the logs stays in Spark, and the code that shows an answer
-takes a bounded part of it. Times are milliseconds since 1970, UTC. Evidence is the ``file`` and
-``line`` of the record that proves a row.
+Times are milliseconds since 1970, UTC. Evidence is the ``file`` and ``line`` of the record that
+proves a row.
 """

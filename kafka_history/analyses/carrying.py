@@ -2,49 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, reduce
 from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 Spark's own documentation calls it so
+from pyspark.sql.window import Window
 
-from kafka_history.event_schema import EVENT_COLUMNS
+from kafka_history.event_schema import EVENT_COLUMNS, columns_of, ddl
 from kafka_history.rules.event import Event, in_order
-
-from .columns import TOPIC_PARTITION
+from kafka_history.rules.history import TOPIC_PARTITION
 
 Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 
-def gathered(*rows: DataFrame) -> list[Event]:
+def of_kind(kinds: Collection[str]) -> Column:
+    """Rows of one of these families of shapes."""
+    return F.col("kind").isin(*kinds)
+
+
+def says(*texts: str) -> Column:
+    """Rows whose message contains one of these texts."""
+    return reduce(Column.__or__, (F.col("text").contains(text) for text in texts))
+
+
+def first_of_each(rows: DataFrame, keys: Sequence[str], *order: Column | str) -> DataFrame:
+    """One row for each key: the first in the order given."""
+    window = Window.partitionBy(*keys).orderBy(*order)
+    return rows.withColumn("_n", F.row_number().over(window)).where("_n = 1").drop("_n")
+
+
+def gathered(rows: DataFrame) -> list[Event]:
     """The rows as events, in order, in this process: for what is few in a cluster."""
-    found: list[Event] = []
-    for each in rows:
-        # What has no time has no place among what happened.
-        timed = each.where("time_ms IS NOT NULL")
-        table = timed.select(*(column.name for column in EVENT_COLUMNS)).toArrow()
-        columns = table.to_pydict(maps_as_pydicts="strict")
-        found += map(Event._make, zip(*columns.values(), strict=True))
-    return in_order(found)
+    # What has no time has no place among what happened.
+    timed = rows.where("time_ms IS NOT NULL")
+    table = timed.select(*(column.name for column in EVENT_COLUMNS)).toArrow()
+    columns = table.to_pydict(maps_as_pydicts="strict")
+    return in_order(map(Event._make, zip(*columns.values(), strict=True)))
 
 
-def as_rows(spark: SparkSession, found: Iterable[tuple[Any, ...]], schema: str) -> DataFrame:
-    """Findings as a table; ``schema`` in Spark's DDL, in the order of their fields."""
-    return spark.createDataFrame(list(found), schema)
+def as_rows(
+    spark: SparkSession, found: Iterable[tuple[Any, ...]], kind: type[Finding]
+) -> DataFrame:
+    """Findings of one kind as a table."""
+    return spark.createDataFrame(list(found), ddl(columns_of(kind)))
 
 
 def in_each(
     rule: Callable[..., Iterable[tuple[Any, ...]]],
-    schema: str,
+    kind: type[Finding],
     *needed: tuple[type[Any], DataFrame],
     keys: Sequence[str] = TOPIC_PARTITION,
 ) -> DataFrame:
     """What ``rule`` finds in each partition, where its rows are: for what may be millions.
 
-    ``needed``: its arguments, lists of the rows of one partition in no order, each of a type (a
-    field that the table lacks has its default).  ``schema``: see :func:`as_rows`.  ``keys``: of
-    what rows of one list have in common, if it is no partition; never null.
+    ``kind``: of its findings.  ``needed``: its arguments, lists of the rows of one partition in no
+    order, each of a type (a field that the table lacks has its default).  ``keys``: of what rows
+    of one list have in common, if it is no partition; never null.
     """
 
     def found(*groups: list[Row]) -> list[tuple[Any, ...]]:
@@ -68,10 +83,11 @@ def in_each(
         .agg(*(F.collect_list(f"rows_{at}").alias(f"rows_{at}") for at in range(len(needed))))
     )
     # Spark's functions of Arrow want pandas, which nothing else here needs.
-    of_group = F.udf(found, f"array<struct<{schema}>>", useArrow=False)
+    of_group = F.udf(found, f"array<struct<{ddl(columns_of(kind))}>>", useArrow=False)
     return grouped.select(F.inline(of_group(*grouped.columns[len(keys) :])))
 
 
-def findings(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
-    """The few rows of an answer as what its rule had found, in this process."""
-    return [kind(**row.asDict(recursive=True)) for row in rows.collect()]
+def listed(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
+    """The rows of an answer as what its rule had found, in this process."""
+    names = [column.name for column in columns_of(kind)]
+    return [kind(**row.asDict(recursive=True)) for row in rows.select(*names).collect()]

@@ -1,54 +1,59 @@
-"""The answers for one set of rows, each computed once and kept."""
+"""The answers about one cluster's rows by Spark, each computed once and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
-from shutil import rmtree
-from typing import Final
-from uuid import uuid4
+from typing import Any, Final, NamedTuple, TypeVar
 
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from typing_extensions import override
 
-from kafka_history.readers.soundness import is_sound, seal
-
-from .acts import acts, effects
-from .blast_radius import blast_radius
-from .broker_lives import broker_lives, session_expiries
-from .clocks import clocks
-from .copies import copies, overlapping_files, without_copies
-from .departures import departures, pauses, with_pauses
-from .deposed_controllers import refusals, zombies
-from .failed_transitions import failed_transitions
-from .invariants import violations
-from .isr_changes import isr_changes
-from .leaderless import leaderless
-from .log_dir_failures import log_dir_failures
-from .min_isr import under_min_isr
-from .partition_states import partition_states
-from .reassignments import reassignments
-from .slow_requests import request_times
-from .tenures import phases, tenures
-from .topic_deletions import topic_deletions
-from .unclean_elections import unclean_elections
-from .zookeeper_gaps import zookeeper_gaps
-
-THREADS: Final = 2
-"""Questions to few rows that are asked at once."""
-_WAVES: Final = (
-    ("tenures", "broker_lives", "pauses", "log_dir_failures", "deletions", "reassignments"),
-    ("states", "session_expiries", "phases"),
-    ("departures", "isr_changes"),
-    ("leaderless",),
+from kafka_history.readers.soundness import is_sound
+from kafka_history.rules import broker_lives as _broker_lives
+from kafka_history.rules import clocks as _clocks
+from kafka_history.rules import copies as _copies
+from kafka_history.rules import departures as _departures
+from kafka_history.rules import deposed_controllers as _deposed
+from kafka_history.rules import isr_changes as _isr_changes
+from kafka_history.rules import tenures as _tenures
+from kafka_history.rules import totals as _totals
+from kafka_history.rules import unclean_elections as _unclean_elections
+from kafka_history.rules import windows as _windows
+from kafka_history.rules.event import Event
+from kafka_history.rules.history import (
+    LONGEST,
+    TOPIC_PARTITION,
+    Answers,
+    Row,
+    TopicPartition,
+    taken_here,
 )
-"""Answers that are kept; those of one wave need only those of the waves before."""
+from kafka_history.rules.partition_states import State
+
+from .carrying import as_rows, first_of_each, gathered, in_each, listed, of_kind, says
+from .kept import findings, keep, keep_findings, keep_table
+
+_ORDER: Final = ("time_ms", "file", "line")
+_EVER: Final = 2**62
+
+Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 
-class History:
-    """One cluster's rows and what follows from them; every answer is a DataFrame.
+class _Stretch(NamedTuple):
+    """A time that is looked at of a broker."""
+
+    who: int
+    after_ms: int
+    until_ms: int
+
+
+class History(Answers[DataFrame]):
+    """One cluster's answers out of rows in Spark; a table is a DataFrame.
 
     ``events``: rows of :mod:`kafka_history.event_schema`, of one cluster. What other
     answers are made of is kept: as Parquet below ``store``, where the next question finds it
@@ -61,198 +66,295 @@ class History:
         self,
         events: DataFrame,
         store: Path | None = None,
-        sources: DataFrame | None = None,
+        wanting: Sequence[Row] = (),
         *,
         is_small: bool = False,
     ) -> None:
         """``is_small``: the rows are few (:data:`.soundness.SMALL_ROWS`).
 
         Then each table is one partition, the rows stay in memory, and no question moves rows
-        between tasks.
+        between tasks.  ``wanting``: the files that were not read, or not whole, or not understood.
         """
         self._read = events.coalesce(1).persist() if is_small else events
+        self._spark = events.sparkSession
         self._store = store
         self._is_small = is_small
-        self.sources = sources
-        """Every file that was looked at, as the schema has it; None: not known."""
-
-    def prepare(self) -> None:
-        """Makes what other answers are made of, if the rows are few: several at once.
-
-        Planning a question keeps one core busy, and its few rows hardly another.
-        """
-        if not self._is_small:
-            return
-        assert self.events is not None, "made once, before threads share it"
-        with ThreadPoolExecutor(THREADS, "history-question") as pool:
-            for independent in _WAVES:
-                list(pool.map(partial(getattr, self), independent))
-
-    @cached_property
-    def _overlapping(self) -> DataFrame:
-        return self._keep("overlapping_files", lambda: overlapping_files(self._read))
+        self.wanting = wanting
 
     @cached_property
     def events(self) -> DataFrame:
         """The rows, each line once, in however many files it stands."""
-        if self._overlapping.isEmpty():
+        if not self.copies:
             return self._read
-        return without_copies(self._read, self._overlapping)
+        has_copies = F.col("file").isin(*(each.file for each in self.copies))
+        copied = self._copied_lines.select("file", "line")
+        kept = self._read.where(has_copies).join(copied, ["file", "line"], "left_anti")
+        # Every analysis reads these rows.
+        return self._read.where(~has_copies).unionByName(kept.persist())
 
     @cached_property
-    def copies(self) -> DataFrame:
-        """Files that repeat others: :func:`.copies.copies`."""
-        return copies(self._read, self._overlapping)
+    @override
+    def totals(self) -> _totals.Totals:
+        sums = self.events.agg(
+            F.count("*").alias("records"),
+            F.count("shape").alias("typed"),
+            F.min("time_ms").alias("from_ms"),
+            F.max("time_ms").alias("to_ms"),
+            F.array_sort(F.collect_set("broker_id")).alias("brokers"),
+            F.count_if(F.col("level").isin("ERROR", "FATAL")).alias("errors"),
+            F.count_if(F.col("level") == "WARN").alias("warnings"),
+        )
+        return listed(sums, _totals.Totals)[0]
 
     @cached_property
-    def tenures(self) -> DataFrame:
-        """Controller tenures: :func:`.tenures.tenures`."""
-        return self._keep("tenures", lambda: tenures(self.events))
+    @override
+    def unknown_lines(self) -> list[_totals.UnknownLines]:
+        sample = F.substring("text", 1, _totals.SAMPLE_CHARACTERS).alias("text")
+        alike = (
+            self.events.where("shape IS NULL")
+            .groupBy("logger", "level")
+            .agg(F.count("*").alias("count"), F.min(F.struct(*_ORDER, sample)).alias("e"))
+            .select("logger", "level", "count", "e.text", "e.file", "e.line")
+        )
+        return listed(alike.orderBy(F.desc("count")), _totals.UnknownLines)
+
+    @override
+    def said(self, kinds: Collection[str]) -> list[Event]:
+        return gathered(self.events.where(of_kind(kinds)))
+
+    @override
+    def taken(
+        self, answer: DataFrame | Sequence[Any], *order: str, limit: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        if not isinstance(answer, DataFrame):
+            return taken_here(answer, *order, limit=limit)
+        keys = [F.desc(key[1:]) if key.startswith("-") else F.asc(key) for key in order]
+        rows = [row.asDict(recursive=True) for row in answer.orderBy(*keys).take(limit + 1)]
+        return rows[:limit], answer.count() - limit if len(rows) > limit else 0
+
+    @override
+    def listed(self, table: DataFrame, kind: type[Finding]) -> list[Finding]:
+        return listed(table, kind)
+
+    @override
+    def biographies(self, partitions: Collection[TopicPartition]) -> list[State]:
+        of_each = (
+            (F.col("topic") == topic) & (F.col("partition") == partition)
+            for topic, partition in partitions
+        )
+        return listed(self.states.where(reduce(Column.__or__, of_each, F.lit(False))), State)
+
+    @override
+    def longest_outages(self, limit: int) -> tuple[list[dict[str, Any]], int]:
+        span_ms = F.coalesce("to_ms", F.lit(self.end_ms)) - F.col("from_ms")
+        return self.taken(self.leaderless.withColumn("span_ms", span_ms), *LONGEST, limit=limit)
 
     @cached_property
-    def phases(self) -> DataFrame:
-        """Steps of failovers: :func:`.tenures.phases`."""
-        return self._keep("phases", lambda: phases(self.events, self.tenures))
+    @override
+    def isr_storms(self) -> DataFrame:
+        minute = F.floor(F.col("at_ms") / _isr_changes.STORM_STEP_MS).alias("minute")
+        shrinks = self.isr_changes.where("change = 'shrink' AND by = 'leader'").select("*", minute)
+        needed = (_isr_changes.InSyncChange, shrinks)
+        return in_each(_isr_changes.isr_storms, _isr_changes.Storm, needed, keys=["minute"])
 
     @cached_property
-    def broker_lives(self) -> DataFrame:
-        """Lives of brokers: :func:`.broker_lives.broker_lives`."""
-        return self._keep("broker_lives", lambda: broker_lives(self.events))
+    @override
+    def _copied_lines(self) -> DataFrame:
+        def make() -> DataFrame:
+            spoke = (
+                self._read.where("logger IS NOT NULL AND time_ms IS NOT NULL")
+                .groupBy("broker_id", "logger", "file")
+                .agg(F.min("time_ms").alias("from_ms"), F.max("time_ms").alias("to_ms"))
+            )
+            files = _copies.overlapping_files(listed(spoke, _copies.LoggerSpan))
+            # Texts are only compared.
+            texts = (F.md5(name).alias(name) for name in ("text", "exception_message"))
+            others = ("file", "line", "broker_id", "time_ms", "level", "logger")
+            needed = self._read.where(F.col("file").isin(*files)).select(*others, *texts)
+            of_one = _copies.copied_lines
+            return in_each(of_one, _copies.CopiedLine, (Event, needed), keys=["time_ms"])
 
-    @cached_property
-    def session_expiries(self) -> DataFrame:
-        """Lost ZooKeeper sessions, each with the pause that explains it if there was one."""
-        return self._keep(
-            "session_expiries", lambda: with_pauses(session_expiries(self.events), self.pauses)
+        return self._kept_table("copied_lines", make)
+
+    @override
+    def _events(self, kinds: Collection[str], columns: Sequence[str]) -> DataFrame:
+        return self._timed(kinds).select(*columns)
+
+    @override
+    def _events_of_logs(self, kinds: Collection[str], columns: Sequence[str]) -> DataFrame:
+        def named(group: int) -> Column:
+            words = F.regexp_extract("text", _unclean_elections.LOADED, group)
+            return F.nullif(words, F.lit(""))
+
+        return self._timed(kinds).select(
+            F.coalesce("topic", named(1)).alias("topic"),
+            F.coalesce("partition", named(2).try_cast("int")).alias("partition"),
+            *columns,
         )
 
-    @cached_property
-    def departures(self) -> DataFrame:
-        """What took brokers out of the cluster: :func:`.departures.departures`."""
-        return self._keep(
-            "departures",
-            lambda: departures(self.broker_lives, self.session_expiries, self.log_dir_failures),
+    def _timed(self, kinds: Collection[str]) -> DataFrame:
+        return self.events.where(of_kind(kinds) & F.col("time_ms").isNotNull())
+
+    @override
+    def _in_each(
+        self,
+        rule: Callable[..., Iterable[Finding]],
+        kind: type[Finding],
+        *needed: tuple[type[Any], DataFrame],
+        keys: Sequence[str] = TOPIC_PARTITION,
+    ) -> DataFrame:
+        return in_each(rule, kind, *needed, keys=keys)
+
+    @override
+    def _and(self, table: DataFrame, found: Iterable[Finding], kind: type[Finding]) -> DataFrame:
+        return table.unionByName(as_rows(self._spark, found, kind))
+
+    @override
+    def _first_of(self, kinds: Collection[str], *keys: str) -> list[Event]:
+        return gathered(first_of_each(self.events.where(of_kind(kinds)), keys, *_ORDER))
+
+    @property
+    def _works(self) -> DataFrame:
+        is_own = "logger = 'state.change.logger' AND component = 'controller'"
+        return self.events.where(is_own).where("controller_epoch IS NOT NULL")
+
+    @override
+    def _first_works(self) -> list[Event]:
+        # Of millions of such lines the first of each controller and epoch is enough.
+        return gathered(first_of_each(self._works, ["broker_id", "controller_epoch"], *_ORDER))
+
+    @override
+    def _late_works(self) -> list[Event]:
+        ended = as_rows(self._spark, self.tenures, _tenures.Tenure).select(
+            F.col("broker").alias("z"), F.col("controller_epoch").alias("z_epoch"), "to_ms"
         )
-
-    @cached_property
-    def pauses(self) -> DataFrame:
-        """Pauses of processes: :func:`.departures.pauses`."""
-        return self._keep("pauses", lambda: pauses(self.events))
-
-    @cached_property
-    def zookeeper_gaps(self) -> DataFrame:
-        """Times without ZooKeeper: :func:`.zookeeper_gaps.zookeeper_gaps`."""
-        return zookeeper_gaps(self.events, self.pauses, self.session_expiries)
-
-    @cached_property
-    def log_dir_failures(self) -> DataFrame:
-        """Directories that failed: :func:`.log_dir_failures.log_dir_failures`."""
-        return self._keep("log_dir_failures", lambda: log_dir_failures(self.events))
-
-    @cached_property
-    def under_min_isr(self) -> DataFrame:
-        """Partitions with too few in-sync replicas: :func:`.min_isr.under_min_isr`."""
-        return under_min_isr(self.events, self.states)
-
-    @cached_property
-    def states(self) -> DataFrame:
-        """States of partitions: :func:`.partition_states.partition_states`."""
-        return self._keep("states", lambda: partition_states(self.events, self.tenures))
-
-    @cached_property
-    def leaderless(self) -> DataFrame:
-        """Windows without a leader: :func:`.leaderless.leaderless`."""
-        return self._keep(
-            "leaderless", lambda: leaderless(self.events, self.states, self.departures)
+        is_late = (
+            (F.col("broker_id") == F.col("z"))
+            & (F.col("controller_epoch") == F.col("z_epoch"))
+            & (F.col("time_ms") > F.col("to_ms") + _tenures.GRACE_MS)
         )
+        return gathered(self._works.join(F.broadcast(ended), is_late, "left_semi"))
 
-    @cached_property
-    def isr_changes(self) -> DataFrame:
-        """Changes of in-sync replicas: :func:`.isr_changes.isr_changes`."""
-        return self._keep("isr_changes", lambda: isr_changes(self.states))
+    @override
+    def _last_words(self) -> Mapping[int | None, _tenures.LastWords]:
+        is_controllers = F.col("logger").startswith("kafka.controller")
+        spoke = self.events.groupBy("broker_id").agg(
+            F.max("time_ms").alias("last_ms"), F.max(is_controllers).alias("has_log")
+        )
+        return {
+            row["broker_id"]: _tenures.LastWords(row["last_ms"], bool(row["has_log"]))
+            for row in spoke.collect()
+        }
 
-    @cached_property
-    def unclean_elections(self) -> DataFrame:
-        """Unclean elections: :func:`.unclean_elections.unclean_elections`."""
-        return unclean_elections(self.events, self.states)
+    @override
+    def _signs_of_life(self, marks: Sequence[Event]) -> list[tuple[int, _broker_lives.SignOfLife]]:
+        """Of the signs of life of each broker the first and the last between two of its starts."""
+        starts = sorted(set(_broker_lives.starts(marks)))
+        stretches = [
+            _Stretch(broker, from_ms, until_ms)
+            for broker, of_one in groupby(starts, itemgetter(0))
+            for (_, from_ms), (_, until_ms) in pairwise([*of_one, (broker, _EVER)])
+        ]
+        between = as_rows(self._spark, stretches, _Stretch)
+        is_dump = F.coalesce(of_kind({_broker_lives.DUMP}), F.lit(False))
+        each_second = (
+            self.events.where("broker_id IS NOT NULL AND time_ms IS NOT NULL")
+            .where(~says(*_broker_lives.PRELUDE) & ~is_dump)
+            .groupBy("broker_id", F.floor(F.col("time_ms") / 1000))
+            .agg(F.max(F.struct(*_ORDER)).alias("e"))
+        )
+        is_in = (F.col("who") == F.col("broker_id")) & (
+            F.col("e.time_ms").between(F.col("after_ms"), F.col("until_ms") - 1)
+        )
+        found = (
+            each_second.join(F.broadcast(between), is_in, "left")
+            .groupBy("broker_id", "after_ms")
+            .agg(F.min("e").alias("first"), F.max("e").alias("last"))
+        )
+        return [
+            (row["broker_id"], _broker_lives.SignOfLife(*row[name]))
+            for row in found.collect()
+            for name in ("first", "last")
+        ]
 
-    @cached_property
-    def zombies(self) -> DataFrame:
-        """Deposed controllers that went on: :func:`.deposed_controllers.zombies`."""
-        return zombies(self.events, self.tenures)
+    @override
+    def _within_silences(self, client: Sequence[Event]) -> list[Event]:
+        stretches = [
+            _Stretch(silence.broker, silence.heard_ms, silence.to_ms - _departures.AWAKE_MS)
+            for silence in _departures.silences(client)
+        ]
+        if not stretches:
+            return []
+        is_within = (
+            (F.col("who") == F.col("broker_id"))
+            & (F.col("time_ms") > F.col("after_ms"))
+            & (F.col("time_ms") < F.col("until_ms"))
+        )
+        others = self.events.where(~F.coalesce(of_kind(_departures.CLIENT), F.lit(False)))
+        wrote = others.join(F.broadcast(as_rows(self._spark, stretches, _Stretch)), is_within)
+        return gathered(first_of_each(wrote, _Stretch._fields, F.desc("time_ms")))
 
-    @cached_property
-    def refusals(self) -> DataFrame:
-        """What was refused to deposed controllers: :func:`.deposed_controllers.refusals`."""
-        return refusals(self.events)
+    @override
+    def _stale_answers(self) -> list[Event]:
+        is_stale = (F.col("error_code") == _deposed.STALE_CODE) | (F.col("error") == _deposed.STALE)
+        return gathered(self.events.where(of_kind(_deposed.ANSWERS) & is_stale))
 
-    @cached_property
-    def violations(self) -> DataFrame:
-        """Broken invariants: :func:`.invariants.violations`."""
-        return violations(self.events, self.states, self.tenures)
+    @override
+    def _compared_requests(self) -> list[_clocks.ComparedRequest]:
+        is_received = of_kind({_clocks.RECEIVED})
+        is_answer = of_kind({_clocks.ANSWERED}) & (F.col("request") == _clocks.REQUEST)
+        # A line for each partition of each request: compared where they are, by both ends.
+        each = (
+            self._timed(_clocks.KINDS)
+            .where(of_kind({_clocks.SENT}) | is_received | is_answer)
+            .select(
+                *_clocks.COLUMNS,
+                F.when(is_received, F.col("controller_id"))
+                .otherwise(F.col("broker_id"))
+                .alias("s"),
+                F.when(is_received, F.col("broker_id")).otherwise(F.col("peer")).alias("r"),
+            )
+        )
+        kind, keys = _clocks.ComparedRequest, ("s", "r", "controller_epoch")
+        return listed(in_each(_clocks.compared_requests, kind, (Event, each), keys=keys), kind)
 
-    @cached_property
-    def failed_transitions(self) -> DataFrame:
-        """Failed transitions: :func:`.failed_transitions.failed_transitions`."""
-        return failed_transitions(self.events)
+    @override
+    def _counted_lines(self, both: _windows.Both) -> list[_windows.CountedLines]:
+        first, second = (
+            F.count_if((F.col("time_ms") >= from_ms) & (F.col("time_ms") < to_ms)).alias(name)
+            for (from_ms, to_ms), name in zip(both, ("first", "second"), strict=True)
+        )
+        is_known = F.col("shape").isNotNull().alias("is_known")
+        alike = self.events.groupBy("level", "kind", "exception_class", is_known)
+        return listed(alike.agg(first, second), _windows.CountedLines)
 
-    @cached_property
-    def deletions(self) -> DataFrame:
-        """Deletions of topics: :func:`.topic_deletions.topic_deletions`."""
-        return self._keep("deletions", lambda: topic_deletions(self.events))
-
-    @cached_property
-    def reassignments(self) -> DataFrame:
-        """Moves of partitions: :func:`.reassignments.reassignments`."""
-        return self._keep("reassignments", lambda: reassignments(self.events))
-
-    @cached_property
-    def acts(self) -> DataFrame:
-        """What was ordered: :func:`.acts.acts`."""
-        return acts(self.events, self.tenures, self.deletions, self.reassignments)
-
-    @cached_property
-    def request_times(self) -> DataFrame:
-        """How long brokers took: :func:`.slow_requests.request_times`."""
-        return request_times(self.events)
-
-    @cached_property
-    def clock_skew(self) -> DataFrame:
-        """How far clocks are apart: :func:`.clocks.clocks`."""
-        return clocks(self.events)
-
-    @cached_property
-    def blast_radius(self) -> DataFrame:
-        """What followed from each departure: :func:`.blast_radius.blast_radius`."""
-        done = effects(self.events, self.tenures, self.deletions, self.reassignments)
-        return blast_radius(self.departures, self.states, self.leaderless, self.tenures, done)
-
-    def _keep(self, name: str, answer: Callable[[], DataFrame]) -> DataFrame:
+    @override
+    def _kept(
+        self, name: str, kind: type[Finding], make: Callable[[], Iterable[Finding]]
+    ) -> list[Finding]:
         if self._store is None:
-            return answer().localCheckpoint()
-        folder = self._store / name
-        kept = None
-        if not is_sound(folder):
-            rmtree(folder, ignore_errors=True)
-            # Under a name of its own until it is whole: two questions may be asked at once, and the
-            # one that was interrupted must not be taken for an answer.
-            mine = folder.with_name(f".{name}-{uuid4().hex}")
-            kept = self._written(answer(), mine)
-            seal(mine)
-            try:
-                mine.rename(folder)
-            except OSError:  # another task was quicker, with the same answer
-                rmtree(mine, ignore_errors=True)
+            return list(make())
+        kept = findings(self._store, name, kind)
         if kept is None:
-            kept = self._read.sparkSession.read.parquet(str(folder))
-        return kept.coalesce(1) if self._is_small else kept
+            kept = list(make())
+            keep_findings(self._store / name, kept, kind)
+        return kept
 
-    def _written(self, answer: DataFrame, folder: Path) -> DataFrame | None:
-        """Writes an answer; the rows themselves if they are few, so that they need not be read."""
-        if not self._is_small:
-            answer.write.parquet(str(folder))
-            return None
-        rows = answer.toArrow()
-        folder.mkdir(parents=True)
-        pq.write_table(rows, folder / "part-00000.zstd.parquet", compression="zstd")
-        return answer.sparkSession.createDataFrame(rows, answer.schema)
+    @override
+    def _kept_table(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        if self._store is None:
+            return make().localCheckpoint()
+        folder = self._store / name
+        found = None
+        if not is_sound(folder):
+            answer = make()
+            if self._is_small:
+                # They are few: they need not be read again.
+                rows = answer.toArrow()
+                keep_table(folder, rows)
+                found = self._spark.createDataFrame(rows, answer.schema)
+            else:
+                keep(folder, lambda mine: answer.write.parquet(str(mine)))
+        if found is None:
+            found = self._spark.read.parquet(str(folder))
+        return found.coalesce(1) if self._is_small else found

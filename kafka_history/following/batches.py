@@ -1,4 +1,4 @@
-"""Stores one micro-batch in the Parquet tables, exactly once, as an ingest of its own.
+"""Stores what one look took in the Parquet tables, exactly once, as an ingest of its own.
 
 The number of the ingest is chosen once per batch and noted before anything is written
 (:data:`BATCH`); ``history.json`` names it when all of it is there.  A batch that comes again finds
@@ -10,23 +10,29 @@ Many small ingests would be slow to read, so :data:`MERGED_AT` of a size are mer
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
+import pyarrow.parquet as pq
 
-from kafka_history.event_schema import SOURCE_COLUMNS, ddl
-from kafka_history.following.spool import FileSegment
-from kafka_history.readers.found_tables import UNTYPED_SHARE
-from kafka_history.readers.ingest import write_sources
+from kafka_history.following.positions import Position
+from kafka_history.following.spool import Batch, FileSegment
+from kafka_history.readers.event_files import STORED
+from kafka_history.readers.found_tables import (
+    FOLLOWED_PIECES,
+    SOURCES,
+    UNTYPED_SHARE,
+    write_rows,
+)
 from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_ingest import read_into, workers_of
 from kafka_history.readers.manifest import Manifest, read_manifest, write_manifest
+from kafka_history.readers.piece_reader import Found
 from kafka_history.readers.pieces import uri_of
+from kafka_history.readers.soundness import read_tables
 from kafka_history.readers.sources import Source
-from kafka_history.readers.store import PIECES_SCHEMA
 
 BATCH: Final = "batch.json"
 MERGED_AT: Final = 16
@@ -34,172 +40,121 @@ MERGED_AT: Final = 16
 _TABLES: Final = ("events", "pieces", "sources")
 
 
-class Batch(NamedTuple):
-    """The content of one batch's notes."""
+class StoredBatch(NamedTuple):
+    """What a batch has become."""
 
-    last_look: int
-    segments: tuple[FileSegment, ...]
-    files: tuple[Row, ...]
-    """What became of each file that changed, newest last."""
-
-
-def batch_of(notes: DataFrame) -> Batch:
-    """The batch in the lines of notes."""
-    lines = notes.where("look IS NOT NULL").orderBy("look").collect()
-    return Batch(
-        max((line["look"] for line in lines), default=0),
-        tuple(FileSegment(*line["segment"]) for line in lines if line["segment"]),
-        tuple(line["file"] for line in lines if line["file"]),
-    )
+    ingest: str
+    renamed: Mapping[str, str]
+    """Files that have another name now, by their old ones."""
 
 
-class _Piece(NamedTuple):
-    """A row of ``pieces``; without a ``block`` it says what a file is called now."""
+class _Read(NamedTuple):
+    """What batches have read of a file."""
 
-    uri: str | None
-    block: int | None
-    first_id: int | None
-    end_id: int | None
-    records: int
-    typed: int
-    read_bytes: int
-    first_ms: int | None
-    last_ms: int | None
-    lines_before: int | None
-    followed: str
-    file: str | None
-
-
-def _pieces(
-    counted: Iterable[Row], segments: Iterable[FileSegment], files: Mapping[str, Row]
-) -> list[_Piece]:
-    """What was read of the segments, at its place in the files; and the names of the files."""
-    pieces = [
-        _Piece(None, None, None, None, 0, 0, 0, None, None, None, id_, row["path"])
-        for id_, row in files.items()
-    ]
-    by_uri = {uri_of(segment.path): segment for segment in segments}
-    lines_before = 0
-    uri = None
-    for row in counted:
-        segment = by_uri[row["uri"]]
-        if row["uri"] != uri:
-            lines_before, uri = segment.lines, row["uri"]
-        pieces.append(
-            _Piece(
-                uri, row["block"], row["first_id"], row["end_id"], row["records"], row["typed"],
-                row["read_bytes"], row["first_ms"], row["last_ms"], lines_before, segment.id, None,
-            )
-        )  # fmt: skip
-        # A large segment was read in pieces: its next piece follows this one.
-        lines_before += row["end_id"] - row["first_id"]
-    return pieces
+    path: str
+    records: int = 0
+    typed: int = 0
+    read_bytes: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
 
 
 class BatchWriter:
-    """Writes the batches of one stream; ``folder`` keeps what it must not forget."""
+    """Writes the batches of one directory; ``folder`` keeps what it must not forget."""
 
-    def __init__(self, spark: SparkSession, folder: Path, options: IngestOptions) -> None:
-        self._spark = spark
+    def __init__(self, folder: Path, options: IngestOptions) -> None:
         self._folder = folder
         self._out = Path(options.out)
         self._options = options
+        self._read: dict[str, _Read] = {}
+        for row in self._rows("pieces", read_manifest(self._out).ingests):
+            self._count(row)
 
-    def is_done(self, batch_id: int) -> bool:
-        """Whether the batch stands in ``history.json``."""
+    def is_done(self, look: int) -> bool:
+        """Whether the batch of a look stands in ``history.json``."""
         known = self._known()
-        if known["batch_id"] != batch_id:
+        if known["look"] is None or look > known["look"]:
             return False
-        return known["is_done"] or known["ingest"] in read_manifest(self._out).ingests
+        is_older = look < known["look"]
+        return is_older or known["is_done"] or known["ingest"] in read_manifest(self._out).ingests
 
-    def write(self, batch_id: int, batch: Batch) -> None:
+    def write(self, batch: Batch) -> StoredBatch:
         """Stores the batch; when this returns it is in ``history.json``."""
         manifest = read_manifest(self._out)
         known = self._known()
-        if known["batch_id"] == batch_id:
-            ingest = known["ingest"]
+        if known["look"] == batch.look:
+            ingest: str = known["ingest"]
         else:
             ingest = self._next_number(manifest)
-            self._note({**known, "batch_id": batch_id, "ingest": ingest, "is_done": False})
-        files = {row["id"]: row for row in batch.files}
-        counted = self._read(batch.segments, files, ingest)
-        pieces = _pieces(counted, batch.segments, files)
-        self._save(pieces, PIECES_SCHEMA, "pieces", ingest)
-        self._save(self._sources(pieces, files), ddl(SOURCE_COLUMNS), "sources", ingest)
+            self._note({**known, "look": batch.look, "ingest": ingest, "is_done": False})
+        files = {file.id: file for file in batch.files}
+        pieces = list(_pieces(self._found(batch.segments, files, ingest), batch.segments, files))
+        before = {id_: read.path for id_, read in self._read.items()}
+        for piece in pieces:
+            self._count(piece)
+        write_rows(pieces, FOLLOWED_PIECES, self._out, "pieces", ingest)
+        write_rows(map(self._source, files.values()), SOURCES, self._out, "sources", ingest)
         write_manifest(self._out, Manifest((*manifest.ingests, ingest), manifest.files))
         # Before the merge: it takes the number out of history.json again.
         self._note({**self._known(), "is_done": True})
         self._merge()
+        return StoredBatch(
+            ingest,
+            {
+                before[id_]: file.path
+                for id_, file in files.items()
+                if before.get(id_, file.path) != file.path
+            },
+        )
 
-    def _read(
-        self, segments: Sequence[FileSegment], files: dict[str, Row], ingest: str
-    ) -> list[Row]:
-        """Reads the segments into ``events``, as any ingest does; the pieces that it counted."""
-        if not segments:
-            (self._out / "events" / f"ingest={ingest}").mkdir(parents=True, exist_ok=True)
-            return []
+    def _found(
+        self, segments: Sequence[FileSegment], files: Mapping[str, Position], ingest: str
+    ) -> list[Found]:
+        """Reads the segments into ``events``, as any ingest does."""
+        events = self._out / "events" / f"ingest={ingest}"
+        # What a batch of that number that died has left is replaced.
+        rmtree(events, ignore_errors=True)
+        events.mkdir(parents=True)
         sources = [
             Source(
-                s.path, s.size_bytes, 0, s.size_bytes, files[s.id]["kind"],
-                files[s.id]["broker_id"], files[s.id]["cluster"],
+                s.path, s.size_bytes, 0, s.size_bytes, files[s.id].kind, files[s.id].broker_id,
+                files[s.id].cluster,
             )
             for s in segments
         ]  # fmt: skip
-        write_sources(self._spark, sources, self._options, ingest)
-        pieces = self._spark.read.parquet(str(self._out / "pieces" / f"ingest={ingest}"))
-        return pieces.where("block IS NOT NULL").orderBy("uri", "block").collect()
+        return read_into(events, sources, self._options, workers_of("local[*]") or 1)
 
-    def _sources(self, pieces: Sequence[_Piece], files: dict[str, Row]) -> list[tuple[Any, ...]]:
-        """One row per file: what has been read of it since it was first seen."""
-        sums = self._sums(files)
-        for piece in pieces:
-            if piece.block is None:
-                continue
-            before = sums.get(piece.followed, (0, 0, 0, None, None))
-            known = (before[3], before[4], piece.first_ms, piece.last_ms)
-            times = [moment for moment in known if moment is not None]
-            sums[piece.followed] = (
-                before[0] + piece.records, before[1] + piece.typed, before[2] + piece.read_bytes,
-                min(times, default=None), max(times, default=None),
-            )  # fmt: skip
-        rows = []
-        for id_, file in files.items():
-            records, typed, read_bytes, first_ms, last_ms = sums.get(id_, (None,) * 5)
-            status = "skipped" if file["kind"] is None else "read"
-            if file["problem"] and file["kind"] is not None:
-                status = "damaged"
-            elif records and typed * UNTYPED_SHARE < records:
-                status = "untyped"
-            rows.append(
-                (
-                    file["path"], file["cluster"], file["broker_id"], file["kind"],
-                    file["size_bytes"], file["modified_ms"], records, typed, file["lines"],
-                    read_bytes, first_ms, last_ms, status, file["problem"],
-                )
-            )  # fmt: skip
-        return rows
+    def _source(self, file: Position) -> dict[str, Any]:
+        """What has been read of a file since it was first seen."""
+        read = self._read.get(file.id, _Read(file.path))
+        status = "skipped" if file.kind is None else "read"
+        if file.problem and file.kind is not None:
+            status = "damaged"
+        elif read.records and read.typed * UNTYPED_SHARE < read.records:
+            status = "untyped"
+        return {
+            **read._asdict(),
+            **file._asdict(),
+            "file": file.path,
+            "format": file.kind,
+            "status": status,
+        }
 
-    def _sums(self, files: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-        """What earlier batches read of these files."""
-        ingests = read_manifest(self._out).ingests
-        if not ingests:
-            return {}
-        pieces = self._table("pieces", ingests)
-        rows = (
-            pieces.where(F.col("followed").isin(list(files)) & F.col("block").isNotNull())
-            .groupBy("followed")
-            .agg(
-                F.sum("records"), F.sum("typed"), F.sum("read_bytes"),
-                F.min("first_ms"), F.max("last_ms"),
-            )
-            .collect()
-        )  # fmt: skip
-        return {row["followed"]: tuple(row)[1:] for row in rows}
-
-    def _save(self, rows: Sequence[tuple[Any, ...]], schema: str, table: str, ingest: str) -> None:
-        folder = self._out / table / f"ingest={ingest}"
-        frame = self._spark.createDataFrame(rows, schema)
-        frame.coalesce(1).write.mode("overwrite").parquet(str(folder))
+    def _count(self, piece: Mapping[str, Any]) -> None:
+        known = self._read.get(piece["followed"], _Read(""))
+        if piece["block"] is None:
+            self._read[piece["followed"]] = known._replace(path=piece["file"])
+            return
+        first = [ms for ms in (known.first_ms, piece["first_ms"]) if ms is not None]
+        last = [ms for ms in (known.last_ms, piece["last_ms"]) if ms is not None]
+        self._read[piece["followed"]] = _Read(
+            known.path,
+            known.records + piece["records"],
+            known.typed + piece["typed"],
+            known.read_bytes + piece["read_bytes"],
+            min(first, default=None),
+            max(last, default=None),
+        )
 
     def _merge(self) -> None:
         """Merges small ingests of a similar size, :data:`MERGED_AT` at a time.
@@ -220,41 +175,42 @@ class BatchWriter:
             return False
         small = [i for i, size in sizes.items() if size == crowded]
         number = self._next_number(manifest)
-        # Whole folders per task: else each writes a file into each of them.
-        (
-            self._table("events", small)
-            .drop("ingest")
-            .repartition("cluster", "day")
-            .write.mode("overwrite")
-            .partitionBy("cluster", "day")
-            .parquet(str(self._out / "events" / f"ingest={number}"))
-        )
-        for table, key in ("pieces", "followed"), ("sources", "file"):
-            self._merge_table(table, key, small, number)
+        self._merge_events(small, number)
+        pieces = list(self._rows("pieces", small))
+        # Of what is said of a file again and again only the newest is kept.
+        named = {row["followed"]: row for row in pieces if row["block"] is None}
+        read = [row for row in pieces if row["block"] is not None]
+        write_rows([*named.values(), *read], FOLLOWED_PIECES, self._out, "pieces", number)
+        sources = {row["file"]: row for row in self._rows("sources", small)}
+        write_rows(sources.values(), SOURCES, self._out, "sources", number)
         kept = [i for i in manifest.ingests if i not in small]
         write_manifest(self._out, Manifest((*kept, number), manifest.files))
         sizes = {i: size for i, size in sizes.items() if i in kept} | {number: crowded + 1}
         self._note({**known, "sizes": sizes})
         return True
 
-    def _merge_table(self, table: str, key: str, small: list[str], number: str) -> None:
-        """Of what is said of a file again and again only the newest is kept."""
-        rows = self._table(table, small)
-        is_told_again = F.col("block").isNull() if table == "pieces" else F.lit(True)
-        newest = Window.partitionBy(key, is_told_again).orderBy(F.desc("ingest"))
-        kept = (
-            rows.withColumn("place", F.row_number().over(newest))
-            .where(~is_told_again | (F.col("place") == 1))
-            .drop("place", "ingest")
-        )
-        folder = self._out / table / f"ingest={number}"
-        kept.coalesce(1).write.mode("overwrite").parquet(str(folder))
+    def _merge_events(self, small: Iterable[str], number: str) -> None:
+        """One file for each cluster and day, of all rows of these ingests."""
+        target = self._out / "events" / f"ingest={number}"
+        rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        folders: dict[Path, list[Path]] = {}
+        for ingest in small:
+            source = self._out / "events" / f"ingest={ingest}"
+            for folder in sorted(source.glob("cluster=*/day=*")):
+                folders.setdefault(target / folder.relative_to(source), []).append(folder)
+        for merged, parts in folders.items():
+            merged.mkdir(parents=True)
+            path = merged / "part-00000.zstd.parquet"
+            with pq.ParquetWriter(path, STORED, compression="zstd") as writer:
+                for part in parts:
+                    for table in read_tables(part):
+                        writer.write_table(table.cast(STORED))
 
-    def _table(self, table: str, ingests: Sequence[str]) -> DataFrame:
-        """Some ingests of a table as they lie there, with the column ``ingest``."""
-        return self._spark.read.option("basePath", str(self._out / table)).parquet(
-            *(str(self._out / table / f"ingest={ingest}") for ingest in ingests)
-        )
+    def _rows(self, table: str, ingests: Iterable[str]) -> Iterator[dict[str, Any]]:
+        for ingest in ingests:
+            for rows in read_tables(self._out / table / f"ingest={ingest}"):
+                yield from rows.to_pylist()
 
     def _forget(self, manifest: Manifest) -> None:
         """Deletes what was merged, one batch later: who reads the tables now may still need it."""
@@ -273,7 +229,7 @@ class BatchWriter:
         try:
             known: dict[str, Any] = json.loads((self._folder / BATCH).read_text())
         except FileNotFoundError:
-            return {"batch_id": None, "ingest": "000000", "is_done": True, "sizes": {}}
+            return {"look": None, "ingest": "000000", "is_done": True, "sizes": {}}
         return known
 
     def _note(self, known: dict[str, Any]) -> None:
@@ -282,5 +238,21 @@ class BatchWriter:
         new.replace(self._folder / BATCH)
 
 
-def _count(sizes: dict[str, int], size: int) -> int:
+def _pieces(
+    found: Iterable[Found], segments: Iterable[FileSegment], files: Mapping[str, Position]
+) -> Iterator[dict[str, Any]]:
+    """What was read of the segments, at its place in the files; and the names of the files."""
+    for id_, file in files.items():
+        yield {"block": None, "followed": id_, "file": file.path}
+    by_uri = {uri_of(segment.path): segment for segment in segments}
+    before: dict[str, int] = {}
+    for piece in sorted(found, key=lambda each: (each.uri, each.block)):
+        segment = by_uri[piece.uri]
+        # A large segment was read in pieces: its next piece follows this one.
+        lines = before.get(piece.uri, segment.lines)
+        before[piece.uri] = lines + piece.end_id - piece.first_id
+        yield {**piece._asdict(), "lines_before": lines, "followed": segment.id, "file": None}
+
+
+def _count(sizes: Mapping[str, int], size: int) -> int:
     return sum(1 for other in sizes.values() if other == size)

@@ -1,4 +1,4 @@
-"""Segments and notes: the files that the tailer passes to Spark, and its memory.
+"""Segments and notes: what the tailer has cut and is to be stored, and its memory.
 
 A note is one file of JSON lines: how far every file has been read, then the segments of that look.
 It is written under a hidden name and renamed when it is whole, so segment and memory change in one
@@ -11,24 +11,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafka_history.following.positions import Position, position_of
 from kafka_history.readers.problems import HistoryInvalid
 
-NOTES_MAX: Final = 6
-"""Notes that may wait for Spark; with more the tailer pauses, and the disk does not fill."""
-NOTE_SCHEMA: Final = (
-    "look bigint, "
-    "segment struct<path: string, id: string, offset: bigint, lines: bigint, size_bytes: bigint>, "
-    "file struct<id: string, path: string, size_bytes: bigint, modified_ms: bigint, "
-    "offset: bigint, lines: bigint, kind: string, broker_id: int, cluster: string, problem: string>"
-)
-"""What Spark reads of a note's lines; the line of all positions is empty for it."""
-
 
 class FileSegment(NamedTuple):
-    """A piece of a file that Spark is to read, as a file of its own."""
+    """A piece of a file that is to be stored, as a file of its own."""
 
     path: str
     id: str
@@ -39,8 +29,17 @@ class FileSegment(NamedTuple):
     size_bytes: int
 
 
+class Batch(NamedTuple):
+    """What one note names."""
+
+    look: int
+    segments: tuple[FileSegment, ...]
+    files: tuple[Position, ...]
+    """Each file that changed, as it is now."""
+
+
 class Spool:
-    """The folders ``notes`` and ``segments``; one tailer writes, one stream reads and cleans up."""
+    """The folders ``notes`` and ``segments``."""
 
     def __init__(self, folder: Path) -> None:
         self.notes = folder / "notes"
@@ -64,9 +63,24 @@ class Spool:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HistoryInvalid(f"{newest} is damaged: {error}") from None
 
-    def is_full(self) -> bool:
-        """Whether Spark is so far behind that nothing more should be put here."""
-        return len(self._noted()) > NOTES_MAX
+    def looks(self) -> list[int]:
+        """The looks that have notes, the oldest first; the newest may be stored already."""
+        return [int(name.split(".")[0]) for name in self._noted()]
+
+    def batch(self, look: int) -> Batch:
+        """What the note of a look names.
+
+        Raises:
+            HistoryInvalid: it cannot be read.
+        """
+        path = self._path_of_note(look)
+        try:
+            _, *lines = map(json.loads, path.read_text().splitlines())
+            segments = tuple(FileSegment(**line["segment"]) for line in lines if "segment" in line)
+            files = tuple(position_of(line["file"]) for line in lines if "file" in line)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise HistoryInvalid(f"{path} is damaged: {error}") from None
+        return Batch(look, segments, files)
 
     def path_of_segment(self, look: int, number: int) -> Path:
         """Where the tailer writes a segment; the same look writes the same one again."""
@@ -94,16 +108,19 @@ class Spool:
         lines += [{"look": look, "file": position._asdict()} for position in changed]
         hidden = self.notes / f".{look:010d}.json"
         self.write(hidden, "".join(json.dumps(line) + "\n" for line in lines).encode())
-        hidden.rename(self.notes / f"{look:010d}.json")
+        hidden.rename(self._path_of_note(look))
 
     def clean_up(self, last_look: int) -> None:
         """Deletes the segments that were stored, and the notes but the newest."""
         for segment in self.segments.iterdir():
             if int(segment.name.split("-")[0]) <= last_look:
                 segment.unlink(missing_ok=True)
-        for note in self._noted()[:-1]:
-            if int(note.split(".")[0]) <= last_look:
-                (self.notes / note).unlink(missing_ok=True)
+        for look in self.looks()[:-1]:
+            if look <= last_look:
+                self._path_of_note(look).unlink(missing_ok=True)
+
+    def _path_of_note(self, look: int) -> Path:
+        return self.notes / f"{look:010d}.json"
 
     def _noted(self) -> list[str]:
         return sorted(p.name for p in self.notes.iterdir() if not p.name.startswith("."))

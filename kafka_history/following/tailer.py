@@ -72,8 +72,6 @@ class Tailer:
         ``is_last``: nothing waits for a further look, of any file.
         """
         self.problems = []
-        if self._spool.is_full():
-            return False
         entries = self._entries()
         changed = self._changed(entries)
         found = recognise(self._positions, entries, {e.path: self._head(e) for e in changed})

@@ -26,6 +26,8 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "array<bigint>": pa.list_(pa.int64()),
     "array<int>": pa.list_(pa.int32()),
     "array<string>": pa.list_(pa.string()),
     "map<string,string>": pa.map_(pa.string(), pa.string()),

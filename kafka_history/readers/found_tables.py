@@ -1,7 +1,4 @@
-"""The tables of pieces and files, written and read without Spark.
-
-They hold what :func:`.store.write_found` makes of the same pieces.
-"""
+"""The tables of pieces and files, written and read."""
 
 from __future__ import annotations
 
@@ -9,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +25,7 @@ UNTYPED_SHARE: Final = 10
 _LAST_BYTES: Final = 4
 """So many bytes at the end of a file need not become records: line ends, a mark of byte order."""
 _TYPES: Final = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
-_SOURCES: Final = pa.schema([(c.name, _TYPES[c.type]) for c in SOURCE_COLUMNS])
+SOURCES: Final = pa.schema([(c.name, _TYPES[c.type]) for c in SOURCE_COLUMNS])
 _PIECES: Final = pa.schema(
     [
         ("uri", pa.string()),
@@ -38,9 +36,23 @@ _PIECES: Final = pa.schema(
         ("lines_before", pa.int64()),
     ]
 )  # fmt: skip
+FOLLOWED_PIECES: Final = _PIECES.append(pa.field("followed", pa.string())).append(
+    pa.field("file", pa.string())
+)
 
 
-def write_found_here(
+class PiecePlace(NamedTuple):
+    """Where the rows of a piece of a file stand in it."""
+
+    ingest: str
+    uri: str
+    block: int
+    file: str
+    lines_before: int
+    """Before the row whose ``line_id`` is 0."""
+
+
+def write_found(
     found: Iterable[Found], sources: Sequence[Source], directory: Path, ingest: str
 ) -> None:
     """Writes the tables of pieces and files, which make rows that were written an ingest."""
@@ -57,12 +69,51 @@ def write_found_here(
             before += piece.end_id - piece.first_id
         if not pieces:
             rows.append({"uri": uri})
-    _write(pa.Table.from_pylist(rows, schema=_PIECES), directory, "pieces", ingest)
+    write_rows(rows, _PIECES, directory, "pieces", ingest)
     told = [_source_row(source, by_uri[uri_of(source.file)]) for source in sources]
-    _write(pa.Table.from_pylist(told, schema=_SOURCES), directory, "sources", ingest)
+    write_rows(told, SOURCES, directory, "sources", ingest)
 
 
-def read_sources_here(directory: Path) -> list[dict[str, Any]]:
+def newest_pieces(directory: Path, ingests: Sequence[str]) -> list[PiecePlace]:
+    """Of each file the pieces of the ingest that read it last.
+
+    A file that is followed is read in parts: a piece was read from a copy, its ``uri``;
+    ``followed`` stands for the file for ever, and the newest row with a ``file`` has its name.
+    """
+    rows = [
+        {"followed": None, "file": None, **row, "ingest": ingest}
+        for ingest in ingests
+        for table in read_tables(directory / "pieces" / f"ingest={ingest}")
+        for row in table.to_pylist()
+    ]
+    last = {row["uri"]: row["ingest"] for row in rows}
+    names = {row["followed"]: row["file"] for row in rows if row["file"] is not None}
+    return [
+        PiecePlace(
+            row["ingest"],
+            row["uri"],
+            row["block"],
+            # Without a name of its own it is the file that was read.
+            names.get(row["followed"]) or _file_of(row["uri"]),
+            row["lines_before"] - row["first_id"],
+        )
+        for row in rows
+        if row["ingest"] == last[row["uri"]] and row["block"] is not None
+    ]
+
+
+def _file_of(uri: str) -> str:
+    return unquote(uri.removeprefix("file:").removeprefix("//")) if uri[:5] == "file:" else uri
+
+
+def wanting(directory: Path) -> list[dict[str, Any]]:
+    """The files that were not read, or not whole, or not understood."""
+    columns = ("file", "status", "records", "problem")
+    sources = read_sources(directory)
+    return [{name: row[name] for name in columns} for row in sources if is_wanting(row)]
+
+
+def read_sources(directory: Path) -> list[dict[str, Any]]:
     """Every file that was looked at, in the columns of ``SOURCE_COLUMNS``, by its name.
 
     Raises:
@@ -71,7 +122,7 @@ def read_sources_here(directory: Path) -> list[dict[str, Any]]:
     newest: dict[str, tuple[str, list[dict[str, Any]]]] = {}
     for ingest in complete_ingests(directory):
         for table in read_tables(directory / "sources" / f"ingest={ingest}"):
-            for row in table.select(_SOURCES.names).to_pylist():
+            for row in table.select(SOURCES.names).to_pylist():
                 known = newest.get(row["file"])
                 if known is None or known[0] != ingest:
                     known = newest[row["file"]] = (ingest, [])
@@ -123,12 +174,15 @@ def _source_row(source: Source, pieces: Sequence[Found]) -> dict[str, Any]:
     }
 
 
-def _write(table: pa.Table, directory: Path, name: str, ingest: str) -> None:
+def write_rows(
+    rows: Iterable[dict[str, Any]], schema: pa.Schema, directory: Path, name: str, ingest: str
+) -> None:
+    """Writes a table of an ingest; of a row what is not in the schema is passed over."""
     folder = directory / name / f"ingest={ingest}"
     rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     target = folder / "part-00000.zstd.parquet"
     try:
-        pq.write_table(table, target, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), target, compression="zstd")
     except OSError as error:
         raise HistoryInvalid(f"cannot write {target}: {error}") from None

@@ -15,12 +15,13 @@ from shutil import rmtree
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_history.readers.found_tables import write_found
 from kafka_history.readers.ingest_plan import IngestOptions, Tell, complete, plan
-from kafka_history.readers.piece_reader import FOUND, Found, read_pieces
+from kafka_history.readers.piece_reader import Found, read_pieces
 from kafka_history.readers.pieces import Piece, tasks_of
 from kafka_history.readers.progress import telling
 from kafka_history.readers.sources import Source
-from kafka_history.readers.store import read_events, write_found
+from kafka_history.readers.store import read_events
 
 
 def ingest(
@@ -54,21 +55,12 @@ def write_sources(
     rmtree(events, ignore_errors=True)
     total = sum(source.size_bytes for source in sources if source.format)
     read = spark.sparkContext.accumulator(0)
-    found = found_in(spark, sources, events, options, read)
-    with telling(tell, lambda: int(read.value), total):
-        write_found(found, sources, out, number)
-
-
-def found_in(
-    spark: SparkSession, sources: Sequence[Source], events: Path, options: IngestOptions,
-    read: Accumulator[int],
-) -> DataFrame:  # fmt: skip
-    """What is found in the files; its callers get the rows written into ``events``."""
     context = spark.sparkContext
     tasks = list(enumerate(tasks_of(sources, context.defaultParallelism)))
     work = partial(_run, events=str(events), options=options, read=read)
-    found = context.parallelize(tasks, len(tasks)).flatMap(work)
-    return spark.createDataFrame(found, FOUND, verifySchema=False)
+    with telling(tell, lambda: int(read.value), total):
+        found = context.parallelize(tasks, len(tasks)).flatMap(work).collect()
+    write_found(found, sources, out, number)
 
 
 def _run(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from shutil import rmtree
 from threading import Thread
 from typing import Final
 
-from kafka_history.readers.found_tables import write_found_here
+from kafka_history.readers.found_tables import write_found
 from kafka_history.readers.ingest_plan import IngestOptions, Tell, complete, plan
 from kafka_history.readers.piece_reader import Found, read_pieces
 from kafka_history.readers.pieces import Piece, tasks_of
@@ -70,35 +70,44 @@ def ingest_here(
     events = out / "events" / f"ingest={planned.number}"
     # What an ingest of that number that died has left is replaced.
     rmtree(events, ignore_errors=True)
-    found = _found_in(planned.sources, events, options, workers, tell)
-    write_found_here(found, planned.sources, out, planned.number)
+    found = read_into(events, planned.sources, options, workers, tell)
+    write_found(found, planned.sources, out, planned.number)
     complete(planned, out)
 
 
-def _found_in(
-    sources: Sequence[Source], events: Path, options: IngestOptions, workers: int,
-    tell: Tell | None,
+def read_into(
+    events: Path, sources: Sequence[Source], options: IngestOptions, workers: int,
+    tell: Tell | None = None,
 ) -> list[Found]:  # fmt: skip
+    """Reads the files into the folder of an ingest, by so many processes; what is found in each.
+
+    Raises:
+        HistoryInvalid: a process ended early, or a file cannot be read.
+    """
     tasks = list(enumerate(tasks_of(sources, workers)))
     total = sum(source.size_bytes for source in sources if source.format)
     # Starting a process takes longer than reading one task's worth of little logs.
     workers = min(workers, len(tasks))
-    read = _CONTEXT.Value("q", 0)
     found: list[Found] = []
-    with _failures(events), telling(tell, lambda: read.value, total):
-        if workers == 1:
-            _begin(read)
+    if workers == 1:
+        sizes: list[int] = []
+        with _failures(events), telling(tell, lambda: sum(sizes), total):
             for task in tasks:
-                found += _run(task, str(events), options)
-            return found
-        with pool_of(workers, read) as pool:
-            waiting = [pool.submit(_run, task, str(events), options) for task in tasks]
-            try:
-                for each in waiting:
-                    found += each.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+                found += _run(task, str(events), options, sizes.append)
+        return found
+    read = _CONTEXT.Value("q", 0)
+    with (
+        _failures(events),
+        telling(tell, lambda: read.value, total),
+        pool_of(workers, read) as pool,
+    ):
+        waiting = [pool.submit(_run, task, str(events), options, _count) for task in tasks]
+        try:
+            for each in waiting:
+                found += each.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return found
 
 
@@ -139,9 +148,11 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _run(task: Task, events: str, options: IngestOptions) -> list[Found]:
+def _run(
+    task: Task, events: str, options: IngestOptions, count: Callable[[int], None]
+) -> list[Found]:
     return list(
-        read_pieces(*task, events, options.time_zone, _count, options.pattern, options.redact)
+        read_pieces(*task, events, options.time_zone, count, options.pattern, options.redact)
     )
 
 

@@ -93,12 +93,15 @@ def clusters_in(directory: str | Path) -> list[str | None]:
         HistoryInvalid: there is no complete ingest in the directory.
     """
     folder = Path(directory)
-    names = {
-        unquote(path.name.removeprefix("cluster="))
-        for ingest in complete_ingests(folder)
-        for path in (folder / "events" / f"ingest={ingest}").glob("cluster=*")
-    }
-    return [None if name == _NO_NAME else name for name in sorted(names)]
+    names = {name for ingest in complete_ingests(folder) for name in clusters_of(folder, ingest)}
+    return sorted(names, key=lambda name: (name is not None, name or ""))
+
+
+def clusters_of(directory: Path, ingest: str) -> list[str | None]:
+    """The clusters that an ingest has rows of."""
+    folders = (directory / "events" / f"ingest={ingest}").glob("cluster=*")
+    names = sorted(unquote(path.name.removeprefix("cluster=")) for path in folders)
+    return [None if name == _NO_NAME else name for name in names]
 
 
 def content_version(directory: Path, ingests: Sequence[str]) -> str:

@@ -64,13 +64,6 @@ class Found(NamedTuple):
     problem: str | None
 
 
-FOUND: Final = (
-    "uri string, block bigint, first_id bigint, end_id bigint, records bigint, typed bigint, "
-    "read_bytes bigint, first_ms bigint, last_ms bigint, problem string"
-)
-"""The same for Spark."""
-
-
 def read_pieces(
     number: int, pieces: Sequence[Piece], events: str, time_zone: str, tell: Callable[[int], None],
     pattern: str | None = None, redact: str | None = None,

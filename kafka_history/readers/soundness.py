@@ -23,6 +23,8 @@ from kafka_history.readers.problems import HistoryInvalid
 
 SMALL_ROWS: Final = 100_000
 """So many rows are few."""
+BATCH_ROWS: Final = 50_000
+"""So many rows are in memory at once as columns, where they become values one after the other."""
 CONTENTS: Final = "_contents.json"
 """Which files an answer that is kept has, their sizes and digests; Spark reads no such name."""
 
@@ -49,15 +51,15 @@ def check_ingests(directory: Path, ingests: Iterable[str]) -> None:
 
 
 def read_tables(folder: Path) -> Iterator[pa.Table]:
-    """The Parquet files below a folder, one after the other.
+    """The Parquet files below a folder, one after the other, at most :data:`BATCH_ROWS` at once.
 
     Raises:
         HistoryInvalid: a file is damaged.
     """
     for path in _files(folder):
         with _damage(path):
-            table = pq.read_table(path, partitioning=None)
-        yield table
+            for batch in _open(path).iter_batches(BATCH_ROWS):
+                yield pa.Table.from_batches([batch])
 
 
 def is_little(directory: Path) -> bool:
@@ -69,8 +71,10 @@ def is_little(directory: Path) -> bool:
     return stored_rows(directory, complete_ingests(directory)) <= SMALL_ROWS
 
 
-def stored_rows(directory: Path, ingests: Iterable[str]) -> int:
+def stored_rows(directory: Path, ingests: Iterable[str], cluster: str = "") -> int:
     """How many rows these ingests have stored, as the footers of their files say.
+
+    ``cluster``: the name of its folder; else of all.
 
     Raises:
         HistoryInvalid: a file is damaged.
@@ -78,7 +82,7 @@ def stored_rows(directory: Path, ingests: Iterable[str]) -> int:
     return sum(
         _open(path).metadata.num_rows
         for ingest in ingests
-        for path in _files(directory / "events" / f"ingest={ingest}")
+        for path in _files(directory / "events" / f"ingest={ingest}" / cluster)
     )
 
 

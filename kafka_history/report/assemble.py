@@ -1,4 +1,4 @@
-"""Asks the analyses and gathers what a report needs: one mapping of plain values.
+"""Gathers what a report needs of a cluster's answers: one mapping of plain values.
 
 Whatever may grow with the logs is ordered by what matters and cut at a named limit; ``left_out``
 says how many rows of which key were cut, so that no report pretends to be whole. Sums are made
@@ -7,83 +7,79 @@ before the cut and count everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from kafka_history.rules.history import Answers, taken_here
+from kafka_history.rules.outages import Outage
 
-from kafka_history.analyses.columns import TOPIC_PARTITION, of_kind
-from kafka_history.analyses.history import History
-from kafka_history.analyses.isr_changes import isr_heat, isr_storms, isr_sums
-from kafka_history.analyses.leaderless import outage_sums
-from kafka_history.readers.store import with_problems
-from kafka_history.rules.totals import CLUSTER_SIGN
-
-from .limits import (
-    BIOGRAPHIES_MAX,
-    BIOGRAPHY,
-    BIOGRAPHY_ROWS_MAX,
-    BROKERS_MAX,
-    HEAT_STEPS_MS,
-    LEADERLESS_MAX,
-    REPORT_VERSION,
-    ROWS_MAX,
-    STEPS_MAX,
-    TOP_PARTITIONS_MAX,
-    UNKNOWN_MAX,
-)
 from .rules_hit import rules_hit
 from .verdict import verdict
 
-Progress = Callable[[str], None]
+REPORT_VERSION: Final = 1
+"""Grows when a key of ``report.json`` changes its meaning or goes away."""
+ROWS_MAX: Final = 1_000
+LEADERLESS_MAX: Final = 10_000
+BROKERS_MAX: Final = 10_000
+UNKNOWN_MAX: Final = 20
+TOP_PARTITIONS_MAX: Final = 50
+BIOGRAPHIES_MAX: Final = 20
+BIOGRAPHY_ROWS_MAX: Final = 100
+STEPS_MAX: Final = 400
+"""Points of a curve, and columns of the heat map."""
+HEAT_STEPS_MS: Final = (1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 86_400_000)
+BIOGRAPHY: Final = (
+    "time_ms", "incarnation", "leader", "leader_epoch", "isr", "zk_version", "controller_epoch",
+    "kind", "is_deleted", "file", "line",
+)  # fmt: skip
+"""What a line of a partition's biography has of a state."""
+
+Progress: TypeAlias = Callable[[str], None]
 
 
-def assemble(history: History, said: Progress = lambda _: None) -> dict[str, Any]:
+def assemble(history: Answers[Any], said: Progress = lambda _: None) -> dict[str, Any]:
     """The findings of one cluster's history; the keys are those of ``report.json``.
 
     ``said`` is called with the name of each step.  Times are ms since 1970, UTC.
     """
-    gather = _Gatherer()
-    found = {"report_version": REPORT_VERSION, **_findings(history, gather, said)}
-    steps = gather.rows("phases", history.phases, "controller_epoch", "at_ms")
+    gather = _Gatherer(history)
+    found: dict[str, Any] = {"report_version": REPORT_VERSION}
+    found |= _findings(history, gather, said)
+    steps = gather.rows("phases", history.phases, "controller_epoch", "at_ms", "step")
     for tenure in found["tenures"]:
+        holder = tenure["broker"], tenure["controller_epoch"]
         tenure["phases"] = [
             {key: step[key] for key in ("phase", "at_ms", "took_ms")}
             for step in steps
-            if (step["broker"], step["controller_epoch"])
-            == (tenure["broker"], tenure["controller_epoch"])
+            if (step["broker"], step["controller_epoch"]) == holder
         ]
-    found["leaderless_over_time"] = _over_time(history.leaderless, found["to_ms"] or 0)
-    found["isr_changes"] |= _isr(history, found["from_ms"], found["to_ms"])
+    found["leaderless_over_time"] = _over_time(history.outages, history.end_ms)
+    found["isr_changes"] |= _isr(history)
     said("causes")
     found["acts"] = gather.rows("acts", history.acts, "at_ms", "act", "topic")
     found["blast_radius"] = gather.rows("blast_radius", history.blast_radius, "at_ms", "broker")
-    found |= _top_partitions(history, found["to_ms"])
+    found |= _top_partitions(history)
     found["left_out"] = gather.left_out
     found["rules"] = rules_hit(found)
     found["verdict"] = verdict(found)
     return found
 
 
-def watched(history: History) -> dict[str, Any]:
+def watched(history: Answers[Any]) -> dict[str, Any]:
     """The same findings without what only a page shows: quicker, for logs that are followed."""
-    found = _findings(history, _Gatherer(), lambda _: None)
+    found = _findings(history, _Gatherer(history), lambda _: None)
     found["rules"] = rules_hit(found)
     return found
 
 
-def _findings(history: History, gather: _Gatherer, said: Progress) -> dict[str, Any]:
+def _findings(history: Answers[Any], gather: _Gatherer, said: Progress) -> dict[str, Any]:
     """What the rules are asked of."""
     said("counting records")
-    found = _totals(history.events)
+    found = _totals(history)
     found["copies"] = gather.rows("copies", history.copies, "file")
-    found["files"] = []
-    if history.sources is not None:
-        wanting = with_problems(history.sources).select("file", "status", "records", "problem")
-        found["files"] = gather.rows("files", wanting, "file")
+    found["files"] = gather.rows("files", history.wanting, "file")
     said("controllers")
-    history.prepare()
     found["tenures"] = gather.rows("tenures", history.tenures, "from_ms")
     found["zombies"] = gather.rows("zombies", history.zombies, "from_ms")
     found["refusals"] = gather.rows("refusals", history.refusals, "first_ms")
@@ -97,17 +93,20 @@ def _findings(history: History, gather: _Gatherer, said: Progress) -> dict[str, 
     )
     found["clock_skew"] = gather.rows("clock_skew", history.clock_skew, "broker", "controller")
     said("partitions")
-    found |= _outages(history, gather, found["to_ms"])
+    windows, left_out = history.longest_outages(LEADERLESS_MAX)
+    found["leaderless"] = [{k: v for k, v in row.items() if k != "span_ms"} for row in windows]
+    gather.note("leaderless", left_out)
+    found["leaderless_summary"] = history.outage_sums._asdict()
     found["unclean_elections"] = gather.rows(
         "unclean_elections", history.unclean_elections, "at_ms", "topic", "partition"
     )
-    storms = isr_storms(history.isr_changes).orderBy("at_ms").take(ROWS_MAX)
-    found["isr_changes"] = {"storms": [row.asDict() for row in storms]}
+    storms, _ = history.taken(history.isr_storms, "at_ms", limit=ROWS_MAX)
+    found["isr_changes"] = {"storms": storms}
     found["under_min_isr"] = gather.rows(
         "under_min_isr", history.under_min_isr, "from_ms", "topic", "partition"
     )
     found["failed_transitions"] = gather.rows(
-        "failed_transitions", history.failed_transitions, F.desc("count"), "first_ms"
+        "failed_transitions", history.failed_transitions, "-count", "first_ms"
     )
     found["invariants"] = gather.rows("invariants", history.violations, "at_ms", "rule")
     said("topics")
@@ -116,117 +115,70 @@ def _findings(history: History, gather: _Gatherer, said: Progress) -> dict[str, 
         "reassignments", history.reassignments, "from_ms", "topic", "partition"
     )
     found["requests"] = gather.rows("requests", history.request_times, "broker")
-    found["signs"] = gather.rows("signs", _signs(history.events), "first_ms")
+    found["signs"] = gather.rows("signs", history.signs, "first_ms")
     return found
 
 
 class _Gatherer:
-    """Collects bounded answers and remembers what it had to cut."""
+    """Takes bounded answers and remembers what it had to cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: Answers[Any]) -> None:
+        self._history = history
         self.left_out: dict[str, int] = {}
 
-    def rows(
-        self, key: str, answer: DataFrame, *order: Any, limit: int = ROWS_MAX
-    ) -> list[dict[str, Any]]:
-        rows = [row.asDict(recursive=True) for row in answer.orderBy(*order).take(limit + 1)]
-        if len(rows) > limit:
-            self.left_out[key] = answer.count() - limit
-        return rows[:limit]
+    def rows(self, key: str, answer: Any, *order: str) -> list[dict[str, Any]]:
+        rows, left_out = self._history.taken(answer, *order, limit=ROWS_MAX)
+        self.note(key, left_out)
+        return rows
+
+    def note(self, key: str, left_out: int) -> None:
+        if left_out:
+            self.left_out[key] = left_out
 
 
-def _totals(events: DataFrame) -> dict[str, Any]:
-    row = events.agg(
-        F.count("*").alias("records"),
-        F.count("shape").alias("typed"),
-        F.min("time_ms").alias("from_ms"),
-        F.max("time_ms").alias("to_ms"),
-        F.slice(F.array_sort(F.collect_set("broker_id")), 1, BROKERS_MAX).alias("brokers"),
-        F.array_sort(F.collect_set(_after("server-version", "Kafka version"))).alias("versions"),
-        F.array_sort(F.collect_set(_after("server-start-steps", "Cluster ID ="))).alias("clusters"),
-        F.count_if(F.col("level").isin("ERROR", "FATAL")).alias("errors"),
-        F.count_if(F.col("level") == "WARN").alias("warnings"),
-    ).first()
-    assert row is not None, "an aggregation has one row"
-    total: dict[str, Any] = row.asDict()
-    unknown = (
-        events.where("shape IS NULL")
-        .groupBy("logger", "level")
-        .agg(
-            F.count("*").alias("count"),
-            F.min(
-                F.struct("time_ms", "file", "line", F.substring("text", 1, 300).alias("text"))
-            ).alias("e"),
-        )
-    )
-    samples = unknown.select("logger", "level", "count", "e.text", "e.file", "e.line").orderBy(
-        F.desc("count")
-    )
+def _totals(history: Answers[Any]) -> dict[str, Any]:
+    total = history.totals
+    unknown = history.unknown_lines[:UNKNOWN_MAX]
     return {
-        "records": total["records"],
-        "typed": total["typed"],
-        "unknown": total["records"] - total["typed"],
-        "brokers": total["brokers"],
-        "from_ms": total["from_ms"],
-        "to_ms": total["to_ms"],
-        "kafka_versions": total["versions"],
-        "cluster_ids": total["clusters"],
-        "errors": total["errors"],
-        "warnings": total["warnings"],
-        "unknown_lines": [row.asDict() for row in samples.take(UNKNOWN_MAX)],
+        "records": total.records,
+        "typed": total.typed,
+        "unknown": total.records - total.typed,
+        "brokers": total.brokers[:BROKERS_MAX],
+        "from_ms": total.from_ms,
+        "to_ms": total.to_ms,
+        "kafka_versions": history.kafka_versions,
+        "cluster_ids": history.cluster_ids,
+        "errors": total.errors,
+        "warnings": total.warnings,
+        "unknown_lines": [line._asdict() for line in unknown],
     }
 
 
-def _after(kind: str, text: str) -> Any:
-    """What stands behind a text in lines of a kind; null elsewhere."""
-    said = F.trim(F.regexp_extract("text", rf"{text}\s*:?\s*(\S+)", 1))
-    return F.when(of_kind(kind) & (said != ""), said)
-
-
-def _outages(history: History, gather: _Gatherer, end_ms: int | None) -> dict[str, Any]:
-    windows = history.leaderless
-    end = end_ms or 0
-    sums = outage_sums(windows, end).first()
-    assert sums is not None, "an aggregation has one row"
-    longest = F.coalesce("to_ms", F.lit(end)) - F.col("from_ms")
-    return {
-        "leaderless": gather.rows(
-            "leaderless",
-            windows,
-            F.desc(longest),
-            "from_ms",
-            "topic",
-            "partition",
-            limit=LEADERLESS_MAX,
-        ),
-        "leaderless_summary": sums.asDict(),
-    }
-
-
-def _over_time(windows: DataFrame, end_ms: int) -> list[dict[str, int]]:
+def _over_time(outages: Sequence[Outage], end_ms: int) -> list[dict[str, int]]:
     """How many partitions had no leader, at most :data:`STEPS_MAX` points."""
-    bounds = windows.agg(F.min("from_ms"), F.max(F.coalesce("to_ms", F.lit(end_ms)))).first()
-    if bounds is None or bounds[0] is None:
+    if not outages:
         return []
-    step = max((bounds[1] - bounds[0]) // STEPS_MAX, 1)
-    edges = windows.select(F.col("from_ms").alias("at"), F.lit(1).alias("d")).unionByName(
-        windows.where("to_ms IS NOT NULL").select(F.col("to_ms").alias("at"), F.lit(-1).alias("d"))
-    )
-    at_ms = (F.floor((F.col("at") - bounds[0]) / step) * step + bounds[0]).alias("at_ms")
-    counted = edges.groupBy(at_ms).agg(F.sum("d").alias("change")).orderBy("at_ms")
+    first = min(each.from_ms for each in outages)
+    last = max(end_ms if each.to_ms is None else each.to_ms for each in outages)
+    step = max((last - first) // STEPS_MAX, 1)
+    changes: Counter[int] = Counter()
+    for each in outages:
+        for at_ms, change in ((each.from_ms, 1), (each.to_ms, -1)):
+            if at_ms is not None:
+                changes[(at_ms - first) // step * step + first] += change
     points, level = [], 0
-    for row in counted.take(2 * STEPS_MAX):
-        level += row["change"]
-        points.append({"at_ms": row["at_ms"], "partitions": level})
+    for at_ms, change in sorted(changes.items())[: 2 * STEPS_MAX]:
+        level += change
+        points.append({"at_ms": at_ms, "partitions": level})
     return points
 
 
-def _isr(history: History, from_ms: int | None, to_ms: int | None) -> dict[str, Any]:
-    changes = history.isr_changes
-    by_broker = [row.asDict() for row in isr_sums(changes).orderBy("broker").take(BROKERS_MAX)]
-    span = (to_ms or 0) - (from_ms or 0)
+def _isr(history: Answers[Any]) -> dict[str, Any]:
+    by_broker, _ = history.taken(history.isr_sums, "broker", limit=BROKERS_MAX)
+    span = history.end_ms - (history.totals.from_ms or 0)
     step_ms = next((step for step in HEAT_STEPS_MS if span / step <= STEPS_MAX), HEAT_STEPS_MS[-1])
-    heat = isr_heat(changes, step_ms).orderBy(F.desc("shrinks"), "at_ms", "broker")
+    order = ("-shrinks", "at_ms", "broker")
+    heat, _ = history.taken(history.isr_heat(step_ms), *order, limit=STEPS_MAX * 10)
     shrinks = sum(row["shrinks"] for row in by_broker)
     expands = sum(row["expands"] for row in by_broker)
     return {
@@ -235,79 +187,21 @@ def _isr(history: History, from_ms: int | None, to_ms: int | None) -> dict[str, 
         "expands": expands,
         "by_broker": by_broker,
         "heat_step_ms": step_ms,
-        "heat": [row.asDict() for row in heat.take(STEPS_MAX * 10)],
+        "heat": heat,
     }
 
 
-def _top_partitions(history: History, end_ms: int | None) -> dict[str, Any]:
+def _top_partitions(history: Answers[Any]) -> dict[str, Any]:
     """The partitions with most to tell, and the biographies of the first of them."""
-    dark = history.leaderless.groupBy(*TOPIC_PARTITION).agg(
-        F.sum(F.coalesce("to_ms", F.lit(end_ms or 0)) - F.col("from_ms")).alias("leaderless_ms")
-    )
-    changed = history.states.groupBy(*TOPIC_PARTITION).agg(
-        F.count("*").alias("changes"),
-        F.count_if(F.col("leader") != F.col("previous_leader")).alias("leader_changes"),
-    )
-    ranked = (
-        changed.join(dark, [*TOPIC_PARTITION], "left")
-        .fillna(0, subset=["leaderless_ms"])
-        .orderBy(F.desc("leaderless_ms"), F.desc("changes"), *TOPIC_PARTITION)
-    )
-    top = [row.asDict() for row in ranked.take(TOP_PARTITIONS_MAX)]
-    return {"top_partitions": top, "biographies": _biographies(history, top[:BIOGRAPHIES_MAX])}
-
-
-def _biographies(history: History, top: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if not top:
-        return []
-    wanted = F.lit(False)
-    for row in top:
-        wanted = wanted | (
-            (F.col("topic") == row["topic"]) & (F.col("partition") == row["partition"])
-        )
-    order = Window.partitionBy(*TOPIC_PARTITION).orderBy("incarnation", "number")
-    rows = (
-        history.states.where(wanted)
-        .withColumn("rank", F.row_number().over(order))
-        .where(F.col("rank") <= BIOGRAPHY_ROWS_MAX)
-        .orderBy(*TOPIC_PARTITION, "rank")
-        .take(BIOGRAPHIES_MAX * BIOGRAPHY_ROWS_MAX)
-    )
-    lives: dict[tuple[str, int], list[dict[str, Any]]] = {
-        (row["topic"], row["partition"]): [] for row in top
-    }
-    for state in rows:
-        lives[state["topic"], state["partition"]].append(biography_row(state.asDict()))
-    return [
-        {"topic": topic, "partition": partition, "states": states}
-        for (topic, partition), states in lives.items()
-    ]
-
-
-def biography_row(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of a partition as a line of its biography."""
-    return {key: state[key] for key in BIOGRAPHY}
-
-
-def _signs(events: DataFrame) -> DataFrame:
-    """Single lines that are findings by themselves: ``sign``, ``count``, ``first_ms``, evidence."""
-    sign = (
-        F.when(of_kind("shutdown-unclean"), "shutdown-unclean")
-        .when(of_kind("unclean-enabled"), "unclean-enabled")
-        .when(
-            of_kind("partition-failed")
-            & F.col("exception_message").contains("OfflinePartitionLeaderElectionStrategy(true)"),
-            "unclean-enabled",
-        )
-        .when(
-            _after("server-start-steps", "Cluster ID =").isNotNull(),
-            F.concat(F.lit(CLUSTER_SIGN), _after("server-start-steps", "Cluster ID =")),
-        )
-    )
-    return (
-        events.withColumn("sign", sign)
-        .where("sign IS NOT NULL")
-        .groupBy("sign", F.col("broker_id").alias("broker"))
-        .agg(F.count("*").alias("count"), F.min(F.struct("time_ms", "file", "line")).alias("e"))
-        .select("sign", "broker", "count", F.col("e.time_ms").alias("first_ms"), "e.file", "e.line")
-    )
+    order = ("-leaderless_ms", "-changes", "topic", "partition")
+    top, _ = history.taken(history.partition_sums, *order, limit=TOP_PARTITIONS_MAX)
+    shown = [(row["topic"], row["partition"]) for row in top[:BIOGRAPHIES_MAX]]
+    states: dict[tuple[str, int], list[Any]] = {tp: [] for tp in shown}
+    for state in history.biographies(shown):
+        states[state.topic, state.partition].append(state)
+    biographies = []
+    for (topic, partition), its in states.items():
+        first, _ = taken_here(its, "incarnation", "number", limit=BIOGRAPHY_ROWS_MAX)
+        lines = [{key: state[key] for key in BIOGRAPHY} for state in first]
+        biographies.append({"topic": topic, "partition": partition, "states": lines})
+    return {"top_partitions": top, "biographies": biographies}

@@ -2,11 +2,11 @@
 
 A rule takes :class:`.event.Event` values in the order of :func:`.event.in_order`, and what other
 rules have found; it gives findings, which are named tuples with their evidence (file and line).
-What carries it decides where the events come from: :mod:`kafka_history.analyses` has them from
-Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process.
+:class:`.history.Answers` knows which rule needs what.  What carries it decides where the events
+come from: :class:`.history.EventHistory` has them in memory, Spark :mod:`kafka_history.analyses`.
 
+* :mod:`.history`: all answers about one cluster, each asked once.
 * :mod:`.copies`: each line once, in however many files it stands.
-* :mod:`.history`: all of them about one cluster, each asked once.
 * :mod:`.tenures`: who was controller, until when, and the steps of each failover.
 * :mod:`.log_dir_failures`: log directories that failed, why, and what went with them.
 * :mod:`.failed_transitions`: state transitions that failed, those that are alike as one.
@@ -20,16 +20,18 @@ Spark, :mod:`kafka_history.readers.local_events` from the tables, in one process
 * :mod:`.reassignments`: what was ordered to move, and how it ended.
 * :mod:`.acts`: what operators ordered, and what the controller did on its own.
 * :mod:`.partition_states`: what stood in the state znode of each partition, write by write.
-* :mod:`.isr_changes`: who left and joined in-sync replicas, and storms of it.
+* :mod:`.isr_changes`: who left and joined in-sync replicas, and storms of it; :mod:`.isr_sums`:
+  the same by broker and by time.
 * :mod:`.min_isr`: how long partitions had fewer replicas in sync than writes need.
 * :mod:`.unclean_elections`: leaders that were not in sync, and the records that went with it.
 * :mod:`.invariants`: what must hold in every history, and where it did not.
 * :mod:`.clocks`: how far the brokers' clocks are apart.
-* :mod:`.texts`: lists that stand in a text.
-* :mod:`.leaderless`, :mod:`.dead_leaders`: times in which partitions had no leader, and why.
+* :mod:`.leaderless`, :mod:`.dead_leaders`: times in which partitions had no leader, and why;
+  :mod:`.outages`: their sums.
 * :mod:`.blast_radius`, :mod:`.blast_sums`: what followed from each departure.
-* :mod:`.isr_sums`: changes of in-sync replicas by broker and by time.
-* :mod:`.moment`: the cluster at a moment; :mod:`.totals`: sums over all lines.
+* :mod:`.moment`: the cluster at a moment; :mod:`.audit`: its end against ZooKeeper.
+* :mod:`.windows`: two windows of time compared; :mod:`.totals`: sums over all lines.
+* :mod:`.texts`: lists that stand in a text.
 
 What must not be done here: import pyspark or pyarrow; depend on the order of rows that
 :func:`.event.in_order` does not tell apart.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,8 +10,24 @@ from kafka_history.rules.departures import Departure
 from kafka_history.rules.tenures import Tenure
 
 
+class BlastSums(NamedTuple):
+    """What one departure changed, counted."""
+
+    broker: int
+    begun_ms: int
+    partitions: int = 0
+    topics: int = 0
+    leader_moves: int = 0
+    isr_shrinks: int = 0
+    leaderless: int = 0
+    leaderless_ms: int = 0
+    """The sum of the windows that have ended."""
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+
 class BlastRadius(NamedTuple):
-    """A departure, and what it changed."""
+    """A departure, what it changed as :class:`BlastSums` counts it, and the tenure it ended."""
 
     broker: int
     begun_ms: int
@@ -29,32 +44,35 @@ class BlastRadius(NamedTuple):
     isr_shrinks: int
     leaderless: int
     leaderless_ms: int
-    """The sum of the windows that have ended."""
     first_ms: int | None
     last_ms: int | None
     controller_epoch: int | None
-    """Of the tenure that it ended."""
+
+
+def blast_sums(changes: Sequence[DepartureChange]) -> Iterator[BlastSums]:
+    """The sums over what one departure changed of all partitions."""
+    times = [change.change_ms for change in changes]
+    yield BlastSums(
+        changes[0].broker,
+        changes[0].begun_ms,
+        partitions=len({(change.topic, change.partition) for change in changes}),
+        topics=len({change.topic for change in changes}),
+        leader_moves=sum(change.what == MOVE for change in changes),
+        isr_shrinks=sum(change.what == SHRINK for change in changes),
+        leaderless=sum(change.what == DARK for change in changes),
+        leaderless_ms=sum(change.lasted_ms for change in changes),
+        first_ms=min(times),
+        last_ms=max(times),
+    )
 
 
 def blast_radius(
-    gone: Iterable[Departure], changes: Iterable[DepartureChange], held: Sequence[Tenure]
+    gone: Iterable[Departure], sums: Iterable[BlastSums], held: Sequence[Tenure]
 ) -> Iterator[BlastRadius]:
-    """Each departure; ``changes``: what departures changed of any partition."""
-    by_departure: defaultdict[tuple[int, int], list[DepartureChange]] = defaultdict(list)
-    for change in changes:
-        by_departure[change.broker, change.begun_ms].append(change)
+    """Each departure, with the sums over what it changed."""
+    by_departure = {(each.broker, each.begun_ms): each for each in sums}
     for lost in dict.fromkeys(gone):
-        found = by_departure[lost.broker, lost.begun_ms]
-        times = [change.change_ms for change in found]
-        yield BlastRadius(
-            *lost,
-            partitions=len({(change.topic, change.partition) for change in found}),
-            topics=len({change.topic for change in found}),
-            leader_moves=sum(change.what == MOVE for change in found),
-            isr_shrinks=sum(change.what == SHRINK for change in found),
-            leaderless=sum(change.what == DARK for change in found),
-            leaderless_ms=sum(change.lasted_ms for change in found),
-            first_ms=min(times, default=None),
-            last_ms=max(times, default=None),
-            controller_epoch=ended_epoch(lost, held),
-        )
+        key = lost.broker, lost.begun_ms
+        sums_of_it = by_departure.get(key, BlastSums(*key))
+        epoch = ended_epoch(lost, held)
+        yield BlastRadius(**lost._asdict() | sums_of_it._asdict(), controller_epoch=epoch)

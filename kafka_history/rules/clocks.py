@@ -14,8 +14,14 @@ from typing import Final, NamedTuple, TypeAlias
 from kafka_history.rules.event import Event
 
 SENT, RECEIVED, ANSWERED = "send-lisr-partition", "lisr-received", "recv-response"
+KINDS: Final = frozenset({SENT, RECEIVED, ANSWERED})
 REQUEST: Final = "LeaderAndIsr"
 """The request whose answers count."""
+COLUMNS: Final = (
+    "file", "line", "time_ms", "kind", "broker_id", "peer", "controller_id", "controller_epoch",
+    "correlation_id", "request", "topic", "partition", "leader_epoch", "zk_version", "is_new",
+)  # fmt: skip
+"""What of an event is needed."""
 DOUBTFUL_MS: Final = 100
 """Clocks further apart than this, whatever the network took, are reported."""
 ONE_REQUEST_MS: Final = 5_000

@@ -9,36 +9,37 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 from typing import Final, NamedTuple, TypeAlias
 
-from kafka_history.rules.event import Event
+from kafka_history.rules.event import Event, in_order
 
 _OWN_FILES: Final = re.compile(r"(server|controller|state-change|log-cleaner|kafka-[a-z]+)\.log")
 """The names that Kafka's own configuration gives: of equal lines theirs is the evidence."""
+SAME: Final = ("broker_id", "time_ms", "level", "logger", "text", "exception_message")
+"""Lines that are equal in these are the same line."""
 
 _Said: TypeAlias = tuple[int | None, int, str | None, str | None, str | None, str | None]
 
 
-def overlapping_files(events: Iterable[Event]) -> frozenset[str]:
-    """The files that may repeat others.
+class LoggerSpan(NamedTuple):
+    """From when to when a logger of a broker speaks in a file."""
 
-    They are of one broker, and some logger speaks in two of them at the same time; in logs that are
-    there once, a logger has one file at a time.
-    """
-    spans: defaultdict[tuple[int | None, str], dict[str, tuple[int, int]]] = defaultdict(dict)
-    for event in events:
-        if event.logger is not None:
-            files = spans[event.broker_id, event.logger]
-            begun_ms, _ = files.get(event.file, (event.time_ms, 0))
-            files[event.file] = begun_ms, event.time_ms
-    return frozenset(
-        file
-        for files in spans.values()
-        for (file, (from_ms, to_ms)), (_, other) in permutations(files.items(), 2)
-        if from_ms <= other[1] and other[0] <= to_ms
-    )
+    broker_id: int | None
+    logger: str
+    file: str
+    from_ms: int
+    to_ms: int
+
+
+class CopiedLine(NamedTuple):
+    """A line that is left out, for another file has it as well."""
+
+    file: str
+    line: int
+    of: str
+    """The first file that has it."""
 
 
 class Copies(NamedTuple):
@@ -53,36 +54,56 @@ class Copies(NamedTuple):
     """The first of them."""
 
 
-def without_copies(events: Sequence[Event]) -> Iterator[Event]:
-    """The events, which are in order, without those that another file has as well."""
-    files = overlapping_files(events)
-    kept = {id(same[0]) for same in _repeated(events, files)}
-    return (event for event in events if event.file not in files or id(event) in kept)
+def logger_spans(events: Iterable[Event]) -> Iterator[LoggerSpan]:
+    """The span of each logger in each file, given all events in order."""
+    spans: dict[tuple[int | None, str, str], tuple[int, int]] = {}
+    for event in events:
+        if event.logger is not None:
+            key = event.broker_id, event.logger, event.file
+            spans[key] = spans.get(key, (event.time_ms, 0))[0], event.time_ms
+    for (broker, logger, file), (from_ms, to_ms) in spans.items():
+        yield LoggerSpan(broker, logger, file, from_ms, to_ms)
 
 
-def copies(events: Sequence[Event]) -> Iterator[Copies]:
-    """What was left out of the events, which are in order, by file."""
-    found: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    for first, *others in _repeated(events, overlapping_files(events)):
-        for event in others:
-            found[event.file].append((first.file, event.line))
-    for file, places in sorted(found.items()):
-        yield Copies(
-            file, len(places), min(of for of, _ in places), min(line for _, line in places)
-        )
+def overlapping_files(spans: Iterable[LoggerSpan]) -> frozenset[str]:
+    """The files that may repeat others.
+
+    They are of one broker, and some logger speaks in two of them at the same time; in logs that are
+    there once, a logger has one file at a time.
+    """
+    by_logger: defaultdict[tuple[int | None, str], list[LoggerSpan]] = defaultdict(list)
+    for span in spans:
+        by_logger[span.broker_id, span.logger].append(span)
+    return frozenset(
+        one.file
+        for files in by_logger.values()
+        for one, other in permutations(files, 2)
+        if one.from_ms <= other.to_ms and other.from_ms <= one.to_ms
+    )
 
 
-def _repeated(events: Iterable[Event], files: frozenset[str]) -> Iterator[list[Event]]:
-    """Each line of these files with its copies, the best evidence first."""
+def copied_lines(events: Iterable[Event]) -> Iterator[CopiedLine]:
+    """Of equal lines all but one, given at least all of a millisecond in overlapping files."""
     # A file may say the same twice in a millisecond, and means it twice.
     times: defaultdict[tuple[_Said, str], int] = defaultdict(int)
     same: defaultdict[tuple[_Said, int], list[Event]] = defaultdict(list)
-    for event in events:
-        if event.file in files:
-            said = _said(event)
-            times[said, event.file] += 1
-            same[said, times[said, event.file]].append(event)
-    return (sorted(each, key=_rank) for each in same.values())
+    for event in in_order(events):
+        said = _said(event)
+        times[said, event.file] += 1
+        same[said, times[said, event.file]].append(event)
+    for each in same.values():
+        first, *others = sorted(each, key=_rank)
+        for event in others:
+            yield CopiedLine(event.file, event.line, first.file)
+
+
+def copies(lines: Iterable[CopiedLine]) -> Iterator[Copies]:
+    """The lines that are left out, by file."""
+    found: defaultdict[str, list[CopiedLine]] = defaultdict(list)
+    for line in lines:
+        found[line.file].append(line)
+    for file, its in found.items():
+        yield Copies(file, len(its), min(each.of for each in its), min(each.line for each in its))
 
 
 def _said(event: Event) -> _Said:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafka_history.rules.event import Event
-from kafka_history.rules.tenures import GRACE_MS, Tenure
+from kafka_history.rules.tenures import GRACE_MS, Tenure, is_controllers
 
 REFUSED_BY_BROKER: Final = frozenset({
     "lisr-stale-controller", "um-stale-controller", "stop-stale-controller",
@@ -56,12 +56,7 @@ class Refusal(NamedTuple):
 
 def is_work(event: Event) -> bool:
     """Whether a controller did something under its epoch; an answer that arrives is no work."""
-    return (
-        event.logger == "state.change.logger"
-        and event.component == "controller"
-        and event.controller_epoch is not None
-        and event.kind not in (None, "recv-response")
-    )
+    return is_controllers(event) and event.kind not in (None, "recv-response")
 
 
 def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]:

@@ -16,6 +16,10 @@ from kafka_history.rules.partition_states import State
 from kafka_history.rules.tenures import GRACE_MS, Tenure
 
 LEADER_KIND: Final = "leader-starts"
+COLUMNS: Final = (
+    "topic", "partition", "topic_id", "leader_epoch", "broker_id", "time_ms", "file", "line",
+)  # fmt: skip
+"""What of an event is needed."""
 
 
 class Violation(NamedTuple):

@@ -6,7 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kafka_history.rules.isr_changes import EXPAND, SHRINK, InSyncChange
+from kafka_history.rules.isr_changes import EXPAND, SHRINK
+
+
+class CountedChange(NamedTuple):
+    """What sums need of an :class:`.isr_changes.InSyncChange`: there may be very many."""
+
+    broker: int
+    topic: str
+    partition: int
+    at_ms: int
+    change: str
 
 
 class IsrSums(NamedTuple):
@@ -29,7 +39,7 @@ class IsrHeat(NamedTuple):
     shrinks: int
 
 
-def isr_sums(changes: Iterable[InSyncChange]) -> Iterator[IsrSums]:
+def isr_sums(changes: Iterable[CountedChange]) -> Iterator[IsrSums]:
     """By broker."""
     found: defaultdict[int, defaultdict[tuple[str, int], Counter[str]]]
     found = defaultdict(lambda: defaultdict(Counter))
@@ -46,7 +56,7 @@ def isr_sums(changes: Iterable[InSyncChange]) -> Iterator[IsrSums]:
         )
 
 
-def isr_heat(changes: Iterable[InSyncChange], step_ms: int) -> Iterator[IsrHeat]:
+def isr_heat(changes: Iterable[CountedChange], step_ms: int) -> Iterator[IsrHeat]:
     """By broker and step."""
     counts = Counter(
         (each.broker, each.at_ms // step_ms * step_ms) for each in changes if each.change == SHRINK

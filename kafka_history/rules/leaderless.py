@@ -32,6 +32,10 @@ TRANSIENT_MS: Final = 1_000
 """An offline moment shorter than this is part of an election, unless the state znode said -1."""
 DELETION_KINDS: Final = ("delete-starting", "delete-restarted")
 KINDS: Final = ("partition-failed", "partition-state", LEADER_KIND)
+COLUMNS: Final = (
+    "topic", "partition", "time_ms", "file", "line", "kind", "broker_id", "from_state", "to_state",
+)  # fmt: skip
+"""What of an event is needed."""
 
 
 def deletions_begun(events: Iterable[Event]) -> dict[str, list[int]]:

@@ -17,6 +17,8 @@ from kafka_history.rules.partition_states import State, incarnations
 
 SETTING_KINDS: Final = ("admin-create-topic", "config-applied", "config-updated", "log-created")
 REFUSAL_KIND: Final = "replica-manager-error"
+COLUMNS: Final = ("file", "time_ms", "kind", "topic", "values", "text", "exception_message")
+"""What of an event is needed."""
 _SETTING: Final = re.compile(r"min\.insync\.replicas(?: ->|=) ?(\d{1,9})(?!\d)")
 _REFUSED: Final = re.compile(
     r"current ISR \w*\(?[\d, ]*\)? is insufficient to satisfy the min\.isr requirement of "

@@ -24,7 +24,8 @@ PHASE_SPAN_MS: Final = 600_000
 """Steps later than this after the election are not steps of the failover."""
 
 ELECTIONS: Final = frozenset({"ctl-elected", "ctl-epoch-incremented"})
-WITNESS_KINDS: Final = frozenset({"um-applied", "lisr-received", "um-cached", "stop-received"})
+UPDATED: Final = "um-applied"
+WITNESS_KINDS: Final = frozenset({UPDATED, "lisr-received", "um-cached", "stop-received"})
 """Lines of brokers that name the controller and its epoch."""
 MARKS: Final = frozenset({
     "ctl-resigned", "zkc-session", "zk-timeout", "zk-state", "server-life", "ctl-thread",
@@ -111,12 +112,18 @@ def last_words(events: Iterable[Event]) -> dict[int | None, LastWords]:
     return found
 
 
+def is_controllers(event: Event) -> bool:
+    """Whether a controller wrote it as such, under its epoch."""
+    is_own = event.component == "controller" and event.logger == "state.change.logger"
+    return is_own and event.controller_epoch is not None
+
+
 def witnessed(event: Event) -> Iterator[tuple[int | None, int]]:
     """The controllers, each with its epoch, that a line names: its writer's own, or a sender's."""
     epoch = event.controller_epoch
     if epoch is None:
         return
-    if event.component == "controller" and event.logger == "state.change.logger":
+    if is_controllers(event):
         yield event.broker_id, epoch
     sender = event.controller_id
     if event.kind in WITNESS_KINDS and sender is not None and sender >= 0 and epoch > 0:
@@ -161,7 +168,7 @@ def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:
     steps = [(event, found) for event in events if (found := _step(event)) is not None]
     updates: dict[tuple[int | None, int | None], Event] = {}
     for event in events:
-        if event.kind == "um-applied":
+        if event.kind == UPDATED:
             updates.setdefault((event.controller_epoch, event.broker_id), event)
     for tenure in held:
         for event, (step, phase) in steps:

@@ -11,9 +11,11 @@ from kafka_history.rules.event import Event
 
 CLUSTER_SIGN: Final = "cluster "
 """So begins the sign of a line that names the cluster; its id follows."""
+VERSION_KIND, CLUSTER_KIND = "server-version", "server-start-steps"
+SIGN_KINDS: Final = ("shutdown-unclean", "unclean-enabled", "partition-failed", CLUSTER_KIND)
 _VERSION: Final = re.compile(r"Kafka version\s*:?\s*(\S+)")
 _CLUSTER: Final = re.compile(r"Cluster ID =\s*:?\s*(\S+)")
-_SAMPLE_CHARACTERS: Final = 300
+SAMPLE_CHARACTERS: Final = 300
 
 
 class Totals(NamedTuple):
@@ -23,9 +25,7 @@ class Totals(NamedTuple):
     typed: int
     from_ms: int | None
     to_ms: int | None
-    brokers: list[int]
-    kafka_versions: list[str]
-    cluster_ids: list[str]
+    brokers: Sequence[int]
     errors: int
     warnings: int
 
@@ -55,15 +55,12 @@ class LineSign(NamedTuple):
 def totals(events: Sequence[Event]) -> Totals:
     """Of all events, which are in order."""
     levels = Counter(event.level for event in events)
-    typed = sum(event.shape is not None for event in events)
     return Totals(
         records=len(events),
-        typed=typed,
+        typed=sum(event.shape is not None for event in events),
         from_ms=events[0].time_ms if events else None,
         to_ms=events[-1].time_ms if events else None,
         brokers=sorted({event.broker_id for event in events if event.broker_id is not None}),
-        kafka_versions=_named(events, "server-version", _VERSION),
-        cluster_ids=_named(events, "server-start-steps", _CLUSTER),
         errors=levels["ERROR"] + levels["FATAL"],
         warnings=levels["WARN"],
     )
@@ -82,7 +79,7 @@ def unknown_lines(events: Iterable[Event]) -> list[UnknownLines]:
         UnknownLines(
             *key,
             count,
-            None if event.text is None else event.text[:_SAMPLE_CHARACTERS],
+            None if event.text is None else event.text[:SAMPLE_CHARACTERS],
             event.file,
             event.line,
         )
@@ -91,8 +88,18 @@ def unknown_lines(events: Iterable[Event]) -> list[UnknownLines]:
     ]
 
 
+def kafka_versions(events: Iterable[Event]) -> list[str]:
+    """The versions of Kafka that brokers name, given events of ``VERSION_KIND``."""
+    return sorted({name for event in events if (name := _after(event, _VERSION)) is not None})
+
+
+def cluster_ids(events: Iterable[Event]) -> list[str]:
+    """The clusters that brokers name when they start, given events of ``CLUSTER_KIND``."""
+    return sorted({name for event in events if (name := _after(event, _CLUSTER)) is not None})
+
+
 def signs(events: Iterable[Event]) -> Iterator[LineSign]:
-    """Each sign of each broker, in the order of the first."""
+    """Each sign of each broker, in the order of the first; at least events of ``SIGN_KINDS``."""
     first: dict[tuple[str, int | None], Event] = {}
     counts: Counter[tuple[str, int | None]] = Counter()
     for event in events:
@@ -109,17 +116,11 @@ def _sign(event: Event) -> str | None:
     tried = "OfflinePartitionLeaderElectionStrategy(true)"
     if event.kind == "partition-failed" and tried in (event.exception_message or ""):
         return "unclean-enabled"
-    cluster = _after(event, "server-start-steps", _CLUSTER)
+    cluster = _after(event, _CLUSTER) if event.kind == CLUSTER_KIND else None
     return None if cluster is None else CLUSTER_SIGN + cluster
 
 
-def _named(events: Iterable[Event], kind: str, pattern: re.Pattern[str]) -> list[str]:
-    return sorted({name for event in events if (name := _after(event, kind, pattern)) is not None})
-
-
-def _after(event: Event, kind: str, pattern: re.Pattern[str]) -> str | None:
-    """What stands behind a text in lines of a kind."""
-    if event.kind != kind or event.text is None:
-        return None
-    found = pattern.search(event.text)
+def _after(event: Event, pattern: re.Pattern[str]) -> str | None:
+    """What stands behind a text in a line."""
+    found = pattern.search(event.text or "")
     return None if found is None else found[1]

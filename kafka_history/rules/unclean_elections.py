@@ -32,6 +32,8 @@ COLUMNS: Final = (
     "time_ms", "file", "line", "kind", "broker_id", "leader", "offset", "values", "text",
 )  # fmt: skip
 """What of an event is needed beside its partition."""
+LOADED: Final = r"topic=([^,]+), partition=([0-9]+)"
+"""So a line says which log was loaded."""
 _LOADED_END: Final = re.compile(r"(?:logEndOffset=|log-end-offset |end offset )(\d+)")
 
 
@@ -90,6 +92,13 @@ def unclean_elections(
         )
     ]
     return (_with_losses(each, ordered) for each in by_state + alone)
+
+
+def with_partition(event: Event) -> Event:
+    """The event, of the partition that its words name where it has no other."""
+    if event.topic is not None or (named := re.search(LOADED, event.text or "")) is None:
+        return event
+    return event._replace(topic=named[1], partition=int(named[2]))
 
 
 def _is_proof(state: State) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,9 +28,10 @@ def frame(spark: SparkSession, *rows: Row | list[Row]) -> DataFrame:
     )
 
 
-def answers(table: DataFrame, *columns: str) -> list[Any]:
+def answers(found: DataFrame | Sequence[Any], *columns: str) -> list[Any]:
     """The rows of a small answer; single values where one column was asked for."""
-    rows = [tuple(entry) for entry in table.select(*columns).collect()]
+    entries = found.collect() if isinstance(found, DataFrame) else found
+    rows = [tuple(getattr(entry, name) for name in columns) for entry in entries]
     return [entry[0] for entry in rows] if len(columns) == 1 else rows
 
 

@@ -18,14 +18,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_history.following import batches
-from kafka_history.following.spool import NOTE_SCHEMA, Spool
+from kafka_history.following.spool import Spool
 from kafka_history.following.tailer import Tailer
+from kafka_history.readers.found_tables import read_sources
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.manifest import read_manifest
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.sources import look_at
-from kafka_history.readers.store import read_events, read_sources
+from kafka_history.readers.store import read_events
 
 from .conftest import DATA
 from .rows import assert_same_rows
@@ -48,7 +49,7 @@ class Follower:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "zkcontroller_cli", "history", "follow", str(logs),
-                    "--out", str(out), "--every", "0.3", "--memory", "1g", "--master", "local[1]",
+                    "--out", str(out), "--every", "0.3",
                     "-o", "jsonl", *arguments,
                 ],
                 stdout=stdout, stderr=stderr, env=environment,
@@ -83,7 +84,7 @@ class Follower:
         try:
             known: dict[str, Any] = json.loads((self.out / "following" / "batch.json").read_text())
         except FileNotFoundError:
-            return {"batch_id": -1, "is_done": True}
+            return {"look": -1, "is_done": True}
         return known
 
     def stored_bytes(self) -> int:
@@ -138,7 +139,7 @@ def test_every_record_is_stored_once_whenever_the_process_is_killed(
     grow(0.3, 0.55)
     second = Follower(logs, out, tmp_path, "--store-only")
     started.append(second)
-    second.wait_for(lambda: second.known()["batch_id"] >= 1 and second.known()["is_done"])
+    second.wait_for(lambda: second.known()["look"] >= 1 and second.known()["is_done"])
     second.kill()
     rolled = logs / "broker-2" / "controller.log"
     rolled.rename(rolled.with_name("controller.log.2026-11-20-17"))
@@ -151,8 +152,8 @@ def test_every_record_is_stored_once_whenever_the_process_is_killed(
     followed = read_events(spark, out)
     at_once = ingest(spark, [str(logs)], IngestOptions(out=str(tmp_path / "at-once")))
     assert_same_rows(followed, at_once)
-    sources = {row["file"]: row for row in read_sources(spark, out).collect()}
-    for row in read_sources(spark, tmp_path / "at-once").collect():
+    sources = {row["file"]: row for row in read_sources(out)}
+    for row in read_sources(tmp_path / "at-once"):
         assert sources[row["file"]]["records"] == row["records"]
         assert sources[row["file"]]["read_bytes"] == row["read_bytes"]
 
@@ -204,7 +205,7 @@ def test_small_ingests_are_merged_and_a_batch_that_comes_again_changes_nothing(
     folder = out / "following"
     spool = Spool(folder)
     tailer = Tailer(spool, [str(logs.parent)], look_at)
-    writer = batches.BatchWriter(spark, folder, IngestOptions(out=str(out)))
+    writer = batches.BatchWriter(folder, IngestOptions(out=str(out)))
     seen, stored = [], []
     for number in range(5):
         with (logs / "controller.log").open("a") as file:
@@ -214,12 +215,11 @@ def test_small_ingests_are_merged_and_a_batch_that_comes_again_changes_nothing(
         # A file has come to its end when two looks found the same.
         looks = [tailer.look(is_last=True) for _ in range(2)]
         assert looks[1]
-        note = max(spool.notes.iterdir())
-        batch = batches.batch_of(spark.read.schema(NOTE_SCHEMA).json(str(note)))
-        assert not writer.is_done(number)
-        writer.write(number, batch)
-        assert writer.is_done(number)
-        spool.clean_up(batch.last_look)
+        batch = spool.batch(spool.looks()[-1])
+        assert not writer.is_done(batch.look)
+        writer.write(batch)
+        assert writer.is_done(batch.look)
+        spool.clean_up(batch.look)
         seen.append(len(read_manifest(out).ingests))
         stored.append({p.name.removeprefix("ingest=") for p in (out / "events").iterdir()})
 
@@ -228,7 +228,7 @@ def test_small_ingests_are_merged_and_a_batch_that_comes_again_changes_nothing(
         read_events(spark, out),
         ingest(spark, [str(logs)], IngestOptions(out=str(tmp_path / "at-once"))),
     )
-    sources = {Path(row["file"]).name: row["records"] for row in read_sources(spark, out).collect()}
+    sources = {Path(row["file"]).name: row["records"] for row in read_sources(out)}
     assert sources == {"controller.log": 1, "controller.log.2026-11-20-18": 4}
     # What was merged is deleted a batch later: who reads the tables may still need it.
     assert stored[-2:] == [

@@ -16,7 +16,7 @@ import pytest
 from kafka_history.following import tailer
 from kafka_history.following.announcements import KEYS, announce
 from kafka_history.following.cutting import whole_bytes
-from kafka_history.following.spool import NOTES_MAX, Spool
+from kafka_history.following.spool import Spool
 from kafka_history.following.tailer import Tailer
 from kafka_history.readers.content import Content
 from kafka_history.readers.problems import HistoryInvalid
@@ -266,14 +266,6 @@ def test_what_was_not_noted_before_a_kill_is_taken_again(folder: Folder) -> None
     folder.start_again()
 
     assert folder.taken() == {"controller.log": records(10, 20)}
-
-
-def test_a_tailer_pauses_while_spark_is_behind(folder: Folder) -> None:
-    for number in range(0, 30, 2):
-        folder.write("controller.log", records(number, number + 2))
-        folder.tailer.look()
-
-    assert len(list(folder.spool.notes.iterdir())) == NOTES_MAX + 1
 
 
 def test_a_new_file_waits_until_its_lines_tell_whose_it_is(folder: Folder, tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_history.readers import local_ingest, session
-from kafka_history.readers.found_tables import read_sources_here, write_found_here
+from kafka_history.readers.found_tables import read_sources, write_found
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.local_ingest import ingest_here, workers_of
 from kafka_history.readers.manifest import MANIFEST, read_manifest
 from kafka_history.readers.problems import HistoryInvalid
-from kafka_history.readers.store import read_events, read_sources
+from kafka_history.readers.store import read_events
 
 from .conftest import DATA
 from .rows import assert_same_rows
@@ -53,8 +53,6 @@ def assert_same(spark: SparkSession, logs: list[str], tmp_path: Path, **how: Any
     for table in ("pieces", "sources"):
         assert stored(tmp_path / "here" / table) == stored(tmp_path / "there" / table)
     assert_same_rows(read_events(spark, here.out), rows)
-    sources = [row.asDict() for row in read_sources(spark, here.out).orderBy("file").collect()]
-    assert read_sources_here(tmp_path / "there") == sources
 
 
 @pytest.fixture
@@ -99,7 +97,7 @@ def test_redacted_rows_are_the_same(spark: SparkSession, tmp_path: Path) -> None
 def test_damage_is_the_same(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
     assert_same(spark, [str(damaged)], tmp_path, time_zone="Europe/Berlin", broker_id=7)
 
-    found = {Path(row["file"]).name: row for row in read_sources_here(tmp_path / "here")}
+    found = {Path(row["file"]).name: row for row in read_sources(tmp_path / "here")}
     assert {row["status"] for row in found.values()} == {"read", "damaged", "untyped", "skipped"}
     assert found["hardly.log"]["problem"].startswith("only 0 of its 50 records have a known shape")
     assert found["empty.log"]["records"] == 0
@@ -129,14 +127,14 @@ def test_a_file_that_grew_is_read_again_and_one_that_did_not_is_not(tmp_path: Pa
     options = IngestOptions(str(out))
 
     ingest_here([str(log.parent)], options, 1)
-    before = {row["file"]: row["records"] for row in read_sources_here(out)}
+    before = {row["file"]: row["records"] for row in read_sources(out)}
     ingest_here([str(log.parent)], options, 1)
     assert read_manifest(out).ingests == ("000001",)
     log.write_bytes(content)
     ingest_here([str(log.parent)], options, 1)
 
     assert read_manifest(out).ingests == ("000001", "000002")
-    after = {row["file"]: row["records"] for row in read_sources_here(out)}
+    after = {row["file"]: row["records"] for row in read_sources(out)}
     assert after[str(other)] == before[str(other)]
     assert after[str(log)] > before[str(log)]
 
@@ -159,7 +157,7 @@ def test_an_ingest_that_failed_midway_does_not_count_and_is_replaced(
     assert list((out / "events").rglob("*.parquet"))
 
     ingest_here(logs, IngestOptions(str(out)), 1)
-    records = sum(row["records"] for row in read_sources_here(out))
+    records = sum(row["records"] for row in read_sources(out))
     assert len(stored(out / "events")) == records > 0
 
 
@@ -169,10 +167,10 @@ def test_rows_that_are_missing_are_no_history(
     out = tmp_path / "out"
 
     def lose_a_file(*arguments: Any) -> None:
-        write_found_here(*arguments)
+        write_found(*arguments)
         next((out / "events").rglob("*.parquet")).unlink()
 
-    monkeypatch.setattr(local_ingest, "write_found_here", lose_a_file)
+    monkeypatch.setattr(local_ingest, "write_found", lose_a_file)
 
     with pytest.raises(HistoryInvalid, match="records were read: a file is missing"):
         ingest_here([str(DATA / "incidents-c" / "broker-2")], IngestOptions(str(out)), 1)
@@ -207,7 +205,7 @@ def test_the_verb_reads_logs_without_spark(
     said = capsys.readouterr()
 
     shown = [json.loads(line) for line in said.out.splitlines()]
-    assert shown == read_sources_here(tmp_path)
+    assert shown == read_sources(tmp_path)
     records = sum(row["records"] for row in shown)
     assert f"{records} records, 0 of unknown shape, in 9 files: {tmp_path}" in said.err
 

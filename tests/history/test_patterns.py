@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_history.readers.content import Content
+from kafka_history.readers.found_tables import read_sources
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.log_times import zone_of
@@ -20,7 +21,6 @@ from kafka_history.readers.patterns import Pattern
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.record_blocks import patterned_blocks, record_blocks
 from kafka_history.readers.sources import look_at
-from kafka_history.readers.store import read_sources
 from kafka_history.readers.typed_tables import Typer
 
 from .conftest import DATA
@@ -190,7 +190,7 @@ def test_a_folder_of_several_layouts_is_read_with_the_pattern_of_those_that_need
     out = str(tmp_path / "out")
 
     before = ingest(spark, [str(tmp_path / "logs")], IngestOptions(out)).count()
-    sources = {row["file"]: row for row in read_sources(spark, out).collect()}
+    sources = {row["file"]: row for row in read_sources(Path(out))}
     skipped = [row for row in sources.values() if row["status"] == "skipped"]
     assert len(skipped) == 2
     assert all("ingest takes --pattern" in row["problem"] for row in skipped)
@@ -199,7 +199,7 @@ def test_a_folder_of_several_layouts_is_read_with_the_pattern_of_those_that_need
 
     # The files that were skipped are read now, the others not again.
     assert rows.count() > before
-    assert {row["format"] for row in read_sources(spark, out).collect()} == {"log4j", "patterned"}
+    assert {row["format"] for row in read_sources(Path(out))} == {"log4j", "patterned"}
     columns = ["broker_id", "time_ms", "shape", "text"]
     expected = ingest(
         spark,

@@ -10,11 +10,11 @@ import cramjam
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_history.readers.found_tables import read_sources
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.sources import look_at
-from kafka_history.readers.store import read_sources
 from zkcontroller.state_changes.export import json_line
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER, kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
@@ -89,9 +89,7 @@ def test_damage_is_reported_and_the_rest_is_read(spark: SparkSession, tmp_path: 
         ("state-change.log", 5, None, None),
         ("state-change.log", 6, "partition-failed", 2),
     }
-    sources = {
-        Path(row["file"]).name: row for row in read_sources(spark, tmp_path / "out").collect()
-    }
+    sources = {Path(row["file"]).name: row for row in read_sources(tmp_path / "out")}
     assert sources["server.log"]["problem"] == "it is binary, not a log"
     assert sources["server.log"]["status"] == "skipped"
     assert sources["other.log"]["status"] == "skipped"
@@ -233,7 +231,7 @@ def test_zst_is_read_whatever_is_in_it_and_its_damage_is_reported(
         ("pods.log.zst", 1, "partition-failed", 4),
         ("state-changes.jsonl.zst", 1, "lisr-finished", 1),
     }
-    for source in read_sources(spark, tmp_path / "out").collect():
+    for source in read_sources(tmp_path / "out"):
         is_cut = "cut" in source["file"]
         assert source["status"] == ("damaged" if is_cut else "read")
         assert is_cut == (source["problem"] is not None)
@@ -283,7 +281,7 @@ def test_a_file_that_grew_or_was_emptied_replaces_what_was_read_of_it(
         ("controller.log", 6, "ctl-elected"),
         ("server.log.2026-11-20-18", 1, None),
     ]
-    sources = read_sources(spark, tmp_path / "out").collect()
+    sources = read_sources(tmp_path / "out")
     assert sorted((Path(row["file"]).name, row["records"]) for row in sources) == [
         ("controller.log", 3),
         ("server.log", 0),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_history.readers import soundness
-from kafka_history.readers.found_tables import read_sources_here
+from kafka_history.readers.found_tables import read_sources
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.local_ingest import ingest_here
 
@@ -58,7 +58,7 @@ def test_few_rows_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ingest_here(
         [str(Path(__file__).parent / "data" / "incidents-1.1.1")], IngestOptions(str(tmp_path)), 1
     )
-    rows = sum(row["records"] for row in read_sources_here(tmp_path))
+    rows = sum(row["records"] for row in read_sources(tmp_path))
 
     monkeypatch.setattr(soundness, "SMALL_ROWS", rows)
     assert soundness.is_little(tmp_path)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_history.analyses.tenures import tenures
+from kafka_history.analyses.history import History
 from kafka_history.readers.ingest import ingest
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.store import read_events
@@ -43,5 +43,4 @@ def test_a_cluster_of_two_workers_gives_the_rows_of_one_machine(
     # spark-submit hands out what its program says on stdout and on stderr as one.
     answer = done.stdout[done.stdout.index("\n[") :]
     found = {row["controller_epoch"]: row["broker"] for row in orjson.loads(answer)}
-    expected = tenures(here).select("controller_epoch", "broker").collect()
-    assert found == {row["controller_epoch"]: row["broker"] for row in expected}
+    assert found == {each.controller_epoch: each.broker for each in History(here).tenures}

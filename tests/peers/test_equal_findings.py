@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,23 +92,21 @@ def findings(spark: SparkSession, logs: list[str], out: Path) -> dict[str, list[
     assert unknown.select("file", "line", "text").take(3) == []
     history = History(rows.persist())
 
-    def told(answer: DataFrame, *columns: str) -> list[Any]:
-        return sorted((tuple(row) for row in answer.selectExpr(*columns).collect()), key=repr)
+    def told(answer: DataFrame | Sequence[Any], *columns: str) -> list[Any]:
+        entries = answer.collect() if isinstance(answer, DataFrame) else answer
+        return sorted((attrgetter(*columns)(entry) for entry in entries), key=repr)
 
     return {
         "tenures": told(history.tenures, "controller_epoch", "broker", "ended_by"),
         "broker lives": told(history.broker_lives, "broker", "ended_by"),
         "leaderless": told(history.leaderless, "topic", "partition", "cause", "next_leader"),
         "ISR changes": told(
-            history.isr_changes, "topic", "partition", "change", "broker", "`by`", "leader"
+            history.isr_changes, "topic", "partition", "change", "broker", "by", "leader"
         ),
-        "deletions": told(history.deletions, "topic", "to_ms IS NOT NULL AS is_over"),
-        "reassignments": told(
-            history.reassignments,
-            "topic",
-            "partition",
-            "outcome",
-            "array_join(new_replicas, ',') AS new_replicas",
+        "deletions": sorted((each.topic, each.to_ms is not None) for each in history.deletions),
+        "reassignments": sorted(
+            (each.topic, each.partition, each.outcome, ",".join(map(str, each.new_replicas or ())))
+            for each in history.reassignments
         ),
     }
 

@@ -11,7 +11,6 @@ looked at when they have ended: then it is gone, or the last test fails and name
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import sys
 import sysconfig
@@ -21,7 +20,6 @@ import warnings
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -125,9 +123,6 @@ class Leftovers:
         self._living: set[pytest.FixtureDef[Any]] = set()
         """The fixtures that tests share; those of pytest itself open nothing later."""
         self._noted: list[_Noted] = []
-        # What multiprocessing makes once and keeps: a pipe to its helper, and memory for values.
-        resource_tracker.ensure_running()
-        multiprocessing.Value("q")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> None:

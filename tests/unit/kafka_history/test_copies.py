@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_history.rules.copies import Copies, copies, overlapping_files, without_copies
+from kafka_history.rules.copies import Copies, logger_spans, overlapping_files
 from kafka_history.rules.event import Event, in_order
+from kafka_history.rules.history import EventHistory
 from tests.support.event_rows import event
 
 
@@ -20,13 +21,13 @@ def test_of_equal_lines_the_one_in_kafkas_own_file_is_kept() -> None:
         said("broker-1/console.log", 4_000, "the log ends before"),
     ])  # fmt: skip
 
-    kept = [(each.file[9:], each.text) for each in without_copies(events)]
+    kept = [(each.file[9:], each.text) for each in EventHistory(events).events]
 
     assert kept == [
         ("server.log", "Node 2 disconnected."), ("console.log", "only here"),
         ("server.log", "and only there"), ("console.log", "the log ends before"),
     ]  # fmt: skip
-    assert list(copies(events)) == [
+    assert EventHistory(events).copies == [
         Copies("broker-1/console.log", 1, "broker-1/server.log", events[0].line)
     ]
 
@@ -35,7 +36,7 @@ def test_a_file_that_says_the_same_twice_in_a_millisecond_means_it_twice() -> No
     files = ["broker-1/server.log"] * 2 + ["broker-1/console.log"] * 3
     events = in_order(said(file, 1_000) for file in files)
 
-    assert [each.file for each in without_copies(events)] == [
+    assert [each.file for each in EventHistory(events).events] == [
         "broker-1/console.log", "broker-1/server.log", "broker-1/server.log",
     ]  # fmt: skip
 
@@ -43,5 +44,5 @@ def test_a_file_that_says_the_same_twice_in_a_millisecond_means_it_twice() -> No
 def test_a_log_that_was_rotated_overlaps_with_nothing() -> None:
     events = [said("server.log.1", 1_000), said("server.log.1", 2_000), said("server.log", 3_000)]
 
-    assert overlapping_files(events) == frozenset()
-    assert list(without_copies(events)) == events
+    assert overlapping_files(logger_spans(events)) == frozenset()
+    assert list(EventHistory(events).events) == events

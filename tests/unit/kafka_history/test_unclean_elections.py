@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafka_history.rules.history import EventHistory
 from kafka_history.rules.partition_states import partition_states
 from kafka_history.rules.unclean_elections import UncleanElection, unclean_elections
 from tests.support.event_rows import Row, row
@@ -59,3 +60,19 @@ def test_what_a_returning_replica_truncates_is_lost() -> None:
 
     assert (found.leader_offset, found.lost_records) == (100, 20)
     assert (found.lost_from, found.lost_to, found.truncated_by) == (100, 120, 1)
+
+
+def test_the_line_of_a_loaded_log_names_its_partition_in_words() -> None:
+    said = "Completed load of Log(dir=/d/orders-0, topic=orders, partition=0, logEndOffset=120)"
+    history = EventHistory(
+        events_of(
+            row("ctl-elected", 0, 9, controller_id=9, controller_epoch=1),
+            created(1_000, 9, 1, TP, [1, 2]),
+            shrunk(2_000, 9, 1, TP, 1, 1, [1], 1, removed=2),
+            online(3_000, 9, 1, TP, 2, 2, (2,), 2),
+            row("log-load-completed", 9_000, 1, f"{said} with 1 segments"),
+            row("log-truncating", 9_500, 1, topic=TP[0], partition=TP[1], offset=100),
+        )
+    )
+
+    assert [each.lost_records for each in history.unclean_elections] == [20]
