@@ -110,3 +110,21 @@ def test_the_deletion_of_a_topic_opens_no_window() -> None:
     assert from_to(windows([created(1_000, 9, 1, TP, [1]), *deletion[1:]])) == [
         (5_020, 5_020, 7_100)
     ]
+
+
+def test_a_deletion_that_waits_for_a_dead_broker_opens_no_window_either() -> None:
+    deletion = [
+        row("delete-starting", 5_000, 9, values={"topics": "orders"}),
+        shrunk(5_020, 9, 1, TP, -1, 6, [1], 8, removed=1),
+    ]
+    again = [
+        row("delete-completed", 7_100, 9, topic="orders"),
+        created(8_000, 9, 1, TP, [1]),
+        shrunk(9_000, 9, 1, TP, -1, 1, [1], 1, removed=1),
+    ]
+
+    assert windows([created(1_000, 9, 1, TP, [1]), *deletion]) == []
+    # What has the name now was created after that deletion.
+    assert from_to(windows([created(1_000, 9, 1, TP, [1]), *deletion, *again])) == [
+        (9_000, 9_000, None)
+    ]
