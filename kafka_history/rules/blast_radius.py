@@ -113,9 +113,10 @@ def _nearness(lost: Departure, change: DepartureChange) -> tuple[bool, int]:
 
 
 def _explains(order: Effect, change: DepartureChange, begun_ms: int) -> bool:
+    """Whether it was ordered after the departure, or the departure only followed the change."""
     return (
         order.topic == change.topic
         and order.partition in {None, change.partition}
         and order.from_ms <= change.change_ms <= order.to_ms
-        and order.from_ms > begun_ms
+        and (order.from_ms > begun_ms or change.change_ms < begun_ms)
     )

@@ -48,6 +48,8 @@ def test_what_was_ordered_after_a_departure_is_no_effect_of_it() -> None:
     assert changed(gone(10_000), done=(ordered,)) == []
     assert changed(gone(10_000), done=(ordered._replace(partition=7),)) != []
     assert changed(gone(12_000), done=(ordered,)) != []
+    # Only clocks could make the departure the cause of what came before it.
+    assert changed(gone(16_500), done=(ordered,)) == []
 
 
 def test_a_departure_ended_the_tenure_that_covers_it() -> None:
