@@ -15,7 +15,7 @@ from kafka_history.rules.partition_states import State
 from .carrying import findings, in_each
 from .columns import of_kind
 
-_NEED: Final = "topic string, min_isr int, at_ms bigint, refused int"
+_NEED: Final = "topic string, min_isr int, at_ms bigint, refused int, is_change boolean"
 _UNDER: Final = (
     "topic string, partition int, from_ms bigint, to_ms bigint, isr array<int>, min_isr int, "
     "refused bigint, file string, line bigint"

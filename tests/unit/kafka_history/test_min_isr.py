@@ -29,12 +29,15 @@ def setting(at_ms: int, count: int) -> Row:
                values={"path": "topics/orders"})  # fmt: skip
 
 
-def test_the_setting_that_held_at_last_counts() -> None:
+def test_a_setting_counts_from_its_change_to_the_next_one() -> None:
     (found,) = under(setting(900, 2))
+    (lowered,) = under(setting(900, 2), setting(3_000, 1))
+    (raised,) = under(setting(900, 1), setting(3_000, 2))
 
     assert (found.from_ms, found.to_ms) == (START_MS + 2_000, START_MS + 4_000)
     assert (found.isr, found.min_isr, found.refused) == ([1], 2, 0)
-    assert under(setting(900, 2), setting(3_000, 1)) == []
+    assert (lowered.from_ms, lowered.to_ms) == (START_MS + 2_000, START_MS + 3_000)
+    assert (raised.from_ms, raised.to_ms) == (START_MS + 3_000, START_MS + 4_000)
     assert under(setting(6_000, 2)) == under() == []
 
 
