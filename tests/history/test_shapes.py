@@ -150,6 +150,12 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(scenario: str) -> 
             "Zookeeper connection established, state: CONNECTED",
             {},
         ),
+        (
+            "zk-timeout",
+            "org.apache.zookeeper.ClientCnxn",
+            "Connection dropped: outstanding heartbeat ping not received",
+            {},
+        ),
     ],
 )
 def test_lines_beside_the_example_have_the_shape(
