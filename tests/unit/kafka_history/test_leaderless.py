@@ -117,9 +117,9 @@ def test_a_deletion_that_waits_for_a_dead_broker_opens_no_window_either() -> Non
         row("delete-starting", 5_000, 9, values={"topics": "orders"}),
         shrunk(5_020, 9, 1, TP, -1, 6, [1], 8, removed=1),
     ]
-    again = [
+    again: list[Row] = [
         row("delete-completed", 7_100, 9, topic="orders"),
-        created(8_000, 9, 1, TP, [1]),
+        *created(8_000, 9, 1, TP, [1]),
         shrunk(9_000, 9, 1, TP, -1, 1, [1], 1, removed=1),
     ]
 
