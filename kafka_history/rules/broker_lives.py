@@ -146,6 +146,8 @@ def session_expiries(events: Sequence[Event]) -> Iterator[SessionExpiry]:
     before: dict[int, int] = {}
     for event in events:
         broker, at_ms = event.broker_id, event.time_ms
+        if broker is not None and event.kind == REGISTERED:
+            before.pop(broker, None)  # it has a session again, which may be lost at once
         if broker is None or not is_expiry(event):
             continue
         is_repeated = broker in before and at_ms - before[broker] <= ONE_LOSS_MS

@@ -71,11 +71,14 @@ def test_a_lost_session_that_two_clients_report_is_one_loss() -> None:
         event("zk-timeout", 20_000, 1, "session 0x1 has expired"),
         event("zkc-session", 20_100, 1, "[ZooKeeperClient] Session expired."),
         event("broker-registered", 20_500, 1),
+        # The next session, which was lost at once.
+        event("zkc-session", 21_600, 1, "[ZooKeeperClient] Session expired."),
         event("zk-state", 90_000, 1, "zookeeper state changed (Expired)"),
     ]
 
     found = list(session_expiries(events))
 
     assert [(each.at_ms - START_MS, each.gone_ms, each.back_ms) for each in found] == [
-        (20_000, START_MS + 18_000, START_MS + 20_500), (90_000, START_MS + 18_000, None),
+        (20_000, START_MS + 18_000, START_MS + 20_500), (21_600, START_MS + 18_000, None),
+        (90_000, START_MS + 18_000, None),
     ]  # fmt: skip
