@@ -323,12 +323,12 @@ def _life(
 def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -> SignOfLife | None:
     """The controller's first view without a broker that had fallen silent.
 
-    None if a later view has it again.
+    Behind the last view that has it: a lost session may have come just before.
     """
     seen = [view for view in views if after_ms < view.sign.at_ms < until_ms]
-    absent = min((view.sign for view in seen if broker not in view.live), default=None)
     present_ms = max((view.sign.at_ms for view in seen if broker in view.live), default=0)
-    return None if absent is None or present_ms > absent.at_ms else absent
+    absent = (v.sign for v in seen if broker not in v.live and v.sign.at_ms >= present_ms)
+    return min(absent, default=None)
 
 
 def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bool) -> str:

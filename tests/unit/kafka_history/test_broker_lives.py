@@ -40,6 +40,18 @@ def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
     assert (one.last_ms, one.missed_ms) == (START_MS + 10_000, START_MS + 16_000)
 
 
+def test_a_broker_that_died_right_behind_a_lost_session_is_missed_by_the_next_view() -> None:
+    (one, _) = lives_of(
+        server(0, 1, "starting"),
+        view(9_500, "9"),
+        view(9_900, "1,9", added="1"),
+        event("thread-life", 10_000, 1, "the last word"),
+        view(16_000, "9"),
+    )
+
+    assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 16_000)
+
+
 def test_an_ordered_stop_begins_before_it_ends_and_the_next_life_is_another() -> None:
     found = lives_of(
         event("thread-life", 0, 1, "the logs begin in the middle of a life"),
