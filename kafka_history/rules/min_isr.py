@@ -15,7 +15,9 @@ from typing import Final, NamedTuple
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State, incarnations
 
-CHANGE_KINDS: Final = ("config-applied", "config-updated")
+APPLIED, DELETED = "config-applied", "delete-completed"
+"""Lines after which a topic has no setting but what they tell."""
+CHANGE_KINDS: Final = (APPLIED, "config-updated", DELETED)
 SETTING_KINDS: Final = ("admin-create-topic", "log-created", *CHANGE_KINDS)
 REFUSAL_KIND: Final = "replica-manager-error"
 _SETTING: Final = re.compile(r"min\.insync\.replicas(?: ->|=) ?(\d{1,9})(?!\d)")
@@ -31,7 +33,8 @@ class IsrNeed(NamedTuple):
     """How many in-sync replicas a topic needs, from a line that says so."""
 
     topic: str
-    min_isr: int
+    min_isr: int | None
+    """None: as the brokers are configured, which the logs do not tell."""
     at_ms: int
     refused: int | None
     """The partition to which a write was refused; None: the line tells a setting."""
@@ -65,15 +68,16 @@ def needs(events: Iterable[Event]) -> Iterator[IsrNeed]:
                 yield IsrNeed(topic, int(min_isr), event.time_ms, int(partition), False)
             continue
         setting, about = _SETTING.search(event.text or ""), _topic(event)
-        if setting is not None and about is not None:
+        if about is not None and (setting is not None or event.kind in (APPLIED, DELETED)):
+            min_isr_now = None if setting is None else int(setting[1])
             is_change = event.kind in CHANGE_KINDS
-            yield IsrNeed(about, int(setting[1]), event.time_ms, None, is_change)
+            yield IsrNeed(about, min_isr_now, event.time_ms, None, is_change)
 
 
 def by_topic(found: Iterable[IsrNeed]) -> dict[str, list[IsrNeed]]:
     """The needs of each topic by time."""
     topics: defaultdict[str, list[IsrNeed]] = defaultdict(list)
-    for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr)):
+    for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr or 0)):
         topics[need.topic].append(need)
     return dict(topics)
 
@@ -127,7 +131,8 @@ def _topic(event: Event) -> str | None:
         return event.topic
     if path := _PATH.search(values.get("path") or ""):
         return path[1]
-    return values.get("entity") if values.get("entity_type") == "topics" else None
+    is_topic = values.get("entity_type") == "topics"
+    return values.get("entity") if is_topic else values.get("topic")
 
 
 def _steps(state: State, end_ms: int, told: Sequence[IsrNeed]) -> Iterator[_Step]:
