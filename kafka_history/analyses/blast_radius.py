@@ -63,7 +63,8 @@ def blast_radius(
         F.min("change_ms").alias("first_ms"),
         F.max("change_ms").alias("last_ms"),
     )
-    ended = ((*each, rule.ended_epoch(each, tenures)) for each in dict.fromkeys(lost))
+    epochs = rule.ended_epochs(lost, tenures)
+    ended = ((*each, epochs.get(each)) for each in dict.fromkeys(lost))
     whole = as_rows(gone.sparkSession, ended, f"{_GONE}, controller_epoch int")
     met = whole.join(sums, ["broker", "begun_ms"], "left").fillna(0, subset=list(_COUNTS))
     return met.select(*Departure._fields, *_COUNTS, "first_ms", "last_ms", "controller_epoch")

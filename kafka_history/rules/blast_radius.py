@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kafka_history.rules.acts import Effect
@@ -63,8 +64,20 @@ def changes(
             )  # fmt: skip
 
 
-def ended_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
-    """The epoch of the controller's tenure that a departure ended: the one that covers it."""
+def ended_epochs(gone: Iterable[Departure], held: Sequence[Tenure]) -> dict[Departure, int]:
+    """The epochs of the controller's tenures that departures ended, each by one."""
+    ended_ms = {(each.broker, each.controller_epoch): each.to_ms for each in held}
+    near: dict[tuple[int, int], tuple[int, Departure]] = {}
+    for lost in gone:
+        if (epoch := _covered_epoch(lost, held)) is not None:
+            tenure = lost.broker, epoch
+            claim = abs((ended_ms[tenure] or lost.begun_ms) - lost.begun_ms), lost
+            near[tenure] = min(claim, near.get(tenure, claim), key=itemgetter(0))
+    return {lost: epoch for (_, epoch), (_, lost) in near.items()}
+
+
+def _covered_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
+    """The epoch of the controller's tenure that covers a departure."""
     # The successor of a dead controller is elected just before it misses its predecessor.
     early_ms = RETURN_MS if lost.how in {"lost", "session_expired"} else 0
     noticed_ms = lost.at_ms if lost.until_ms is None else lost.until_ms

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, DepartureChange, ended_epoch
+from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, DepartureChange, ended_epochs
 from kafka_history.rules.departures import Departure
 from kafka_history.rules.tenures import Tenure
 
@@ -43,7 +43,9 @@ def blast_radius(
     by_departure: defaultdict[tuple[int, int], list[DepartureChange]] = defaultdict(list)
     for change in changes:
         by_departure[change.broker, change.begun_ms].append(change)
-    for lost in dict.fromkeys(gone):
+    known = list(dict.fromkeys(gone))
+    ended = ended_epochs(known, held)
+    for lost in known:
         found = by_departure[lost.broker, lost.begun_ms]
         times = [change.change_ms for change in found]
         yield BlastRadius(
@@ -56,5 +58,5 @@ def blast_radius(
             leaderless_ms=sum(change.lasted_ms for change in found),
             first_ms=min(times, default=None),
             last_ms=max(times, default=None),
-            controller_epoch=ended_epoch(lost, held),
+            controller_epoch=ended.get(lost),
         )
