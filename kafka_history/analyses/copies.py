@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
+
+from kafka_history.rules.copies import CHANGE_COLUMNS, STATE_CHANGE_LOGGER
 
 _OWN_FILES: Final = r"^(server|controller|state-change|log-cleaner|kafka-[a-z]+)\.log"
 """The names that Kafka's own configuration gives: of equal lines theirs is the evidence."""
-_SAME: Final = ("broker_id", "time_ms", "level", "logger", "text", "exception_message")
-"""Lines that are equal in these are the same line."""
+_SAME: Final = ("broker_id", "time_ms", "level", "logger", "exception_message")
+"""Lines that are equal in these, and in what :func:`_said` gives, are the same line."""
 
 
 def overlapping_files(events: DataFrame) -> DataFrame:
@@ -72,9 +74,9 @@ def copies(events: DataFrame, files: DataFrame) -> DataFrame:
 def _ranked(events: DataFrame, files: DataFrame) -> DataFrame:
     """The rows of these files; ``copy`` counts equal ones, ``original`` is the first file."""
     # A file may say the same twice in a millisecond, and means it twice.
-    within = Window.partitionBy(*_SAME, "file").orderBy("line")
+    within = Window.partitionBy(*_SAME, _said(), "file").orderBy("line")
     name = F.substring_index("file", "/", -1)
-    order = Window.partitionBy(*_SAME, "time_in_file").orderBy(
+    order = Window.partitionBy(*_SAME, _said(), "time_in_file").orderBy(
         F.desc(name.rlike(_OWN_FILES)), "file"
     )
     return (
@@ -83,3 +85,10 @@ def _ranked(events: DataFrame, files: DataFrame) -> DataFrame:
         .withColumn("copy", F.row_number().over(order))
         .withColumn("original", F.first("file").over(order))
     )
+
+
+def _said() -> Column:
+    """The text; of a state change what its line and its record have in common."""
+    is_change = (F.col("logger") == STATE_CHANGE_LOGGER) & F.col("kind").isNotNull()
+    columns = F.to_json(F.struct(*CHANGE_COLUMNS))
+    return F.when(is_change, columns).otherwise(F.col("text"))

@@ -3,6 +3,9 @@
 ``kafkaServer.out``, ``console.log`` or what ``kubectl logs`` saved repeat ``server.log``, whole or
 in part, and under rotated names in other pieces.  Counting both would report every death twice.  So
 of lines that are equal, of one broker and of one millisecond, but from several files, one is kept.
+
+Our brokers write a state change twice, as a line of ``state-change.log`` and as a record of
+``state-changes.jsonl``: these two have different texts, and equal columns.
 """
 
 from __future__ import annotations
@@ -18,7 +21,11 @@ from kafka_history.rules.event import Event
 _OWN_FILES: Final = re.compile(r"(server|controller|state-change|log-cleaner|kafka-[a-z]+)\.log")
 """The names that Kafka's own configuration gives: of equal lines theirs is the evidence."""
 
-_Said: TypeAlias = tuple[int | None, int, str | None, str | None, str | None, str | None]
+STATE_CHANGE_LOGGER: Final = "state.change.logger"
+CHANGE_COLUMNS: Final = ("kind", "topic", "partition", "replica", "peer", "to_state")
+"""In which a line and a record about one state change are equal."""
+
+_Said: TypeAlias = tuple[object, ...]
 
 
 def overlapping_files(events: Iterable[Event]) -> frozenset[str]:
@@ -87,14 +94,10 @@ def _repeated(events: Iterable[Event], files: frozenset[str]) -> Iterator[list[E
 
 def _said(event: Event) -> _Said:
     """Lines that are equal in this are the same line."""
-    return (
-        event.broker_id,
-        event.time_ms,
-        event.level,
-        event.logger,
-        event.text,
-        event.exception_message,
-    )
+    same = event.broker_id, event.time_ms, event.level, event.logger, event.exception_message
+    if event.logger == STATE_CHANGE_LOGGER and event.kind is not None:
+        return *same, tuple(getattr(event, name) for name in CHANGE_COLUMNS)
+    return *same, event.text
 
 
 def _rank(event: Event) -> tuple[bool, str]:
