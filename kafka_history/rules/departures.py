@@ -118,12 +118,17 @@ def with_pauses(
     expiries: Iterable[SessionExpiry], paused: Sequence[ProcessPause]
 ) -> Iterator[SessionExpiry]:
     """The lost sessions, each with when the pause began that cost it."""
-    for expiry in expiries:
+    lost = sorted(expiries, key=lambda each: each.at_ms)
+    for at, expiry in enumerate(lost):
+        # A pause costs one session: the first that is lost behind its beginning.
+        before_ms = max(
+            (each.at_ms for each in lost[:at] if each.broker == expiry.broker), default=-1
+        )
         causes = (
             pause.from_ms
             for pause in paused
             if pause.broker == expiry.broker
-            and pause.from_ms <= expiry.at_ms <= pause.to_ms + FAR_MS
+            and before_ms < pause.from_ms <= expiry.at_ms <= pause.to_ms + FAR_MS
         )
         yield expiry._replace(paused_ms=max(causes, default=None))
 

@@ -46,3 +46,12 @@ def test_an_ordered_stop_begins_early_and_a_session_that_a_pause_cost_with_the_p
         (2, 480, 480, "session_expired", None, 480, 510),
         (3, 700, 700, "log_dir_failed", None, None, None),
     ]
+
+
+def test_a_pause_costs_one_session() -> None:
+    paused = [ProcessPause(2, 400, 490, "f", 3)]
+    lost = [SessionExpiry(2, at_ms, "f", 2, None, None) for at_ms in (300, 500, 600)]
+
+    found = [each.paused_ms for each in with_pauses(lost, paused)]
+
+    assert found == [None, 400, None]
