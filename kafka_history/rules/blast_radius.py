@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kafka_history.rules.acts import Effect
-from kafka_history.rules.dead_leaders import EVER, Window
+from kafka_history.rules.dead_leaders import EVER, RETURN_MS, Window
 from kafka_history.rules.departures import Departure
 from kafka_history.rules.partition_states import State, incarnations
 from kafka_history.rules.tenures import MOVED, Tenure
@@ -16,8 +16,6 @@ SKEW_MS: Final = 1_000
 """A change may seem to be this much earlier than its cause: their brokers' clocks differ."""
 LATE_MS: Final = 600_000
 """Changes later than this after a departure are not its consequence."""
-RETURN_MS: Final = 2_000
-"""What the controller still does about a departure when the broker is back already."""
 MOVE, SHRINK, DARK = "move", "shrink", "dark"
 
 

@@ -278,8 +278,8 @@ def _life(
     broker: int,
     span: _Span,
     until_ms: int | None,
-    marks: Iterable[_Mark],
-    views: Iterable[_View],
+    marks: Sequence[_Mark],
+    views: Sequence[_View],
 ) -> BrokerLife:
     from_ms, next_ms = span.sign.at_ms, _EVER if until_ms is None else until_ms
     last: dict[str, SignOfLife] = {}
@@ -293,6 +293,12 @@ def _life(
                 registered.append(epoch)
     own = last.get("own")
     missed = _missed(broker, from_ms if own is None else own.at_ms - RUMOUR_MS, next_ms, views)
+    if missed is None:
+        # Its session may end when the next process runs already, which cannot register until then.
+        later = (at.at_ms for mark, at, _ in marks if mark == "registered" and at.at_ms >= next_ms)
+        back_ms = min(later, default=next_ms) + RUMOUR_MS
+        signs = [view.sign for view in views if broker not in view.live]
+        missed = min((at for at in signs if next_ms <= at.at_ms < back_ms), default=None)
     ended_by = _reason(last, is_restarted=until_ms is not None, is_missed=missed is not None)
     to_ms = until_ms if missed is None else missed.at_ms
     end = missed or own
@@ -300,7 +306,8 @@ def _life(
         end = next(last[mark] for mark in ("stopped", "stopping", "announced") if mark in last)
         to_ms = end.at_ms
     elif ended_by == KILLED and own is not None and to_ms is not None:
-        to_ms = _died_ms(own.at_ms, to_ms, (at.at_ms for mark, at, _ in marks if mark == "parted"))
+        parted = (at.at_ms for mark, at, _ in marks if mark == "parted")
+        to_ms = _died_ms(own.at_ms, min(to_ms, next_ms), parted)
     elif ended_by == OPEN:
         end = None
     return BrokerLife(

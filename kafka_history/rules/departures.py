@@ -150,7 +150,10 @@ def departures(
         begun_ms = life.to_ms
         if life.ended_by == CLEAN and life.stopping_ms is not None:
             begun_ms = min(life.stopping_ms, life.to_ms)
-        is_back = following is not None and following.broker == life.broker
+        back_ms = None
+        if following is not None and following.broker == life.broker:
+            # The next process may run before the session of this one has ended.
+            back_ms = max(following.from_ms, life.missed_ms or 0)
         yield Departure(
             broker=life.broker,
             begun_ms=begun_ms,
@@ -158,7 +161,7 @@ def departures(
             how=life.ended_by,
             since_ms=life.from_ms,
             until_ms=life.missed_ms,
-            back_ms=following.from_ms if following is not None and is_back else None,
+            back_ms=back_ms,
             file=life.end_file,
             line=life.end_line,
         )

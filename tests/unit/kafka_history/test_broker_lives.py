@@ -52,6 +52,20 @@ def test_a_broker_that_died_right_behind_a_lost_session_is_missed_by_the_next_vi
     assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 16_000)
 
 
+def test_the_session_of_a_dead_process_may_end_when_the_next_one_runs() -> None:
+    (one, _, _) = lives_of(
+        server(0, 1, "starting"),
+        event("thread-life", 10_000, 1, "the last word"),
+        server(11_000, 1, "starting"),
+        view(15_900, "9"),
+        view(16_100, "1,9", added="1"),
+        event("broker-registered", 16_120, 1),
+    )
+
+    assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 15_900)
+    assert (one.to_ms, one.last_ms) == (START_MS + 10_000, START_MS + 10_000)
+
+
 def test_an_ordered_stop_begins_before_it_ends_and_the_next_life_is_another() -> None:
     found = lives_of(
         event("thread-life", 0, 1, "the logs begin in the middle of a life"),

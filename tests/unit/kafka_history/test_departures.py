@@ -55,3 +55,12 @@ def test_a_pause_costs_one_session() -> None:
     found = [each.paused_ms for each in with_pauses(lost, paused)]
 
     assert found == [None, 400, None]
+
+
+def test_a_broker_is_back_when_the_session_of_its_last_process_has_ended() -> None:
+    killed = BrokerLife(1, 0, 60, "killed", None, 59, 90, 7, True, "f", 1, "f", 9)
+    again = killed._replace(from_ms=70, to_ms=None, ended_by="open", missed_ms=None)
+
+    (found,) = departures([killed, again], [], [])
+
+    assert (found.at_ms, found.until_ms, found.back_ms) == (60, 90, 90)
