@@ -57,7 +57,10 @@ def leaderless(
     marks = [*map(_of_state, states), *(mark for event in events if (mark := _of_event(event)))]
     born = [its[0].time_ms for _, its in incarnations(states)]
     written = [
-        _caused(window, gone) for window in _written(marks) if not _is_deletion(window, begun, born)
+        window
+        for span in _written(marks)
+        for window in (_caused(span, gone),)
+        if not _is_deletion(span, window, begun, born)
     ]
     return _merged(written, dead_leaders(states, events, gone))
 
@@ -140,14 +143,18 @@ def _written(marks: Iterable[_Mark]) -> Iterator[_Span]:
             )
 
 
-def _is_deletion(span: _Span, begun: Mapping[str, Collection[int]], born: Iterable[int]) -> bool:
+def _is_deletion(
+    span: _Span, window: Window, begun: Mapping[str, Collection[int]], born: Iterable[int]
+) -> bool:
     """Whether the deletion of the topic opened it, which may still wait for a dead broker.
 
     A deletion before the partition was ``born`` is that of another topic of the same name.
     """
     born_ms = max((ms for ms in born if ms <= span.from_ms), default=0)
+    # What another loss explains did not come from a deletion that seems to be later.
+    slack_ms = SLACK_MS if window.cause_ms is None else 0
     return (span.next is None or span.next.is_deleted) and any(
-        born_ms <= ms <= span.from_ms + SLACK_MS for ms in begun.get(span.first.topic, ())
+        born_ms <= ms <= span.from_ms + slack_ms for ms in begun.get(span.first.topic, ())
     )
 
 

@@ -128,3 +128,26 @@ def test_a_deletion_that_waits_for_a_dead_broker_opens_no_window_either() -> Non
     assert from_to(windows([created(1_000, 9, 1, TP, [1]), *deletion, *again])) == [
         (9_000, 9_000, None)
     ]
+
+
+def test_a_window_that_a_death_opened_right_before_a_deletion_lasts_until_that_ends() -> None:
+    rows: list[Row] = [
+        *created(1_000, 9, 1, TP, [1]),
+        shrunk(4_000, 9, 1, TP, -1, 1, [1], 1, removed=1),
+        row("delete-starting", 5_000, 9, values={"topics": "orders"}),
+        row("delete-completed", 9_000, 9, topic="orders"),
+    ]
+
+    found = windows(rows, gone(1, 2_000, "killed", until_ms=4_000))
+
+    assert from_to(found) == [(2_000, 4_000, 9_000)]
+
+
+def test_a_broker_that_was_started_again_at_once_leads_no_more_when_its_session_ends() -> None:
+    found = windows(
+        [created(1_000, 9, 1, TP, [1, 2]), online(14_050, 9, 1, TP, 2, 1, [2], 1)],
+        gone(1, 10_000, "killed", until_ms=14_000, back_ms=14_000),
+    )
+
+    assert from_to(found) == [(10_000, 14_050, 14_050)]
+    assert found[0].next_leader == 2
