@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -37,9 +37,10 @@ CONFIGS: Final = {
 PAUSE_S: Final = (7.0, 8.0)
 """A pause is proven where ZooKeeper was silent for a second longer than a session lasts."""
 SHORT_CUT_S: Final = 0.5
-BETWEEN_S: Final = (1.0, 1.5)
-"""What is ordered within a second may be one order."""
+REST_S: Final = 1.0
+"""So long must nothing change.  What is ordered within a second may be one order, too."""
 SETTLE_S: Final = 60.0
+MIN_ISR, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 NEAR_MS: Final = 500
 """A busy machine writes a line so much later than what it says has happened."""
 Name = tuple[str, int]
@@ -67,6 +68,10 @@ class ClusterView:
     live: tuple[int, ...]
     partitions: Mapping[Name, PartitionView]
     min_isr: Mapping[str, int]
+    deleting: frozenset[str]
+    """The topics whose deletion waits for a dead broker."""
+    unclean: frozenset[str]
+    """The topics that take a leader out of sync."""
 
     @property
     def dark(self) -> set[Name]:
@@ -122,13 +127,14 @@ class Incident:
 
     def __init__(self, cluster: KafkaCluster, seed: int) -> None:
         self._cluster = cluster
-        self._view = ClusterView(now_ms(), -1, 0, (), {}, {})
+        self._view = ClusterView(now_ms(), -1, 0, (), {}, {}, frozenset(), frozenset())
         self._random = Random(seed)
         self.timeline: list[IncidentAct] = []
         self._alive = set(cluster.broker_ids)
         self._topics: list[str] = []
         self._deleted: set[str] = set()
         self._min_isr: dict[str, int] = {}
+        self._unclean: set[str] = set()
         self._made = 0
 
     def run(self, acts: int) -> None:
@@ -136,10 +142,10 @@ class Incident:
         for _ in range(2):
             self.create_topic()
         kinds: list[Callable[[], bool]] = [
-            self.kill, self.kill, self.stop, self.start, self.start, self.pause, self.expire,
-            self.cut, self.cut_long, self.elect_controller, self.create_topic, self.delete_topic,
-            self.elect_preferred, self.move, self.move, self.cancel_move, self.configure, self.grow,
-            self.strand, self.elect_unclean, self.elect_unclean,
+            self.kill, self.kill, self.stop, self.start, self.start, self.bounce, self.pause,
+            self.expire, self.cut, self.cut_long, self.elect_controller, self.create_topic,
+            self.delete_topic, self.elect_preferred, self.move, self.move, self.cancel_move,
+            self.configure, self.grow, self.strand, self.elect_unclean, self.elect_unclean,
         ]  # fmt: skip
         while acts > 0:
             acts -= self._random.choice(kinds)()
@@ -176,6 +182,17 @@ class Incident:
         broker = self._random.choice(dead) if broker is None else broker
         act = self._begin("start", broker)
         self._alive.add(broker)
+        self._cluster.start(broker)
+        return self._end(act)
+
+    def bounce(self) -> bool:
+        """Dies and is started at once, while its session lives."""
+        broker = self._victim()
+        if broker is None:
+            return False
+        act = self._begin("bounce", broker)
+        self._cluster.kill(broker)
+        act.done_ms = now_ms()
         self._cluster.start(broker)
         return self._end(act)
 
@@ -265,10 +282,14 @@ class Incident:
         factor = self._random.choice((1, 2, 2, 3, 3))
         replicas = [self._some(factor) for _ in range(self._random.choice((1, 2, 3)))]
         self._min_isr.pop(topic, None)
+        self._unclean.discard(topic)
         configs = {}
         if self._random.random() < 0.5:
-            configs["min.insync.replicas"] = "2"
+            configs[MIN_ISR] = "2"
             self._min_isr[topic] = 2
+        if self._random.random() < 0.3:
+            configs[UNCLEAN] = "true"
+            self._unclean.add(topic)
         act = self._begin("create", topic=topic)
         self._topics.append(topic)
         self._cluster.create_topic(topic, replicas=replicas, configs=configs)
@@ -307,18 +328,22 @@ class Incident:
 
     def configure(self) -> bool:
         topic = self._random.choice(self._topics)
+        retention = str(self._random.randrange(10**6, 10**7))
         key, value = self._random.choice((
-            ("retention.ms", str(self._random.randrange(10**6, 10**7))),
-            ("min.insync.replicas", "2"),
-            ("min.insync.replicas", "1"),
+            ("retention.ms", retention), (MIN_ISR, "2"), (MIN_ISR, "1"), (MIN_ISR, None),
+            (UNCLEAN, "true"),
         ))  # fmt: skip
-        is_same = key == "min.insync.replicas" and self._min_isr.get(topic) == int(value)
-        if is_same:
+        known = {MIN_ISR: self._min_isr.get(topic), UNCLEAN: topic in self._unclean or None}
+        if key in known and str(known[key]).lower() == str(value).lower():
             return False
         act = self._begin("configure", topic=topic)
-        self._zkctl("config", "set", "topic", topic, "--yes", "--config", f"{key}={value}")
-        if key == "min.insync.replicas":
-            self._min_isr[topic] = int(value)
+        change = ("--unset", key) if value is None else ("--config", f"{key}={value}")
+        self._zkctl("config", "set", "topic", topic, "--yes", *change)
+        if key == UNCLEAN:
+            self._unclean.add(topic)
+        if key == MIN_ISR:
+            self._min_isr.pop(topic, None)
+            self._min_isr |= {} if value is None else {topic: int(value)}
         return self._end(act)
 
     # Leaders and replicas
@@ -362,22 +387,30 @@ class Incident:
 
     def move(self) -> bool:
         """To brokers of which one may be dead: then the move goes on until that one is back."""
-        moving = self._cluster.znode(ReassignPartitionsZnode.PATH).get() is not None
+        is_moving = self._cluster.znode(ReassignPartitionsZnode.PATH).get() is not None
+        idle = self._idle()
         names = [
             name
             for name, view in self._view.partitions.items()
-            if view.leader >= 0 and name[0] in self._idle()
+            if view.leader >= 0 and name[0] in idle
         ]
-        if moving or not names:
+        if is_moving or not names:
             return False
-        name = self._random.choice(names)
-        brokers = list(self._cluster.broker_ids)
-        replicas = self._random.sample(brokers, self._random.choice((1, 2, 2, 3)))
-        if not set(replicas) & self._alive:
+        topic, _ = self._random.choice(names)
+        mine = [name for name in names if name[0] == topic]
+        replicas = {
+            name: tuple(
+                self._random.sample(self._cluster.broker_ids, self._random.choice((1, 2, 2, 3)))
+            )
+            for name in self._random.sample(mine, self._random.randint(1, min(2, len(mine))))
+        }
+        if not all(set(each) & self._alive for each in replicas.values()):
             return False
-        act = self._begin("move", partitions=[name], replicas=tuple(replicas))
-        order = ReassignPartitionsZnode({TopicPartition(*name): tuple(replicas)})
-        self._cluster.znode(ReassignPartitionsZnode.PATH).set(order.encode())
+        act = self._begin("move", partitions=replicas, replicas=replicas)
+        order = {TopicPartition(*name): each for name, each in replicas.items()}
+        self._cluster.znode(ReassignPartitionsZnode.PATH).set(
+            ReassignPartitionsZnode(order).encode()
+        )
         return self._end(act)
 
     def cancel_move(self) -> bool:
@@ -416,15 +449,27 @@ class Incident:
         partitions: Iterable[Name] = (),
         **details: Any,
     ) -> IncidentAct:
-        time.sleep(self._random.uniform(*BETWEEN_S))
         act = IncidentAct(kind, self._view, now_ms(), broker, topic, tuple(partitions), details)
         self.timeline.append(act)
         return act
 
     def _end(self, act: IncidentAct) -> bool:
         act.done_ms = act.done_ms or now_ms()
-        self._view = act.after = until(self._at_rest, lambda: f"rest after {act.kind}", SETTLE_S)
+        self._view = act.after = self._rest(act)
         return True
+
+    def _rest(self, act: IncidentAct) -> ClusterView:
+        """The cluster, once it has come to rest."""
+        seen: list[ClusterView | None] = [None]
+
+        def look() -> ClusterView | None:
+            view, first = self._at_rest(), seen[0]
+            if first is None or view is None or first != replace(view, at_ms=first.at_ms):
+                seen[0] = view
+                return None
+            return view if view.at_ms - first.at_ms >= REST_S * 1000 else None
+
+        return until(look, lambda: f"rest after {act.kind}", SETTLE_S)
 
     def _at_rest(self) -> ClusterView | None:
         """The cluster, if nothing is left that it will do by itself."""
@@ -439,6 +484,7 @@ class Incident:
         # The controller takes an order away when it has written all that belongs to it.
         is_ordered = cluster.znode(ReassignPartitionsZnode.PATH).get() is not None
         partitions: dict[Name, PartitionView] = {}
+        deleting: set[str] = set()
         for topic in (*self._topics, *self._deleted):
             data = cluster.znode(TopicZnode.path(topic)).get()
             if data is None:
@@ -449,6 +495,7 @@ class Incident:
             if topic in self._deleted:
                 if all(set(each.replicas) <= self._alive for each in found.values()):
                     return None
+                deleting.add(topic)
                 continue
             for number, assignment in found.items():
                 path = PartitionStateZnode.path(topic, number)
@@ -460,16 +507,19 @@ class Incident:
                     tuple(assignment.replicas), is_moving, state.leader, state.leader_epoch,
                     tuple(state.in_sync_replicas), version,
                 )  # fmt: skip
-                if not self._is_settled(view):
+                if not self._is_settled(topic, view):
                     return None
                 partitions[topic, number] = view
         if is_ordered and not any(view.is_moving for view in partitions.values()):
             return None
-        return ClusterView(now_ms(), controller, epoch, live, partitions, dict(self._min_isr))
+        return ClusterView(
+            now_ms(), controller, epoch, live, partitions, dict(self._min_isr),
+            frozenset(deleting), frozenset(self._unclean),
+        )  # fmt: skip
 
-    def _is_settled(self, view: PartitionView) -> bool:
+    def _is_settled(self, topic: str, view: PartitionView) -> bool:
         alive = self._alive & set(view.replicas)
         if view.leader < 0:
-            return not set(view.isr) & self._alive
+            return not alive & (alive if topic in self._unclean else set(view.isr))
         is_waiting = not view.is_moving or set(view.replicas) - self._alive
         return view.leader in alive and set(view.isr) == alive and bool(is_waiting)
