@@ -9,7 +9,7 @@ what ``zkctl history`` finds in the logs alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -125,10 +125,12 @@ def now_ms() -> int:
 class Incident:
     """Random acts on a cluster of three brokers; ``timeline`` is what was done."""
 
-    def __init__(self, cluster: KafkaCluster, seed: int) -> None:
+    def __init__(self, cluster: KafkaCluster, seed: int, *, without: Container[str] = ()) -> None:
+        """``without``: what is not to be done."""
         self._cluster = cluster
         self._view = ClusterView(now_ms(), -1, 0, (), {}, {}, frozenset(), frozenset())
         self._random = Random(seed)
+        self._without = without
         self.timeline: list[IncidentAct] = []
         self._alive = set(cluster.broker_ids)
         self._topics: list[str] = []
@@ -148,7 +150,8 @@ class Incident:
             self.configure, self.grow, self.strand, self.elect_unclean, self.elect_unclean,
         ]  # fmt: skip
         while acts > 0:
-            acts -= self._random.choice(kinds)()
+            kind = self._random.choice(kinds)
+            acts -= kind.__name__ not in self._without and kind()
         # The answer to it comes when the controller has written all lines about what was before.
         self.create_topic()
 
@@ -258,7 +261,10 @@ class Incident:
         until(look, lambda: f"broker {broker} is connected to ZooKeeper", SETTLE_S)
 
     def _log(self, broker: int, name: str) -> str:
-        return (self._cluster.logs_directory(broker) / name).read_text(errors="replace")
+        """All of a log, of which each hour has a file of its own."""
+        files = self._cluster.logs_directory(broker).glob(f"{name}*")
+        in_order = sorted(files, key=lambda path: (path.name == name, path.name))
+        return "".join(path.read_text(errors="replace") for path in in_order)
 
     def elect_controller(self) -> bool:
         act = self._begin("delete /controller")
