@@ -83,8 +83,13 @@ def _is_lost_in(state: State, following: State | None, lost: Departure) -> bool:
     return (
         (following is None or lost.at_ms < following.time_ms)
         and (lost.back_ms is None or state.time_ms < lost.back_ms)
-        # A controller that had missed the broker elects it only when it is back.
-        and (lost.until_ms is None or state.time_ms <= lost.until_ms)
+        # A controller that had missed the broker elects it only when it is back; but it may write
+        # of another replica before it comes to the leader.
+        and (
+            lost.until_ms is None
+            or state.time_ms <= lost.until_ms
+            or state.leader == state.previous_leader
+        )
     )
 
 

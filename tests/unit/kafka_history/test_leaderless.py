@@ -58,6 +58,20 @@ def test_two_deaths_within_a_session_timeout_are_one_window_to_the_third_leader(
     assert (found[0].cause, found[0].next_leader) == ("broker 1 died", 3)
 
 
+def test_a_dead_leader_leads_no_more_when_another_replica_is_taken_out_first() -> None:
+    found = windows(
+        [
+            created(1_000, 9, 1, TP, [1, 2, 3]),
+            shrunk(16_010, 9, 1, TP, 1, 1, [1, 3], 1, removed=2),
+            shrunk(16_020, 9, 1, TP, -1, 2, [3], 2, removed=1),
+            online(16_030, 9, 1, TP, 3, 3, [3], 3),
+        ],
+        gone(1, 10_000, "killed", until_ms=16_000),
+    )
+
+    assert from_to(found) == [(10_000, 16_010, 16_030)]
+
+
 def test_a_life_that_began_later_did_not_cause_the_window_before() -> None:
     found = windows(
         [
