@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.incident_judge import judged
-from tests.support.incidents import CONFIGS, Incident
+from tests.support.incidents import Incident, properties_of
 from zkcontroller_testing import KafkaCluster
 
 pytestmark = [pytest.mark.kit, pytest.mark.timeout(600)]
@@ -20,7 +20,7 @@ def test_what_was_done_is_found_and_nothing_else(
 ) -> None:
     with KafkaCluster(
         zookeeper="shared",
-        configs=CONFIGS,
+        configs=properties_of(incident_seed),
         directory=tmp_path / "cluster",
         shared_directory=kafka_shared_zookeeper,
     ) as cluster:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
 from tests.peers.kafka_kit_cluster import KafkaKitCluster
 from tests.support.incident_judge import judged
-from tests.support.incidents import CONFIGS, Incident
+from tests.support.incidents import Incident, properties_of
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
@@ -26,7 +26,7 @@ def test_what_was_done_to_kafka_is_found_and_nothing_else(
         pytest.skip(str(missing))
     with KafkaKitCluster(
         zookeeper="shared",
-        configs=CONFIGS,
+        configs=properties_of(seed),
         directory=tmp_path / "cluster",
         shared_directory=kafka_shared_zookeeper,
     ) as cluster:

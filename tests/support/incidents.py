@@ -34,6 +34,12 @@ CONFIGS: Final = {
     "unclean.leader.election.enable": "false",
     "controlled.shutdown.retry.backoff.ms": "200",
 }
+BALANCED: Final = CONFIGS | {
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "0",
+}
+"""The controller gives leaderships back by itself, as Kafka's does by default."""
 PAUSE_S: Final = (7.0, 8.0)
 """A pause is proven where ZooKeeper was silent for a second longer than a session lasts."""
 SHORT_CUT_S: Final = 0.5
@@ -98,6 +104,16 @@ class IncidentAct:
     after: ClusterView | None = None
 
     @property
+    def is_one_of_two(self) -> bool:
+        """Done with another one at once: ``after`` is what followed from both."""
+        return "is_last" in self.details
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether the cluster came to rest before the next one."""
+        return bool(self.details.get("is_last", True))
+
+    @property
     def then(self) -> ClusterView:
         assert self.after is not None
         return self.after
@@ -122,11 +138,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def properties_of(seed: int) -> dict[str, str]:
+    """What the cluster of an incident needs; of each third one the controller balances leaders."""
+    return BALANCED if seed % 3 == 0 else CONFIGS
+
+
 class Incident:
     """Random acts on a cluster of three brokers; ``timeline`` is what was done."""
 
     def __init__(self, cluster: KafkaCluster, seed: int, *, without: Container[str] = ()) -> None:
-        """``without``: what is not to be done."""
+        """The cluster has :func:`properties_of` the seed; ``without``: what is not to be done."""
+        self._is_balanced = properties_of(seed) is BALANCED
         self._cluster = cluster
         self._view = ClusterView(now_ms(), -1, 0, (), {}, {}, frozenset(), frozenset())
         self._random = Random(seed)
@@ -144,10 +166,11 @@ class Incident:
         for _ in range(2):
             self.create_topic()
         kinds: list[Callable[[], bool]] = [
-            self.kill, self.kill, self.stop, self.start, self.start, self.bounce, self.pause,
-            self.expire, self.cut, self.cut_long, self.elect_controller, self.create_topic,
-            self.delete_topic, self.elect_preferred, self.move, self.move, self.cancel_move,
-            self.configure, self.grow, self.strand, self.elect_unclean, self.elect_unclean,
+            self.kill, self.kill, self.kill_two, self.stop, self.start, self.start, self.bounce,
+            self.pause, self.expire, self.cut, self.cut_long, self.elect_controller,
+            self.create_topic, self.delete_topic, self.elect_preferred, self.move, self.move,
+            self.cancel_move, self.configure, self.grow, self.strand, self.elect_unclean,
+            self.elect_unclean,
         ]  # fmt: skip
         while acts > 0:
             kind = self._random.choice(kinds)
@@ -168,6 +191,20 @@ class Incident:
         if self._random.random() < 0.6:
             self._cluster.expire_session(broker)
         return self._end(act)
+
+    def kill_two(self) -> bool:
+        """One after the other, before the cluster knows of the first."""
+        if len(self._alive) < 3:
+            return False
+        acts: list[IncidentAct] = []
+        for broker in self._random.sample(sorted(self._alive), 2):
+            acts.append(self._begin("kill", broker, is_last=bool(acts)))
+            self._cluster.kill(broker)
+            self._alive.discard(broker)
+            acts[-1].done_ms = now_ms()
+        self._end(acts[1])
+        acts[0].after = acts[1].after
+        return True
 
     def stop(self) -> bool:
         broker = self._victim()
@@ -528,4 +565,7 @@ class Incident:
         if view.leader < 0:
             return not alive & (alive if topic in self._unclean else set(view.isr))
         is_waiting = not view.is_moving or set(view.replicas) - self._alive
+        preferred = view.replicas[0]
+        if self._is_balanced and preferred in alive - {view.leader} and not view.is_moving:
+            return False
         return view.leader in alive and set(view.isr) == alive and bool(is_waiting)
