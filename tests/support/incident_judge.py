@@ -405,11 +405,12 @@ class _Judge:
     def _is_given_back(self, at_ms: int) -> bool:
         """Whether a preferred leader that had not led came to lead then."""
         return any(
-            act.is_within(at_ms) and act.then.partitions[name].leader == view.replicas[0]
+            view.leader == view.replicas[0]
+            and name in act.before.partitions
+            and view.leader_epoch > act.before.partitions[name].leader_epoch
             for act in self.timeline
-            for name, view in act.before.partitions.items()
-            if name in act.then.partitions
-            and act.then.partitions[name].leader_epoch > view.leader_epoch
+            if act.is_within(at_ms)
+            for name, view in act.then.partitions.items()
         )
 
     def _moments(self) -> None:
