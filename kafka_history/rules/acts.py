@@ -39,6 +39,8 @@ AFTER_MS: Final = 5_000
 """The last changes of a deletion or a reassignment may be noted this much later."""
 START_MS: Final = 2_000
 """A broker that has started may go on so long to repeat what was changed before."""
+ONE_ORDER_MS: Final = 1_000
+"""The partitions of one order begin to move within this time of one another."""
 REPEAT_MS: Final = 10_000
 """Every broker says that a configuration changed, within this time."""
 CHECK_MS: Final = 2_000
@@ -275,21 +277,29 @@ def _config(event: Event) -> str | None:
 
 def _reassignments(moves: Iterable[Reassignment]) -> Iterator[OperatorAct]:
     """The partitions of a topic that were reassigned by one order are one act."""
-    together: defaultdict[tuple[str, str | None, int], list[Reassignment]] = defaultdict(list)
-    for move in moves:
-        together[move.topic, move.outcome, move.from_ms // 1000].append(move)
-    for (topic, outcome, _), alike in together.items():
-        first = min(alike, key=lambda move: (move.from_ms, move.file, move.line))
-        number = len(alike)
-        which = f"{topic}-{first.partition}" if number == 1 else f"{number} partitions of {topic}"
-        yield OperatorAct(
-            at_ms=first.from_ms,
-            to_ms=max((move.to_ms for move in alike if move.to_ms is not None), default=None),
-            act=MOVED,
-            topic=topic,
-            partitions=number,
-            outcome=outcome,
-            says=f"A reassignment of {which} {_ENDS[outcome]}",
-            file=first.file,
-            line=first.line,
-        )
+    together: defaultdict[tuple[str, str | None], list[list[Reassignment]]] = defaultdict(list)
+    for move in sorted(moves, key=lambda each: each.from_ms):
+        orders = together[move.topic, move.outcome]
+        if not orders or move.from_ms - orders[-1][-1].from_ms >= ONE_ORDER_MS:
+            orders.append([])
+        orders[-1].append(move)
+    for (topic, outcome), orders in together.items():
+        for alike in orders:
+            yield _reassigned(topic, outcome, alike)
+
+
+def _reassigned(topic: str, outcome: str | None, alike: Sequence[Reassignment]) -> OperatorAct:
+    first = min(alike, key=lambda move: (move.from_ms, move.file, move.line))
+    number = len(alike)
+    which = f"{topic}-{first.partition}" if number == 1 else f"{number} partitions of {topic}"
+    return OperatorAct(
+        at_ms=first.from_ms,
+        to_ms=max((move.to_ms for move in alike if move.to_ms is not None), default=None),
+        act=MOVED,
+        topic=topic,
+        partitions=number,
+        outcome=outcome,
+        says=f"A reassignment of {which} {_ENDS[outcome]}",
+        file=first.file,
+        line=first.line,
+    )

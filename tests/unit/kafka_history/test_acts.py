@@ -98,3 +98,14 @@ def test_what_an_act_may_change_ends_soon_after_it() -> None:
         "Topic d was deleted, which did not end",
         "A reassignment of 2 partitions of m began, and was completed",
     ]
+
+
+def test_partitions_that_begin_to_move_one_after_the_other_are_one_order() -> None:
+    move = Reassignment(
+        "m", 0, 900, None, 2_000, 1_100, "completed", None, None, None, None, None, "f", 1, "f", 2
+    )
+    begun = [(0, 900), (1, 1_100), (2, 3_000)]
+
+    found = acts([], HELD, [], [move._replace(partition=p, from_ms=ms) for p, ms in begun])
+
+    assert [(each.at_ms, each.partitions) for each in found] == [(900, 2), (3_000, 1)]
