@@ -352,8 +352,5 @@ def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bo
 
 def _died_ms(last_ms: int, upper_ms: int, parted: Iterable[int]) -> int:
     """When a broker died, between its last line and ``upper_ms``."""
-    lower_ms = max(last_ms - RUMOUR_MS, upper_ms - NOTICE_MS)
-    parted_ms = min((each for each in parted if lower_ms <= each <= upper_ms), default=None)
-    if parted_ms is not None:
-        return max(parted_ms, last_ms)
-    return last_ms if upper_ms - last_ms <= NOTICE_MS else upper_ms
+    behind = (each for each in parted if max(last_ms, upper_ms - NOTICE_MS) <= each <= upper_ms)
+    return min(behind, default=last_ms if upper_ms - last_ms <= NOTICE_MS else upper_ms)

@@ -32,6 +32,7 @@ def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
         server(0, 1, "starting"),
         event("thread-life", 10_000, 1, "the last word"),
         event("net-disconnected", 4_000, 9, "Node 1 disconnected."),  # it wrote afterwards
+        event("net-disconnected", 9_500, 9, "Node 1 disconnected."),  # and here, as clocks go
         event("net-disconnected", 12_000, 9, "Node 1 disconnected."),
         view(16_000, "9"),
     )
