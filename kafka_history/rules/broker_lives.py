@@ -19,7 +19,9 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.texts import ids
 
 CLEAN, KILLED, LOST, OPEN = "clean_shutdown", "killed", "lost", "open"
-"""The values of ``ended_by``; ``lost``: only the controller says so, its own log is not here."""
+FAILED_START: Final = "failed_start"
+"""The values of ``ended_by``; ``lost``: only the controller says so, its own log is not here;
+``failed_start``: it ended before it had registered, so the cluster never had it."""
 NOTICE_MS: Final = 120_000
 """A dead broker is missed when its session runs out, which takes no longer than this."""
 RUMOUR_MS: Final = 1_000
@@ -300,9 +302,13 @@ def _life(
         signs = [view.sign for view in views if broker not in view.live]
         missed = min((at for at in signs if next_ms <= at.at_ms < back_ms), default=None)
     ended_by = _reason(last, is_restarted=until_ms is not None, is_missed=missed is not None)
+    has_joined = "added" in last or bool(registered)
+    knows_registrations = any(mark == "registered" for mark, _, _ in marks)
+    if ended_by == CLEAN and span.is_started and knows_registrations and not has_joined:
+        ended_by = FAILED_START
     to_ms = until_ms if missed is None else missed.at_ms
     end = missed or own
-    if ended_by == CLEAN:
+    if ended_by in (CLEAN, FAILED_START):
         end = next(last[mark] for mark in ("stopped", "stopping", "announced") if mark in last)
         to_ms = end.at_ms
     elif ended_by == KILLED and own is not None and to_ms is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafka_history.rules.broker_lives import CLEAN, BrokerLife, SessionExpiry
+from kafka_history.rules.broker_lives import CLEAN, FAILED_START, BrokerLife, SessionExpiry
 from kafka_history.rules.event import Event
 from kafka_history.rules.log_dir_failures import FailedLogDir
 
@@ -142,7 +142,8 @@ def departures(
 
     ``expiries``: what :func:`with_pauses` gave; ``failed_dirs`` take a part of a broker away.
     """
-    in_order = sorted(lives, key=lambda life: (life.broker, life.from_ms))
+    joined = (life for life in lives if life.ended_by != FAILED_START)
+    in_order = sorted(joined, key=lambda life: (life.broker, life.from_ms))
     for life, following in pairwise([*in_order, None]):
         assert life is not None
         if life.to_ms is None:

@@ -8,6 +8,7 @@ from kafka_history.rules.broker_lives import (
     session_expiries,
     signs_of_life,
 )
+from kafka_history.rules.departures import departures
 from kafka_history.rules.event import Event, in_order
 from tests.support.event_rows import START_MS, event
 
@@ -65,6 +66,27 @@ def test_the_session_of_a_dead_process_may_end_when_the_next_one_runs() -> None:
 
     assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 15_900)
     assert (one.to_ms, one.last_ms) == (START_MS + 10_000, START_MS + 10_000)
+
+
+def test_a_process_that_ends_before_it_has_registered_was_no_broker() -> None:
+    events = [
+        server(0, 1, "starting"),
+        event("broker-registered", 500, 1),
+        event("thread-life", 10_000, 1, "the last word"),
+        server(11_000, 1, "starting"),  # the session of the one before still lives
+        server(11_900, 1, "[KafkaServer id=1] shutting down"),
+        server(12_000, 1, "[KafkaServer id=1] shut down completed"),
+        view(16_000, "9"),
+        server(20_000, 1, "starting"),
+        event("broker-registered", 20_500, 1),
+    ]
+
+    lives = [life for life in lives_of(*events) if life.broker == 1]
+    (gone,) = departures(lives, [], [])
+
+    assert [life.ended_by for life in lives] == ["killed", "failed_start", "open"]
+    assert (gone.how, gone.at_ms, gone.until_ms) == ("killed", START_MS + 10_000, START_MS + 16_000)
+    assert gone.back_ms == START_MS + 20_000
 
 
 def test_an_ordered_stop_begins_before_it_ends_and_the_next_life_is_another() -> None:
