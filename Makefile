@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 SEEDS ?= 200
+INCIDENTS ?= 20
 MINUTES ?= 10
 SHARE ?= 1
 MIX ?= real,ours,ours
@@ -25,7 +26,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: lock audit help demo test affected test-time all install lint unit integration container clients peers kills history faults attack kit browser simulate bench coverage man site wheel clean
+.PHONY: lock audit help demo test affected test-time all install lint unit integration container clients peers kills history faults attack kit incidents browser simulate bench coverage man site wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +117,9 @@ faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off,
 
 kit: $(TEST_INSTALLED)  ## The kit at work, and the documents typed as they stand: known bugs, histories, disks, tour, drill (minutes; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m kit $(or $(ONLY),tests/kit) --durations=5
+
+incidents: $(TEST_INSTALLED)  ## INCIDENTS=n random incidents on real brokers: their history finds what was done, and nothing else (a JVM)
+	@$(WITH_JAVA) $(BIN)/pytest -q -n 2 -m kit tests/kit/test_incidents.py --incidents $(INCIDENTS)
 
 # The folder, and the files elsewhere that hold tests with its marker.
 ATTACKS := tests/attack tests/unit/replica_manager/configuration/test_hostile_properties.py tests/unit/replica_manager/server/test_large_requests.py

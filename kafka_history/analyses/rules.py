@@ -253,8 +253,9 @@ RULES: Final = (
         "K04",
         Severity.INFO,
         "Files repeat what other files say",
-        "A broker prints the lines of server.log on its console as well, and both were read. Each "
-        "line was counted once.",
+        "A broker prints the lines of server.log on its console as well, or writes "
+        "state-changes.jsonl beside state-change.log, and both were read. Each line was counted "
+        "once.",
         "Nothing.",
     ),
     Rule(

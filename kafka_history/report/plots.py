@@ -153,7 +153,7 @@ def _draw_life(axes: Axes, row: int, life: Finding, findings: Finding) -> None:
     axes.barh(row, end - start, left=start, height=0.62, color=_LIFE, ec="#8A949E", lw=0.6)
     if life["to_ms"] is None:
         return
-    if life["ended_by"] == "clean_shutdown":
+    if life["ended_by"] in {"clean_shutdown", "failed_start"}:
         axes.plot(end, row, "s", color="white", ms=5, mec=_INK)
     else:
         axes.plot(end, row, "X", color=_RED, ms=8, mec=_INK, mew=0.6)

@@ -31,12 +31,16 @@ CONFIGURED, MOVED = "configuration changed", "reassignment"
 CHECKS: Final = frozenset({"elect-auto", "elect-auto-check", "elect-not-preferred"})
 ELECTIONS: Final = CHECKS | {"elect-start"}
 KINDS: Final = ELECTIONS | {
-    "topics-changed", "partitions-added", "config-updated", "config-applied",
+    "topics-changed", "partitions-added", "config-updated", "config-applied", "server-life",
 }  # fmt: skip
 ELECTION_MS: Final = 10_000
 """The elections that a line announces are written within this time."""
 AFTER_MS: Final = 5_000
 """The last changes of a deletion or a reassignment may be noted this much later."""
+START_MS: Final = 2_000
+"""A broker that has started may go on so long to repeat what was changed before."""
+ONE_ORDER_MS: Final = 1_000
+"""The partitions of one order begin to move within this time of one another."""
 REPEAT_MS: Final = 10_000
 """Every broker says that a configuration changed, within this time."""
 CHECK_MS: Final = 2_000
@@ -88,16 +92,17 @@ def acts(
     moves: Iterable[Reassignment],
 ) -> Iterator[OperatorAct]:
     """What was ordered; ``events``, in order: at least those of ``KINDS``."""
+    deleted = list(gone)
     yield from _creations(events)
     yield from _growth(events)
-    for each in gone:
+    for each in deleted:
         end = "" if each.to_ms is not None else ", which did not end"
         says = f"Topic {each.topic} was deleted{end}"
         yield OperatorAct(
             each.from_ms, each.to_ms, DELETED, each.topic, None, None, says, each.file, each.line
         )
     yield from _elections(_orders(events, held))
-    yield from _configurations(events)
+    yield from _configurations(events, deleted)
     yield from _reassignments(moves)
 
 
@@ -209,18 +214,34 @@ def _elections(orders: Iterable[_Order]) -> Iterator[OperatorAct]:
         yield _act(alike[0].event, act, says, None, number)
 
 
-def _configurations(events: Iterable[Event]) -> Iterator[OperatorAct]:
-    """One for each change, whichever brokers say it, and again after they were restarted."""
+def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> Iterator[OperatorAct]:
+    """One for each change, whichever brokers say it.
+
+    A broker that starts says once more what was changed in the last minutes, as it is by now.
+    """
     ordered: list[Event] = []
-    last: dict[str, str | None] = {}
+    repeats_until_ms: defaultdict[int | None, int] = defaultdict(int)
+    last: dict[tuple[str, int], str | None] = {}
     changed_ms: defaultdict[str, list[int]] = defaultdict(list)
     for event in events:
-        if event.kind == "config-updated":
+        if event.kind == "server-life":
+            is_starting = event.ends_with("starting")
+            repeats_until_ms[event.broker_id] = _EVER if is_starting else event.time_ms + START_MS
+        elif event.kind == "config-updated":
             ordered.append(event)
-        elif event.kind == "config-applied" and last.get(_entity(event)) != _config(event):
-            last[_entity(event)] = _config(event)
-            changed_ms[_entity(event)].append(event.time_ms)
-            yield _configured(event)
+        elif event.kind == "config-applied":
+            if event.time_ms <= repeats_until_ms[event.broker_id]:
+                continue
+            entity = _entity(event)
+            # A topic of the same name that was deleted since had a configuration of its own.
+            ended = sum(
+                f"topics/{each.topic}" == entity and (each.to_ms or _EVER) <= event.time_ms
+                for each in gone
+            )
+            if last.get((entity, ended)) != _config(event):
+                last[entity, ended] = _config(event)
+                changed_ms[entity].append(event.time_ms)
+                yield _configured(event)
     for event in ordered:
         known_ms = changed_ms[_entity(event)]
         # Where brokers say what they apply, the order itself is the same change once more.
@@ -256,21 +277,29 @@ def _config(event: Event) -> str | None:
 
 def _reassignments(moves: Iterable[Reassignment]) -> Iterator[OperatorAct]:
     """The partitions of a topic that were reassigned by one order are one act."""
-    together: defaultdict[tuple[str, str | None, int], list[Reassignment]] = defaultdict(list)
-    for move in moves:
-        together[move.topic, move.outcome, move.from_ms // 1000].append(move)
-    for (topic, outcome, _), alike in together.items():
-        first = min(alike, key=lambda move: (move.from_ms, move.file, move.line))
-        number = len(alike)
-        which = f"{topic}-{first.partition}" if number == 1 else f"{number} partitions of {topic}"
-        yield OperatorAct(
-            at_ms=first.from_ms,
-            to_ms=max((move.to_ms for move in alike if move.to_ms is not None), default=None),
-            act=MOVED,
-            topic=topic,
-            partitions=number,
-            outcome=outcome,
-            says=f"A reassignment of {which} {_ENDS[outcome]}",
-            file=first.file,
-            line=first.line,
-        )
+    together: defaultdict[tuple[str, str | None], list[list[Reassignment]]] = defaultdict(list)
+    for move in sorted(moves, key=lambda each: each.from_ms):
+        orders = together[move.topic, move.outcome]
+        if not orders or move.from_ms - orders[-1][-1].from_ms >= ONE_ORDER_MS:
+            orders.append([])
+        orders[-1].append(move)
+    for (topic, outcome), orders in together.items():
+        for alike in orders:
+            yield _reassigned(topic, outcome, alike)
+
+
+def _reassigned(topic: str, outcome: str | None, alike: Sequence[Reassignment]) -> OperatorAct:
+    first = min(alike, key=lambda move: (move.from_ms, move.file, move.line))
+    number = len(alike)
+    which = f"{topic}-{first.partition}" if number == 1 else f"{number} partitions of {topic}"
+    return OperatorAct(
+        at_ms=first.from_ms,
+        to_ms=max((move.to_ms for move in alike if move.to_ms is not None), default=None),
+        act=MOVED,
+        topic=topic,
+        partitions=number,
+        outcome=outcome,
+        says=f"A reassignment of {which} {_ENDS[outcome]}",
+        file=first.file,
+        line=first.line,
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kafka_history.rules.acts import Effect
-from kafka_history.rules.dead_leaders import EVER, Window
+from kafka_history.rules.dead_leaders import EVER, RETURN_MS, Window
 from kafka_history.rules.departures import Departure
 from kafka_history.rules.partition_states import State, incarnations
 from kafka_history.rules.tenures import MOVED, Tenure
@@ -15,8 +16,6 @@ SKEW_MS: Final = 1_000
 """A change may seem to be this much earlier than its cause: their brokers' clocks differ."""
 LATE_MS: Final = 600_000
 """Changes later than this after a departure are not its consequence."""
-RETURN_MS: Final = 2_000
-"""What the controller still does about a departure when the broker is back already."""
 MOVE, SHRINK, DARK = "move", "shrink", "dark"
 
 
@@ -63,8 +62,20 @@ def changes(
             )  # fmt: skip
 
 
-def ended_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
-    """The epoch of the controller's tenure that a departure ended: the one that covers it."""
+def ended_epochs(gone: Iterable[Departure], held: Sequence[Tenure]) -> dict[Departure, int]:
+    """The epochs of the controller's tenures that departures ended, each by one."""
+    ended_ms = {(each.broker, each.controller_epoch): each.to_ms for each in held}
+    near: dict[tuple[int, int], tuple[int, Departure]] = {}
+    for lost in gone:
+        if (epoch := _covered_epoch(lost, held)) is not None:
+            tenure = lost.broker, epoch
+            claim = abs((ended_ms[tenure] or lost.begun_ms) - lost.begun_ms), lost
+            near[tenure] = min(claim, near.get(tenure, claim), key=itemgetter(0))
+    return {lost: epoch for (_, epoch), (_, lost) in near.items()}
+
+
+def _covered_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
+    """The epoch of the controller's tenure that covers a departure."""
     # The successor of a dead controller is elected just before it misses its predecessor.
     early_ms = RETURN_MS if lost.how in {"lost", "session_expired"} else 0
     noticed_ms = lost.at_ms if lost.until_ms is None else lost.until_ms
@@ -113,9 +124,10 @@ def _nearness(lost: Departure, change: DepartureChange) -> tuple[bool, int]:
 
 
 def _explains(order: Effect, change: DepartureChange, begun_ms: int) -> bool:
+    """Whether it was ordered after the departure, or the departure only followed the change."""
     return (
         order.topic == change.topic
         and order.partition in {None, change.partition}
         and order.from_ms <= change.change_ms <= order.to_ms
-        and order.from_ms > begun_ms
+        and (order.from_ms > begun_ms or change.change_ms < begun_ms)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, DepartureChange, ended_epoch
+from kafka_history.rules.blast_radius import DARK, MOVE, SHRINK, DepartureChange, ended_epochs
 from kafka_history.rules.departures import Departure
 from kafka_history.rules.tenures import Tenure
 
@@ -71,8 +71,10 @@ def blast_radius(
 ) -> Iterator[BlastRadius]:
     """Each departure, with the sums over what it changed."""
     by_departure = {(each.broker, each.begun_ms): each for each in sums}
-    for lost in dict.fromkeys(gone):
+    known = list(dict.fromkeys(gone))
+    ended = ended_epochs(known, held)
+    for lost in known:
         key = lost.broker, lost.begun_ms
         sums_of_it = by_departure.get(key, BlastSums(*key))
-        epoch = ended_epoch(lost, held)
+        epoch = ended.get(lost)
         yield BlastRadius(**lost._asdict() | sums_of_it._asdict(), controller_epoch=epoch)

@@ -19,7 +19,9 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.texts import ids
 
 CLEAN, KILLED, LOST, OPEN = "clean_shutdown", "killed", "lost", "open"
-"""The values of ``ended_by``; ``lost``: only the controller says so, its own log is not here."""
+FAILED_START: Final = "failed_start"
+"""The values of ``ended_by``; ``lost``: only the controller says so, its own log is not here;
+``failed_start``: it ended before it had registered, so the cluster never had it."""
 NOTICE_MS: Final = 120_000
 """A dead broker is missed when its session runs out, which takes no longer than this."""
 RUMOUR_MS: Final = 1_000
@@ -146,6 +148,8 @@ def session_expiries(events: Sequence[Event]) -> Iterator[SessionExpiry]:
     before: dict[int, int] = {}
     for event in events:
         broker, at_ms = event.broker_id, event.time_ms
+        if broker is not None and event.kind == REGISTERED:
+            before.pop(broker, None)  # it has a session again, which may be lost at once
         if broker is None or not is_expiry(event):
             continue
         is_repeated = broker in before and at_ms - before[broker] <= ONE_LOSS_MS
@@ -276,8 +280,8 @@ def _life(
     broker: int,
     span: _Span,
     until_ms: int | None,
-    marks: Iterable[_Mark],
-    views: Iterable[_View],
+    marks: Sequence[_Mark],
+    views: Sequence[_View],
 ) -> BrokerLife:
     from_ms, next_ms = span.sign.at_ms, _EVER if until_ms is None else until_ms
     last: dict[str, SignOfLife] = {}
@@ -291,14 +295,25 @@ def _life(
                 registered.append(epoch)
     own = last.get("own")
     missed = _missed(broker, from_ms if own is None else own.at_ms - RUMOUR_MS, next_ms, views)
+    if missed is None:
+        # Its session may end when the next process runs already, which cannot register until then.
+        later = (at.at_ms for mark, at, _ in marks if mark == "registered" and at.at_ms >= next_ms)
+        back_ms = min(later, default=next_ms) + RUMOUR_MS
+        signs = [view.sign for view in views if broker not in view.live]
+        missed = min((at for at in signs if next_ms <= at.at_ms < back_ms), default=None)
     ended_by = _reason(last, is_restarted=until_ms is not None, is_missed=missed is not None)
+    has_joined = "added" in last or bool(registered)
+    knows_registrations = any(mark == "registered" for mark, _, _ in marks)
+    if ended_by == CLEAN and span.is_started and knows_registrations and not has_joined:
+        ended_by = FAILED_START
     to_ms = until_ms if missed is None else missed.at_ms
     end = missed or own
-    if ended_by == CLEAN:
+    if ended_by in (CLEAN, FAILED_START):
         end = next(last[mark] for mark in ("stopped", "stopping", "announced") if mark in last)
         to_ms = end.at_ms
     elif ended_by == KILLED and own is not None and to_ms is not None:
-        to_ms = _died_ms(own.at_ms, to_ms, (at.at_ms for mark, at, _ in marks if mark == "parted"))
+        parted = (at.at_ms for mark, at, _ in marks if mark == "parted")
+        to_ms = _died_ms(own.at_ms, min(to_ms, next_ms), parted)
     elif ended_by == OPEN:
         end = None
     return BrokerLife(
@@ -321,12 +336,12 @@ def _life(
 def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -> SignOfLife | None:
     """The controller's first view without a broker that had fallen silent.
 
-    None if a later view has it again.
+    Behind the last view that has it: a lost session may have come just before.
     """
     seen = [view for view in views if after_ms < view.sign.at_ms < until_ms]
-    absent = min((view.sign for view in seen if broker not in view.live), default=None)
     present_ms = max((view.sign.at_ms for view in seen if broker in view.live), default=0)
-    return None if absent is None or present_ms > absent.at_ms else absent
+    absent = (v.sign for v in seen if broker not in v.live and v.sign.at_ms >= present_ms)
+    return min(absent, default=None)
 
 
 def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bool) -> str:
@@ -343,8 +358,5 @@ def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bo
 
 def _died_ms(last_ms: int, upper_ms: int, parted: Iterable[int]) -> int:
     """When a broker died, between its last line and ``upper_ms``."""
-    lower_ms = max(last_ms - RUMOUR_MS, upper_ms - NOTICE_MS)
-    parted_ms = min((each for each in parted if lower_ms <= each <= upper_ms), default=None)
-    if parted_ms is not None:
-        return max(parted_ms, last_ms)
-    return last_ms if upper_ms - last_ms <= NOTICE_MS else upper_ms
+    behind = (each for each in parted if max(last_ms, upper_ms - NOTICE_MS) <= each <= upper_ms)
+    return min(behind, default=last_ms if upper_ms - last_ms <= NOTICE_MS else upper_ms)

@@ -3,6 +3,9 @@
 ``kafkaServer.out``, ``console.log`` or what ``kubectl logs`` saved repeat ``server.log``, whole or
 in part, and under rotated names in other pieces.  Counting both would report every death twice.  So
 of lines that are equal, of one broker and of one millisecond, but from several files, one is kept.
+
+Our brokers write a state change twice, as a line of ``state-change.log`` and as a record of
+``state-changes.jsonl``: these two have different texts, and equal columns.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from kafka_history.rules.event import Event, in_order
 
 _OWN_FILES: Final = re.compile(r"(server|controller|state-change|log-cleaner|kafka-[a-z]+)\.log")
 """The names that Kafka's own configuration gives: of equal lines theirs is the evidence."""
-SAME: Final = ("broker_id", "time_ms", "level", "logger", "text", "exception_message")
-"""Lines that are equal in these are the same line."""
+STATE_CHANGE_LOGGER: Final = "state.change.logger"
+CHANGE_COLUMNS: Final = ("kind", "topic", "partition", "replica", "peer", "to_state")
+"""In which a line and a record about one state change are equal."""
 
-_Said: TypeAlias = tuple[int | None, int, str | None, str | None, str | None, str | None]
+_Said: TypeAlias = tuple[object, ...]
 
 
 class LoggerSpan(NamedTuple):
@@ -108,14 +112,10 @@ def copies(lines: Iterable[CopiedLine]) -> Iterator[Copies]:
 
 def _said(event: Event) -> _Said:
     """Lines that are equal in this are the same line."""
-    return (
-        event.broker_id,
-        event.time_ms,
-        event.level,
-        event.logger,
-        event.text,
-        event.exception_message,
-    )
+    same = event.broker_id, event.time_ms, event.level, event.logger, event.exception_message
+    if event.logger == STATE_CHANGE_LOGGER and event.kind is not None:
+        return *same, tuple(getattr(event, name) for name in CHANGE_COLUMNS)
+    return *same, event.text
 
 
 def _rank(event: Event) -> tuple[bool, str]:

@@ -28,6 +28,8 @@ CAUSES: Final = {
     "session_expired": "lost its ZooKeeper session",
 }
 LEADER_KIND: Final = "leader-starts"
+RETURN_MS: Final = 2_000
+"""What the controller still does about a departure when the broker is back already."""
 EVER: Final = 2**62
 
 
@@ -81,15 +83,20 @@ def _is_lost_in(state: State, following: State | None, lost: Departure) -> bool:
     return (
         (following is None or lost.at_ms < following.time_ms)
         and (lost.back_ms is None or state.time_ms < lost.back_ms)
-        # A controller that had missed the broker elects it only when it is back.
-        and (lost.until_ms is None or state.time_ms <= lost.until_ms)
+        # A controller that had missed the broker elects it only when it is back; but it may write
+        # of another replica before it comes to the leader.
+        and (
+            lost.until_ms is None
+            or state.time_ms <= lost.until_ms
+            or state.leader == state.previous_leader
+        )
     )
 
 
 def _window(
     state: State, following: State | None, lost: Departure, events: Iterable[Event]
 ) -> Window:
-    back_ms = lost.back_ms
+    back_ms, late_ms = lost.back_ms, 0
     if back_ms is not None:
         # A broker that is back leads again when it says so, which needs no new state.
         starts = [
@@ -100,7 +107,9 @@ def _window(
             and event.time_ms > lost.at_ms
         ]
         back_ms = max(back_ms, min(starts, default=back_ms))
-    if following is not None and back_ms is not None and following.time_ms > back_ms:
+        # The controller may still be about to elect another leader.
+        late_ms = 0 if starts else RETURN_MS
+    if following is not None and back_ms is not None and following.time_ms > back_ms + late_ms:
         following = None
     to_ms = back_ms if following is None else following.time_ms
     next_leader = None if to_ms is None else lost.broker

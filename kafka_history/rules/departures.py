@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafka_history.rules.broker_lives import CLEAN, BrokerLife, SessionExpiry
+from kafka_history.rules.broker_lives import CLEAN, FAILED_START, BrokerLife, SessionExpiry
 from kafka_history.rules.event import Event
 from kafka_history.rules.log_dir_failures import FailedLogDir
 
@@ -118,12 +118,17 @@ def with_pauses(
     expiries: Iterable[SessionExpiry], paused: Sequence[ProcessPause]
 ) -> Iterator[SessionExpiry]:
     """The lost sessions, each with when the pause began that cost it."""
-    for expiry in expiries:
+    lost = sorted(expiries, key=lambda each: each.at_ms)
+    for at, expiry in enumerate(lost):
+        # A pause costs one session: the first that is lost behind its beginning.
+        before_ms = max(
+            (each.at_ms for each in lost[:at] if each.broker == expiry.broker), default=-1
+        )
         causes = (
             pause.from_ms
             for pause in paused
             if pause.broker == expiry.broker
-            and pause.from_ms <= expiry.at_ms <= pause.to_ms + FAR_MS
+            and before_ms < pause.from_ms <= expiry.at_ms <= pause.to_ms + FAR_MS
         )
         yield expiry._replace(paused_ms=max(causes, default=None))
 
@@ -137,7 +142,8 @@ def departures(
 
     ``expiries``: what :func:`with_pauses` gave; ``failed_dirs`` take a part of a broker away.
     """
-    in_order = sorted(lives, key=lambda life: (life.broker, life.from_ms))
+    joined = (life for life in lives if life.ended_by != FAILED_START)
+    in_order = sorted(joined, key=lambda life: (life.broker, life.from_ms))
     for life, following in pairwise([*in_order, None]):
         assert life is not None
         if life.to_ms is None:
@@ -145,7 +151,10 @@ def departures(
         begun_ms = life.to_ms
         if life.ended_by == CLEAN and life.stopping_ms is not None:
             begun_ms = min(life.stopping_ms, life.to_ms)
-        is_back = following is not None and following.broker == life.broker
+        back_ms = None
+        if following is not None and following.broker == life.broker:
+            # The next process may run before the session of this one has ended.
+            back_ms = max(following.from_ms, life.missed_ms or 0)
         yield Departure(
             broker=life.broker,
             begun_ms=begun_ms,
@@ -153,7 +162,7 @@ def departures(
             how=life.ended_by,
             since_ms=life.from_ms,
             until_ms=life.missed_ms,
-            back_ms=following.from_ms if following is not None and is_back else None,
+            back_ms=back_ms,
             file=life.end_file,
             line=life.end_line,
         )

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from kafka_history.rules.dead_leaders import EVER, LEADER_KIND, Window, dead_leaders, in_words
 from kafka_history.rules.departures import Departure
 from kafka_history.rules.event import Event
-from kafka_history.rules.partition_states import NO_LEADER, State
+from kafka_history.rules.partition_states import NO_LEADER, State, incarnations
 
 CAUSE_MS: Final = 180_000
 """A leader that was lost longer ago than this before the window is not its cause."""
@@ -59,8 +59,12 @@ def leaderless(
     ``events``: those of ``KINDS`` about it; ``begun``: see :func:`deletions_begun`.
     """
     marks = [*map(_of_state, states), *(mark for event in events if (mark := _of_event(event)))]
+    born = [its[0].time_ms for _, its in incarnations(states)]
     written = [
-        _caused(window, gone) for window in _written(marks) if not _is_deletion(window, begun)
+        window
+        for span in _written(marks)
+        for window in (_caused(span, gone),)
+        if not _is_deletion(span, window, begun, born)
     ]
     return _merged(written, dead_leaders(states, events, gone))
 
@@ -143,12 +147,18 @@ def _written(marks: Iterable[_Mark]) -> Iterator[_Span]:
             )
 
 
-def _is_deletion(span: _Span, begun: Mapping[str, Collection[int]]) -> bool:
-    """Whether the deletion of the topic opened it."""
-    return (
-        span.next is not None
-        and span.next.is_deleted
-        and any(span.from_ms >= ms - SLACK_MS for ms in begun.get(span.first.topic, ()))
+def _is_deletion(
+    span: _Span, window: Window, begun: Mapping[str, Collection[int]], born: Iterable[int]
+) -> bool:
+    """Whether the deletion of the topic opened it, which may still wait for a dead broker.
+
+    A deletion before the partition was ``born`` is that of another topic of the same name.
+    """
+    born_ms = max((ms for ms in born if ms <= span.from_ms), default=0)
+    # What another loss explains did not come from a deletion that seems to be later.
+    slack_ms = SLACK_MS if window.cause_ms is None else 0
+    return (span.next is None or span.next.is_deleted) and any(
+        born_ms <= ms <= span.from_ms + slack_ms for ms in begun.get(span.first.topic, ())
     )
 
 

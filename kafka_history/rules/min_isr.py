@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State, incarnations
 
-SETTING_KINDS: Final = ("admin-create-topic", "config-applied", "config-updated", "log-created")
+APPLIED, DELETED = "config-applied", "delete-completed"
+"""Lines after which a topic has no setting but what they tell."""
+CHANGE_KINDS: Final = (APPLIED, "config-updated", DELETED)
+SETTING_KINDS: Final = ("admin-create-topic", "log-created", *CHANGE_KINDS)
 REFUSAL_KIND: Final = "replica-manager-error"
 COLUMNS: Final = ("file", "time_ms", "kind", "topic", "values", "text", "exception_message")
 """What of an event is needed."""
@@ -32,10 +35,13 @@ class IsrNeed(NamedTuple):
     """How many in-sync replicas a topic needs, from a line that says so."""
 
     topic: str
-    min_isr: int
+    min_isr: int | None
+    """None: as the brokers are configured, which the logs do not tell."""
     at_ms: int
     refused: int | None
     """The partition to which a write was refused; None: the line tells a setting."""
+    is_change: bool
+    """The setting began with this line; others held before theirs, too."""
 
 
 class UnderMinIsr(NamedTuple):
@@ -61,17 +67,19 @@ def needs(events: Iterable[Event]) -> Iterator[IsrNeed]:
             refused = _REFUSED.search(f"{event.text or ''} {event.exception_message or ''}")
             if refused is not None:
                 min_isr, topic, partition = refused.groups()
-                yield IsrNeed(topic, int(min_isr), event.time_ms, int(partition))
+                yield IsrNeed(topic, int(min_isr), event.time_ms, int(partition), False)
             continue
         setting, about = _SETTING.search(event.text or ""), _topic(event)
-        if setting is not None and about is not None:
-            yield IsrNeed(about, int(setting[1]), event.time_ms, None)
+        if about is not None and (setting is not None or event.kind in (APPLIED, DELETED)):
+            min_isr_now = None if setting is None else int(setting[1])
+            is_change = event.kind in CHANGE_KINDS
+            yield IsrNeed(about, min_isr_now, event.time_ms, None, is_change)
 
 
 def by_topic(found: Iterable[IsrNeed]) -> dict[str, list[IsrNeed]]:
     """The needs of each topic by time."""
     topics: defaultdict[str, list[IsrNeed]] = defaultdict(list)
-    for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr)):
+    for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr or 0)):
         topics[need.topic].append(need)
     return dict(topics)
 
@@ -85,14 +93,16 @@ def under_min_isr(
         refused = [need.at_ms for need in told if need.refused == partition]
         ends = [*(state.time_ms for state in its[1:]), _EVER]
         steps = [
-            _Step(state, end, _min_isr(told, end)) for state, end in zip(its, ends, strict=True)
+            step
+            for state, end_ms in zip(its, ends, strict=True)
+            for step in _steps(state, end_ms, told)
         ]
         for is_under, run in groupby(steps, key=_is_under):
             window = list(run)
             if not is_under:
                 continue
             first, last = window[0].state, window[-1]
-            from_ms = min(step.state.time_ms for step in window)
+            from_ms = min(step.from_ms for step in window)
             end_ms = max(step.end_ms for step in window)
             assert last.min_isr is not None
             yield UnderMinIsr(
@@ -109,9 +119,10 @@ def under_min_isr(
 
 
 class _Step(NamedTuple):
-    """A state, its end, and how many replicas were needed then."""
+    """A state or a part of it, and how many replicas were needed then."""
 
     state: State
+    from_ms: int
     end_ms: int
     min_isr: int | None
 
@@ -122,17 +133,27 @@ def _topic(event: Event) -> str | None:
         return event.topic
     if path := _PATH.search(values.get("path") or ""):
         return path[1]
-    return values.get("entity") if values.get("entity_type") == "topics" else None
+    is_topic = values.get("entity_type") == "topics"
+    return values.get("entity") if is_topic else values.get("topic")
 
 
-def _min_isr(told: Sequence[IsrNeed], until_ms: int) -> int | None:
-    """The last setting before then counts; a refusal proves what held before it, too."""
-    before = [need for need in told if need.at_ms < until_ms]
-    proven = before[-1:] or [need for need in told if need.refused is not None]
+def _steps(state: State, end_ms: int, told: Sequence[IsrNeed]) -> Iterator[_Step]:
+    """The state, divided where the setting changed while it lasted."""
+    changed = {n.at_ms for n in told if n.is_change and state.time_ms < n.at_ms < end_ms}
+    for from_ms, to_ms in pairwise([state.time_ms, *sorted(changed), end_ms]):
+        yield _Step(state, from_ms, to_ms, _min_isr(told, from_ms, to_ms))
+
+
+def _min_isr(told: Sequence[IsrNeed], from_ms: int, to_ms: int) -> int | None:
+    """The last one that is known then; what the first line proves held before it."""
+    known = [n for n in told if n.at_ms <= from_ms or (n.at_ms < to_ms and not n.is_change)]
+    proven = known[-1:] or [need for need in told[:1] if not need.is_change]
     return proven[0].min_isr if proven else None
 
 
 def _is_under(step: _Step) -> bool:
     state = step.state
+    if step.min_isr is None or state.isr is None:
+        return False
     is_led = not state.is_deleted and state.leader is not None and state.leader >= 0
-    return is_led and step.min_isr is not None and len(state.isr or ()) < step.min_isr
+    return is_led and len(state.isr) < step.min_isr

@@ -326,7 +326,6 @@ def _reason(
     """Why a tenure ended, the surest sign first."""
     resigned_ms = at("resigned")
     has_log = last is not None and last.has_controller_log
-    end_ms = next_ms if resigned_ms is None else resigned_ms
 
     def came(mark: str, by_ms: int | None) -> bool:
         at_ms = at(mark)
@@ -339,7 +338,9 @@ def _reason(
         "failed", min((each for each in (next_ms, resigned_ms) if each is not None), default=_EVER)
     ):
         return FAILED
-    if came("stopping", None if end_ms is None else end_ms + GRACE_MS):
+    # A stop comes before the resignation that it orders, in the same log.
+    by_ms = resigned_ms if resigned_ms is not None or next_ms is None else next_ms + GRACE_MS
+    if came("stopping", by_ms):
         return CLEAN
     if came("expired", _EVER if resigned_ms is None else resigned_ms + GRACE_MS) or is_late:
         return EXPIRED

@@ -7,6 +7,7 @@ What a paused process notices when it wakes up is no gap, for it was the process
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -55,7 +56,15 @@ def zookeeper_gaps(
             together.append([])
         together[-1].append(gap)
         end_ms = max(end_ms, gap.to_ms)
-    for gaps in together:
+    # A session that was lost is reported when the connection is back: the last gap cost it.
+    costs = Counter(
+        max(
+            (at for at, gaps in enumerate(together) if _can_cost(gaps, broker, at_ms)),
+            default=None,
+        )
+        for broker, at_ms in lost
+    )
+    for at, gaps in enumerate(together):
         first = min(gaps, key=lambda gap: (gap.from_ms, gap.file, gap.line))
         to_ms = max(gap.to_ms for gap in gaps)
         brokers = sorted({gap.broker for gap in gaps})
@@ -64,10 +73,7 @@ def zookeeper_gaps(
             to_ms=to_ms if to_ms < _EVER else None,
             brokers=brokers,
             is_all=len(brokers) > 1 or len(brokers) == broker_count,
-            sessions_lost=sum(
-                broker in brokers and first.from_ms <= at_ms <= to_ms + EXPIRY_MS
-                for broker, at_ms in lost
-            ),
+            sessions_lost=costs[at],
             file=first.file,
             line=first.line,
         )
@@ -81,6 +87,13 @@ class _Gap(NamedTuple):
     to_ms: int
     file: str
     line: int
+
+
+def _can_cost(gaps: Sequence[_Gap], broker: int, at_ms: int) -> bool:
+    """Whether a broker's session that was lost at this moment was lost with these gaps."""
+    from_ms, to_ms = min(gap.from_ms for gap in gaps), max(gap.to_ms for gap in gaps)
+    is_near = from_ms <= at_ms <= to_ms + EXPIRY_MS
+    return is_near and any(gap.broker == broker for gap in gaps)
 
 
 def _of_each_broker(events: Iterable[Event]) -> Iterator[_Gap]:

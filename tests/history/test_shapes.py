@@ -150,6 +150,20 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(scenario: str) -> 
             "Zookeeper connection established, state: CONNECTED",
             {},
         ),
+        (
+            "server-start-error",
+            "kafka.server.KafkaServer",
+            "Broker id 2 is registered by session 0x10000cd784f0003 (CLIENTS://127.0.0.1:36075), "
+            "which is not this process. If that is this broker before its last restart, the "
+            "session ends by itself; waiting at most 10.0 s for it.",
+            {},
+        ),
+        (
+            "zk-timeout",
+            "org.apache.zookeeper.ClientCnxn",
+            "Connection dropped: outstanding heartbeat ping not received",
+            {},
+        ),
     ],
 )
 def test_lines_beside_the_example_have_the_shape(

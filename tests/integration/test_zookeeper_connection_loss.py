@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -37,6 +40,8 @@ from zkcontroller.zookeeper.session import SessionState
 
 pytestmark = pytest.mark.integration
 
+PING = 11
+LOST_AND_BACK = [SessionState.SUSPENDED, SessionState.CONNECTED]
 MANY = [f"/many-{number}" for number in range(40)]
 
 
@@ -301,6 +306,42 @@ def test_a_frozen_server_only_delays(
         landed = threads.submit(client.session.write, Create("/a"))
         os.kill(own_zookeeper.pid, signal.SIGCONT)
         assert landed.result(PATIENCE_S) == Written("/a", 0, -1)
+
+
+def test_the_log_says_in_the_words_of_kafka_s_client_how_the_connection_broke(
+    proxy: Proxy, chroot: str, open_client: OpenClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    client = open_client(proxy.connect + chroot, session_timeout_ms=4_000)
+    session = f"{client.session.session_id & 0xFFFF_FFFF_FFFF_FFFF:#x}"
+    server = f"127.0.0.1/{proxy.connect}"
+    is_over = threading.Event()
+
+    def is_held_up() -> None:
+        is_over.wait(PATIENCE_S)
+
+    proxy.cut()
+    client.states.wait_until(lambda seen: seen[-2:] == LOST_AND_BACK)
+    proxy.arrange(PING, is_held_up)
+    client.states.wait_until(lambda seen: seen[-4:] == LOST_AND_BACK * 2)
+    is_over.set()
+
+    said = [each.message for each in caplog.records if session in each.message]
+    established = (
+        f"Session establishment complete on server {server}, session id = {session}, "
+        "negotiated timeout = 4000"
+    )
+    assert [line for line in said if "not heard" not in line] == [
+        established,
+        f"Session {session} for server {server}, Closing socket connection. Attempting reconnect "
+        "except it is a SessionExpiredException.",
+        established,
+        established,
+    ]
+    [silence] = [line for line in said if "not heard" in line]
+    words = "Client session timed out, have not heard from server in ([0-9]+)ms for session id "
+    [silent_ms] = re.findall(words + session, silence)
+    assert int(silent_ms) > 4_000 / 3
 
 
 def test_the_second_server_is_used_when_the_first_is_down(

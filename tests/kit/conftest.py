@@ -22,6 +22,22 @@ NEEDS_ROOT: Final = pytest.mark.skipif(os.geteuid() != 0, reason="only root can 
 _names: Final = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--incidents``: how many seeds :mod:`.test_incidents` tries."""
+    parser.addoption(
+        "--incidents", type=int, default=2, help="how many incidents by seed a history is held to"
+    )
+    parser.addoption("--first-incident", type=int, default=1, help="with which seed they begin")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an ``incident_seed`` runs once for each."""
+    if "incident_seed" in metafunc.fixturenames:
+        first = metafunc.config.getoption("first_incident", 1)
+        count = metafunc.config.getoption("incidents", 2)
+        metafunc.parametrize("incident_seed", range(first, first + count))
+
+
 @pytest.fixture(scope="module")
 def module_settings() -> dict[str, Any]:
     """What the cluster of a file shall be; a file may override it."""

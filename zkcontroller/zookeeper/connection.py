@@ -291,6 +291,9 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         self._one_at_a_time = 0
         """So many requests are sent only when nothing else is under way."""
         self.last_error = ""
+        self._server = ""
+        self._read_timeout_ms = 0.0
+        self._answered_at = 0.0
 
     def start(self) -> None:
         # kazoo clears it in the new thread: a stop right after the start would not wait.
@@ -343,7 +346,41 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
             raise
+        self._note_session(f"{host}/{hostip}:{port}", read_timeout)
         return read_timeout, connect_timeout
+
+    def _note_session(self, server: str, read_timeout_ms: float) -> None:
+        """Logs what readers of Kafka's logs look for: how long the session may be silent."""
+        self._server, self._read_timeout_ms = server, read_timeout_ms
+        self._answered_at = time.monotonic()
+        _log.info(
+            "Session establishment complete on server %s, session id = %s, negotiated timeout = %d",
+            server,
+            self._session(),
+            # kazoo waits for two thirds of it, and keeps only that.
+            round(read_timeout_ms * 3 / 2),
+        )
+
+    def _log_drop(self) -> None:
+        """Logs, in the words of Kafka's client, whether the server fell silent or closed."""
+        silent_ms = (time.monotonic() - self._answered_at) * 1000
+        if silent_ms > self._read_timeout_ms / 2:  # a ping by then was not answered
+            _log.warning(
+                "Client session timed out, have not heard from server in %dms for session id %s",
+                silent_ms,
+                self._session(),
+            )
+        else:
+            _log.warning(
+                "Session %s for server %s, Closing socket connection. "
+                "Attempting reconnect except it is a SessionExpiredException.",
+                self._session(),
+                self._server,
+            )
+
+    def _session(self) -> str:
+        """The session's id, which is a signed number, as Java prints it."""
+        return f"{self.client._session_id & 0xFFFF_FFFF_FFFF_FFFF:#x}"
 
     def _authenticate_with_sasl(self, _host: str, timeout_s: float) -> None:
         """Logs in.  Called by kazoo, which takes every lost connection for wrong credentials."""
@@ -398,6 +435,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         with _nonsense_drops_the_connection():
             while True:
                 response = super()._read_socket(read_timeout)
+                self._answered_at = time.monotonic()
                 # Bytes that TLS has taken out of the kernel wake no selector.
                 if response == CLOSE_RESPONSE or not self._has_decrypted():
                     return response
@@ -449,6 +487,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         All are asked again by who asked them.  On the next connection each goes alone, so that the
         one which ends that connection, too, is known.
         """
+        self._log_drop()
         under_way = [each for _, each, _ in self.client._pending]
         if self._being_sent is not None:
             under_way.append(self._being_sent)

@@ -61,6 +61,28 @@ def test_a_configuration_that_every_broker_applies_changed_once() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_broker_applies_while_it_starts_was_changed_before() -> None:
+    def applied(at_ms: int, broker: int, config: str) -> Event:
+        return event("config-applied", at_ms, broker, topic="a", values={"config": config})
+
+    def server(at_ms: int, text: str) -> Event:
+        return event("server-life", at_ms, 2, text)
+
+    events = [
+        applied(0, 1, "Map(x -> 1)"),
+        server(50_000, "starting"), applied(50_100, 2, "Map()"), server(50_200, "started"),
+        applied(50_300, 2, "Map()"),
+        applied(60_000, 2, "Map(x -> 1)"),
+    ]  # fmt: skip
+    deleted = DeletedTopic("a", START_MS, START_MS + 40_000, None, 0, None, "f", 1, None, None)
+
+    assert told(*events) == ["The configuration of topics/a became x -> 1"]
+    # A topic that was created again has no configuration yet.
+    assert [each.at_ms - START_MS for each in acts(events, HELD, [deleted], [])] == [
+        0, 0, 60_000,
+    ]  # fmt: skip
+
+
 def test_what_an_act_may_change_ends_soon_after_it() -> None:
     move = Reassignment(
         "m", 3, 100, None, 200, 100, "completed", None, None, None, None, None, "f", 1, "f", 2
@@ -76,3 +98,14 @@ def test_what_an_act_may_change_ends_soon_after_it() -> None:
         "Topic d was deleted, which did not end",
         "A reassignment of 2 partitions of m began, and was completed",
     ]
+
+
+def test_partitions_that_begin_to_move_one_after_the_other_are_one_order() -> None:
+    move = Reassignment(
+        "m", 0, 900, None, 2_000, 1_100, "completed", None, None, None, None, None, "f", 1, "f", 2
+    )
+    begun = [(0, 900), (1, 1_100), (2, 3_000)]
+
+    found = acts([], HELD, [], [move._replace(partition=p, from_ms=ms) for p, ms in begun])
+
+    assert [(each.at_ms, each.partitions) for each in found] == [(900, 2), (3_000, 1)]

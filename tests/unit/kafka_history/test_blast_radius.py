@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_history.rules.acts import Effect
-from kafka_history.rules.blast_radius import DepartureChange, changes, ended_epoch
+from kafka_history.rules.blast_radius import DepartureChange, changes, ended_epochs
 from kafka_history.rules.departures import Departure
 from kafka_history.rules.partition_states import partition_states
 from kafka_history.rules.tenures import tenures
@@ -48,22 +48,30 @@ def test_what_was_ordered_after_a_departure_is_no_effect_of_it() -> None:
     assert changed(gone(10_000), done=(ordered,)) == []
     assert changed(gone(10_000), done=(ordered._replace(partition=7),)) != []
     assert changed(gone(12_000), done=(ordered,)) != []
+    # Only clocks could make the departure the cause of what came before it.
+    assert changed(gone(16_500), done=(ordered,)) == []
+
+
+def ended(*lost: Departure, how: str | None = None) -> list[int | None]:
+    """The epoch that each of them ended, where broker 1 was controller to 10 s, then broker 2."""
+    elected = [
+        event("ctl-elected", at_ms, broker, controller_id=broker, controller_epoch=epoch)
+        for at_ms, broker, epoch in ((0, 1, 4), (10_000, 2, 5))
+    ]
+    held = list(tenures(elected, {}))
+    if how is not None:
+        held[0] = held[0]._replace(ended_by=how)
+    found = ended_epochs(lost, held)
+    return [found.get(each) for each in lost]
 
 
 def test_a_departure_ended_the_tenure_that_covers_it() -> None:
-    held = list(
-        tenures(
-            [
-                event("ctl-elected", at_ms, broker, controller_id=broker, controller_epoch=epoch)
-                for at_ms, broker, epoch in ((0, 1, 4), (10_000, 2, 5))
-            ],
-            {},
-        )
-    )
+    assert ended(gone(9_000)) == [4]
+    assert ended(gone(11_000, "lost")) == [4]
+    assert ended(gone(11_000)) == ended(gone(9_000, broker=2)) == [None]
+    assert ended(gone(9_000), how="controller_moved") == [None]
 
-    assert ended_epoch(gone(9_000), held) == 4
-    assert ended_epoch(gone(11_000, "lost"), held) == 4
-    assert ended_epoch(gone(11_000), held) is None
-    assert ended_epoch(gone(9_000, broker=2), held) is None
-    moved = [held[0]._replace(ended_by="controller_moved")]
-    assert ended_epoch(gone(9_000), moved) is None
+
+def test_of_two_departures_the_one_nearest_to_the_end_of_a_tenure_ended_it() -> None:
+    assert ended(gone(10_010, "session_expired"), gone(11_500, "session_expired")) == [4, None]
+    assert ended(gone(2_000, "log_dir_failed"), gone(9_000)) == [None, 4]

@@ -8,6 +8,7 @@ from kafka_history.rules.broker_lives import (
     session_expiries,
     signs_of_life,
 )
+from kafka_history.rules.departures import departures
 from kafka_history.rules.event import Event, in_order
 from tests.support.event_rows import START_MS, event
 
@@ -32,12 +33,60 @@ def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
         server(0, 1, "starting"),
         event("thread-life", 10_000, 1, "the last word"),
         event("net-disconnected", 4_000, 9, "Node 1 disconnected."),  # it wrote afterwards
+        event("net-disconnected", 9_500, 9, "Node 1 disconnected."),  # and here, as clocks go
         event("net-disconnected", 12_000, 9, "Node 1 disconnected."),
         view(16_000, "9"),
     )
 
     assert (one.broker, one.ended_by, one.to_ms) == (1, "killed", START_MS + 12_000)
     assert (one.last_ms, one.missed_ms) == (START_MS + 10_000, START_MS + 16_000)
+
+
+def test_a_broker_that_died_right_behind_a_lost_session_is_missed_by_the_next_view() -> None:
+    (one, _) = lives_of(
+        server(0, 1, "starting"),
+        view(9_500, "9"),
+        view(9_900, "1,9", added="1"),
+        event("thread-life", 10_000, 1, "the last word"),
+        view(16_000, "9"),
+    )
+
+    assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 16_000)
+
+
+def test_the_session_of_a_dead_process_may_end_when_the_next_one_runs() -> None:
+    (one, _, _) = lives_of(
+        server(0, 1, "starting"),
+        event("thread-life", 10_000, 1, "the last word"),
+        server(11_000, 1, "starting"),
+        view(15_900, "9"),
+        view(16_100, "1,9", added="1"),
+        event("broker-registered", 16_120, 1),
+    )
+
+    assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 15_900)
+    assert (one.to_ms, one.last_ms) == (START_MS + 10_000, START_MS + 10_000)
+
+
+def test_a_process_that_ends_before_it_has_registered_was_no_broker() -> None:
+    events = [
+        server(0, 1, "starting"),
+        event("broker-registered", 500, 1),
+        event("thread-life", 10_000, 1, "the last word"),
+        server(11_000, 1, "starting"),  # the session of the one before still lives
+        server(11_900, 1, "[KafkaServer id=1] shutting down"),
+        server(12_000, 1, "[KafkaServer id=1] shut down completed"),
+        view(16_000, "9"),
+        server(20_000, 1, "starting"),
+        event("broker-registered", 20_500, 1),
+    ]
+
+    lives = [life for life in lives_of(*events) if life.broker == 1]
+    (gone,) = departures(lives, [], [])
+
+    assert [life.ended_by for life in lives] == ["killed", "failed_start", "open"]
+    assert (gone.how, gone.at_ms, gone.until_ms) == ("killed", START_MS + 10_000, START_MS + 16_000)
+    assert gone.back_ms == START_MS + 20_000
 
 
 def test_an_ordered_stop_begins_before_it_ends_and_the_next_life_is_another() -> None:
@@ -71,11 +120,14 @@ def test_a_lost_session_that_two_clients_report_is_one_loss() -> None:
         event("zk-timeout", 20_000, 1, "session 0x1 has expired"),
         event("zkc-session", 20_100, 1, "[ZooKeeperClient] Session expired."),
         event("broker-registered", 20_500, 1),
+        # The next session, which was lost at once.
+        event("zkc-session", 21_600, 1, "[ZooKeeperClient] Session expired."),
         event("zk-state", 90_000, 1, "zookeeper state changed (Expired)"),
     ]
 
     found = list(session_expiries(events))
 
     assert [(each.at_ms - START_MS, each.gone_ms, each.back_ms) for each in found] == [
-        (20_000, START_MS + 18_000, START_MS + 20_500), (90_000, START_MS + 18_000, None),
+        (20_000, START_MS + 18_000, START_MS + 20_500), (21_600, START_MS + 18_000, None),
+        (90_000, START_MS + 18_000, None),
     ]  # fmt: skip

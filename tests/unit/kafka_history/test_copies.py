@@ -46,3 +46,21 @@ def test_a_log_that_was_rotated_overlaps_with_nothing() -> None:
 
     assert overlapping_files(logger_spans(events)) == frozenset()
     assert list(EventHistory(events).events) == events
+
+
+def test_the_line_and_the_record_of_one_state_change_are_one() -> None:
+    def failed(file: str, partition: int, text: str) -> Event:
+        return event("partition-failed", 1_000, 1, text, topic="orders", partition=partition,
+                     exception_message="no leader")._replace(file=file)  # fmt: skip
+
+    events = in_order([
+        *(failed("state-changes.jsonl", partition, "{}") for partition in (0, 1)),
+        *(failed("state-change.log", partition, "failed to change") for partition in (0, 1)),
+        failed("state-changes.jsonl", 2, "{}"),
+    ])  # fmt: skip
+
+    kept = sorted((each.partition, each.file) for each in EventHistory(events).events)
+
+    assert kept == [
+        (0, "state-change.log"), (1, "state-change.log"), (2, "state-changes.jsonl"),
+    ]  # fmt: skip

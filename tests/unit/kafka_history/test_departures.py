@@ -46,3 +46,21 @@ def test_an_ordered_stop_begins_early_and_a_session_that_a_pause_cost_with_the_p
         (2, 480, 480, "session_expired", None, 480, 510),
         (3, 700, 700, "log_dir_failed", None, None, None),
     ]
+
+
+def test_a_pause_costs_one_session() -> None:
+    paused = [ProcessPause(2, 400, 490, "f", 3)]
+    lost = [SessionExpiry(2, at_ms, "f", 2, None, None) for at_ms in (300, 500, 600)]
+
+    found = [each.paused_ms for each in with_pauses(lost, paused)]
+
+    assert found == [None, 400, None]
+
+
+def test_a_broker_is_back_when_the_session_of_its_last_process_has_ended() -> None:
+    killed = BrokerLife(1, 0, 60, "killed", None, 59, 90, 7, True, "f", 1, "f", 9)
+    again = killed._replace(from_ms=70, to_ms=None, ended_by="open", missed_ms=None)
+
+    (found,) = departures([killed, again], [], [])
+
+    assert (found.at_ms, found.until_ms, found.back_ms) == (60, 90, 90)

@@ -58,6 +58,20 @@ def test_two_deaths_within_a_session_timeout_are_one_window_to_the_third_leader(
     assert (found[0].cause, found[0].next_leader) == ("broker 1 died", 3)
 
 
+def test_a_dead_leader_leads_no_more_when_another_replica_is_taken_out_first() -> None:
+    found = windows(
+        [
+            created(1_000, 9, 1, TP, [1, 2, 3]),
+            shrunk(16_010, 9, 1, TP, 1, 1, [1, 3], 1, removed=2),
+            shrunk(16_020, 9, 1, TP, -1, 2, [3], 2, removed=1),
+            online(16_030, 9, 1, TP, 3, 3, [3], 3),
+        ],
+        gone(1, 10_000, "killed", until_ms=16_000),
+    )
+
+    assert from_to(found) == [(10_000, 16_010, 16_030)]
+
+
 def test_a_life_that_began_later_did_not_cause_the_window_before() -> None:
     found = windows(
         [
@@ -110,3 +124,44 @@ def test_the_deletion_of_a_topic_opens_no_window() -> None:
     assert from_to(windows([created(1_000, 9, 1, TP, [1]), *deletion[1:]])) == [
         (5_020, 5_020, 7_100)
     ]
+
+
+def test_a_deletion_that_waits_for_a_dead_broker_opens_no_window_either() -> None:
+    deletion = [
+        row("delete-starting", 5_000, 9, values={"topics": "orders"}),
+        shrunk(5_020, 9, 1, TP, -1, 6, [1], 8, removed=1),
+    ]
+    again: list[Row] = [
+        row("delete-completed", 7_100, 9, topic="orders"),
+        *created(8_000, 9, 1, TP, [1]),
+        shrunk(9_000, 9, 1, TP, -1, 1, [1], 1, removed=1),
+    ]
+
+    assert windows([created(1_000, 9, 1, TP, [1]), *deletion]) == []
+    # What has the name now was created after that deletion.
+    assert from_to(windows([created(1_000, 9, 1, TP, [1]), *deletion, *again])) == [
+        (9_000, 9_000, None)
+    ]
+
+
+def test_a_window_that_a_death_opened_right_before_a_deletion_lasts_until_that_ends() -> None:
+    rows: list[Row] = [
+        *created(1_000, 9, 1, TP, [1]),
+        shrunk(4_000, 9, 1, TP, -1, 1, [1], 1, removed=1),
+        row("delete-starting", 5_000, 9, values={"topics": "orders"}),
+        row("delete-completed", 9_000, 9, topic="orders"),
+    ]
+
+    found = windows(rows, gone(1, 2_000, "killed", until_ms=4_000))
+
+    assert from_to(found) == [(2_000, 4_000, 9_000)]
+
+
+def test_a_broker_that_was_started_again_at_once_leads_no_more_when_its_session_ends() -> None:
+    found = windows(
+        [created(1_000, 9, 1, TP, [1, 2]), online(14_050, 9, 1, TP, 2, 1, [2], 1)],
+        gone(1, 10_000, "killed", until_ms=14_000, back_ms=14_000),
+    )
+
+    assert from_to(found) == [(10_000, 14_050, 14_050)]
+    assert found[0].next_leader == 2

@@ -29,12 +29,15 @@ def setting(at_ms: int, count: int) -> Row:
                values={"path": "topics/orders"})  # fmt: skip
 
 
-def test_the_setting_that_held_at_last_counts() -> None:
+def test_a_setting_counts_from_its_change_to_the_next_one() -> None:
     (found,) = under(setting(900, 2))
+    (lowered,) = under(setting(900, 2), setting(3_000, 1))
+    (raised,) = under(setting(900, 1), setting(3_000, 2))
 
     assert (found.from_ms, found.to_ms) == (START_MS + 2_000, START_MS + 4_000)
     assert (found.isr, found.min_isr, found.refused) == ([1], 2, 0)
-    assert under(setting(900, 2), setting(3_000, 1)) == []
+    assert (lowered.from_ms, lowered.to_ms) == (START_MS + 2_000, START_MS + 3_000)
+    assert (raised.from_ms, raised.to_ms) == (START_MS + 3_000, START_MS + 4_000)
     assert under(setting(6_000, 2)) == under() == []
 
 
@@ -50,3 +53,17 @@ def test_a_refused_write_proves_what_held_before_it_too() -> None:
 
     assert (found.min_isr, found.refused) == (2, 0)
     assert (refused.min_isr, refused.refused) == (2, 1)
+
+
+def test_a_setting_ends_when_it_is_taken_back_or_its_topic_is_deleted() -> None:
+    taken_back = row("config-applied", 3_000, 1, "{}", values={"path": "topics/orders"})
+    deleted = row("delete-completed", 3_000, 9, topic="orders")
+    made_again = row("log-created", 3_500, 1, "with properties {min.insync.replicas=2}",
+                     topic="orders")  # fmt: skip
+
+    for end in (taken_back, deleted):
+        (found,) = under(setting(900, 2), end)
+        assert (found.from_ms, found.to_ms) == (START_MS + 2_000, START_MS + 3_000)
+    # What a creation says held when the topic was there.
+    (found,) = under(setting(900, 2), deleted, made_again)
+    assert (found.from_ms, found.to_ms) == (START_MS + 2_000, START_MS + 4_000)

@@ -55,6 +55,15 @@ def test_a_killed_controller_is_distinguished_from_one_that_stopped() -> None:
     ]  # fmt: skip
 
 
+def test_a_stop_behind_the_resignation_did_not_end_the_tenure() -> None:
+    stop = event("server-life", 11_500, 1, "[KafkaServer id=1] shutting down")
+    expired = event("zkc-session", 10_000, 1, "[ZooKeeperClient] Session expired.")
+    events = [elected(0, 1, 1), resigned(10_010, 1), elected(10_050, 2, 2), stop]
+
+    assert tenures_of(*events)[0].ended_by == "controller_moved"
+    assert tenures_of(expired, *events)[0].ended_by == "session_expired"
+
+
 def test_up_to_kafka_2_0_the_epoch_stands_in_a_line_of_its_own() -> None:
     held = tenures_of(
         event("ctl-elected", 0, 1, controller_id=1),

@@ -39,3 +39,12 @@ def test_a_gap_that_the_logs_do_not_end_is_open() -> None:
     (gap,) = zookeeper_gaps([lost(0, 1)], [], [], broker_count=1)
 
     assert (gap.to_ms, gap.is_all) == (None, True)
+
+
+def test_a_session_was_lost_with_the_last_gap_before_it() -> None:
+    events = [lost(0, 1), back(500, 1), lost(4_000, 1), back(9_100, 1)]
+    expired = [SessionExpiry(1, START_MS + 9_000, "f", 1, None, None)]
+
+    found = zookeeper_gaps(events, [], expired, broker_count=3)
+
+    assert [each.sessions_lost for each in found] == [0, 1]

@@ -1,0 +1,39 @@
+"""Incidents by seed on brokers of Kafka 3.9.1: their history finds what was done, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
+from tests.peers.kafka_kit_cluster import KafkaKitCluster
+from tests.support.incident_judge import judged
+from tests.support.incidents import Incident, properties_of
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+
+ACTS = 5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_was_done_to_kafka_is_found_and_nothing_else(
+    seed: int, kafka_shared_zookeeper: Path, tmp_path: Path
+) -> None:
+    try:
+        kafka_libs()
+    except KafkaUnavailableError as missing:
+        pytest.skip(str(missing))
+    with KafkaKitCluster(
+        zookeeper="shared",
+        configs=properties_of(seed),
+        directory=tmp_path / "cluster",
+        shared_directory=kafka_shared_zookeeper,
+    ) as cluster:
+        # A process of Kafka's that finds its registration there ends at once.
+        incident = Incident(cluster, seed, without={"bounce"})
+        incident.run(ACTS)
+
+        judgement = judged(incident.timeline, cluster.directory, tmp_path / "history")
+
+    assert judgement.is_right, judgement
