@@ -230,7 +230,7 @@ class RaftInvariants:
         self._check_completeness(process, epoch)
 
     def _check_completeness(self, process: RaftProcess, epoch: int) -> None:
-        """S6."""
+        """S6: a new leader has every record that was ever below a high watermark."""
         end, log = self.exposed_end, process.log
         if not end or log.start_offset > end:
             return
@@ -321,7 +321,7 @@ class RaftInvariants:
             assert high_watermark >= exposed, f"S7: the newest leader's falls below {exposed}"
 
     def _check_start(self, process: RaftProcess) -> None:
-        """S11."""
+        """S11: a log that does not start at 0 has a snapshot where it starts."""
         log = process.log
         if self._starts_checked.get(process.number) == (log, log.changes):
             return

@@ -79,7 +79,7 @@ def _items(request: ZkRequest) -> Sequence[Any]:
 
 
 def _of(request: ZkRequest, items: Sequence[Any]) -> ZkRequest:
-    """The same question about these alone."""
+    """The request about some of its items."""
     match request:
         case ReadZnodes(_, watch):
             return ReadZnodes(items, watch)

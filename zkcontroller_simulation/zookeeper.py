@@ -108,7 +108,7 @@ class SimulatedSession(Questions):
 
     @override
     def _answer(self, request: ZkRequest, session_id: int | None) -> object:
-        """At once."""
+        """Answers at once, in this thread."""
         if session_id not in (None, self.session_id):
             raise SessionExpired(f"session 0x{session_id:x} is over")
         if self.reconnect():

@@ -148,7 +148,7 @@ class RuleBook:
     def decide_on_any(
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> AclDecision:
-        """The same for an operation that any resource of that type is enough for (KIP-679)."""
+        """Whether an operation is allowed for which any resource of its type will do (KIP-679)."""
         is_allowed = self._authorizer.authorize_by_resource_type(
             Requester(principal, host, _ASKER), operation, resource_type
         )

@@ -344,7 +344,7 @@ def shared_group(group: CommandT) -> CommandT:
 
 
 def commands_first(group: click.Group, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """The part of a group's help that click writes the other way round."""
+    """Writes a group's verbs before its options, where click has the options first."""
     group.format_commands(ctx, formatter)
     click.Command.format_options(group, ctx, formatter)
 

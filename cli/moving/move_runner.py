@@ -80,7 +80,7 @@ class MoveOrder:
 
     @property
     def broker_keys(self) -> tuple[str, ...]:
-        """The rates that the order sets on brokers."""
+        """The keys of brokers that hold the throttles of this order."""
         of_moves = () if self.rate is None else (LEADER_RATE, FOLLOWER_RATE)
         return of_moves if self.log_dir_rate is None else (*of_moves, LOG_DIR_RATE)
 

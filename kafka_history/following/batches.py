@@ -177,7 +177,7 @@ class BatchWriter:
         number = self._next_number(manifest)
         self._merge_events(small, number)
         pieces = list(self._rows("pieces", small))
-        # Of what is said of a file again and again only the newest is kept.
+        # Each look says how far a file was read: only the newest of these rows is kept.
         named = {row["followed"]: row for row in pieces if row["block"] is None}
         read = [row for row in pieces if row["block"] is not None]
         write_rows([*named.values(), *read], FOLLOWED_PIECES, self._out, "pieces", number)

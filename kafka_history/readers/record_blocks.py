@@ -97,7 +97,7 @@ def record_blocks(content: Content, start: int, end: int | None) -> Iterator[Blo
 
 
 def line_blocks(content: Content, start: int, end: int | None) -> Iterator[Block]:
-    """The same of a file in which every line is a record; :func:`record_blocks` says the rest."""
+    """The blocks of a file in which every line is a record; else as :func:`record_blocks`."""
     line_id = 0
     for text, left_out in _whole_records(content, start, end, b"\n"):
         records = text.split(b"\n")

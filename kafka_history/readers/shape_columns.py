@@ -60,7 +60,7 @@ class LineShape(NamedTuple):
         return self._one_by_one(self.line, messages)
 
     def take_blocks_apart(self, messages: Sequence[bytes]) -> tuple[Found, list[int]]:
-        """The same of messages of several lines."""
+        """Takes messages of several lines apart, as :meth:`take_apart` does those of one."""
         return self._one_by_one(self.block, messages)
 
     @staticmethod

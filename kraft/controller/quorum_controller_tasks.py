@@ -88,7 +88,7 @@ class _Election:
 
     def _run(self, _now_ms: int) -> AnyResult:
         result = self._elect()
-        # What is left over is scheduled after the write, as after every other.
+        # If partitions are left over, the next turn comes at once, behind this one's write.
         self._schedule = _Schedule.IMMEDIATELY if result.response else _Schedule.DEFERRED
         return result
 

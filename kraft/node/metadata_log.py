@@ -312,7 +312,7 @@ class KafkaMetadataLog:
         return self._download.append(data)
 
     def finish_download(self) -> None:
-        """See the Protocol.  Blocks until the unflushed rest is on disk."""
+        """Makes the download a snapshot.  Blocks until the unflushed rest is on disk."""
         download, self._download = self._download, None
         if download is None:
             raise RaftFatal("no download was begun")
@@ -321,7 +321,7 @@ class KafkaMetadataLog:
         self.restart_at(download.snapshot_id)
 
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """See the Protocol; also where the log ends in a later epoch than the snapshot.
+        """Begins anew behind a snapshot, also where the log ends in a later epoch than it.
 
         There Kafka's node ends (``truncateToLatestSnapshot`` compares the epochs), although its
         leader does not have those records.

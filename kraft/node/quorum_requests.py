@@ -265,7 +265,7 @@ class _Watched:
         timeout_ms: int | None = None,
         apply_quota: PartitionChangeQuota = unlimited,
     ) -> Any:
-        """As the controller's own."""
+        """Asks the controller, and notes whether it has moved."""
         try:
             return await self._controller.ask(request, timeout_ms, apply_quota)
         except ApiException as error:

@@ -205,7 +205,7 @@ class MetadataSnapshotFiles:
         return [path for known in older if (path := self._mark_deleted(known)) is not None]
 
     def discard(self, snapshot_id: OffsetAndEpoch) -> list[Path]:
-        """The same for a snapshot that was not needed any more when it was frozen."""
+        """Marks a snapshot as deleted that was not needed any more when it was frozen."""
         path = self._mark_deleted(snapshot_id)
         return [] if path is None else [path]
 

@@ -447,7 +447,7 @@ class _Configured:
 
 @dataclass(frozen=True, slots=True)
 class _Disks:
-    """The logs, loaded."""
+    """The parts that read and write the log directories, whose logs are loaded."""
 
     storage: Storage
     throttles: ReplicationThrottles

@@ -35,7 +35,7 @@ _RESTART_DELAY_S: Final = 1.0
 
 
 class CleanerSettings(NamedTuple):
-    """Of compaction."""
+    """How the log cleaner works: the keys ``log.cleaner.*``."""
 
     backoff_ms: int
     """How long to wait when nothing needs it."""

@@ -439,7 +439,7 @@ class LogManager:
         return sum(self.retention_steps())
 
     def retention_steps(self) -> Iterator[int]:
-        """The same log by log, so that other tasks can run in between."""
+        """Retention log by log, between which other tasks can run: how many segments went."""
         for _, log in self._all_logs():
             yield self._delete_old_segments(log)
 

@@ -77,7 +77,7 @@ class SessionError(_NoSession):
     error: ErrorCode
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
-        """No partitions."""
+        """Nothing is read where the session is wrong."""
         return iter(())
 
     def answer(self, _: _Fetched, __: int) -> FetchAnswer:

@@ -120,7 +120,7 @@ class CommittedIsr:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The ISR itself."""
+        """The ISR as it is: no replica is about to join."""
         return self.isr
 
 

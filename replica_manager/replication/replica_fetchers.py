@@ -79,7 +79,7 @@ class ReplicaFetchers:
     def add_in_steps(
         self, partitions: Iterable[tuple[TopicPartition, InitialFetchState]]
     ) -> Generator[None, None, None]:
-        """The same; yields after every ``PARTITIONS_AT_ONCE``, which are being fetched by then."""
+        """Starts fetching; yields after every ``PARTITIONS_AT_ONCE``, which are fetched by then."""
         added: dict[FetcherKey, _Listing] = {}
         for portion in _portions(partitions):
             shares: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
@@ -121,7 +121,7 @@ class ReplicaFetchers:
             pass
 
     def remove_in_steps(self, partitions: Iterable[TopicPartition]) -> Generator[None, None, None]:
-        """The same; yields after every ``PARTITIONS_AT_ONCE``."""
+        """Stops fetching; yields after every ``PARTITIONS_AT_ONCE``."""
         removed = _Listing()
         for portion in _portions(partitions):
             self.failed.difference_update(portion)

@@ -125,11 +125,11 @@ class AbsentLog:
         return False
 
     def update_high_watermark(self, _: int) -> bool:
-        """False."""
+        """False: an empty log commits nothing."""
         return False
 
     def maybe_increment_log_start_offset(self, _: int, __: str) -> bool:
-        """False."""
+        """False: an empty log starts where it ends."""
         return False
 
     def plan_truncation(self, _: int) -> None:

@@ -155,7 +155,7 @@ class ReplicaManager:
     def stop_fetching_in_steps(
         self, partitions: Iterable[TopicPartition]
     ) -> Generator[None, None, None]:
-        """The same for many partitions; yields in between."""
+        """Stops fetching many partitions; yields in between."""
         if self.fetchers is not None:
             yield from self.fetchers.remove_in_steps(partitions)
 

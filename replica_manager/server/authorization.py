@@ -224,7 +224,10 @@ def authorized_operations(
 
 
 def cluster_operations(broker: BrokerContext, context: RequestContext, *, is_asked: bool) -> int:
-    """The same for the cluster; 0 if it may not be described, ``NOT_ASKED`` if not requested."""
+    """The operations that the client may do on the cluster, as a bit field (KIP-430).
+
+    0 if it may not describe the cluster, ``NOT_ASKED`` if the request does not ask.
+    """
     if not is_asked:
         return NOT_ASKED
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE):

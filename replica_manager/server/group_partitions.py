@@ -37,7 +37,7 @@ def named_count(topics: Iterable[NamedTopic[IndexedPartition]]) -> int:
 async def partitions_in_slices(
     topics: Iterable[NamedTopic[IndexedPartition]],
 ) -> dict[TopicPartition, None]:
-    """The same, with other tasks running in between."""
+    """Each partition that the request names, once; other tasks run in between."""
     return {partition: None async for partition in in_slices(_named_in(topics))}
 
 

@@ -32,7 +32,7 @@ def are_token_requests_allowed(
 
 
 def is_allowed_here(context: RequestContext, broker: BrokerContext) -> bool:
-    """The same for a request to this broker."""
+    """Whether the client of a request to this broker is authenticated, and not by a token."""
     protocols = {
         endpoint.listener_name: endpoint.security_protocol
         for endpoint in broker.config().listeners.bound

@@ -51,7 +51,7 @@ def resources_response(
     resources: Iterable[NamedResource],
     outcomes: Iterable[tuple[ErrorCode, str | None]],
 ) -> ResponsePayload:
-    """The same with an error and a message for each resource of a request, in its order."""
+    """The response with an error and a message for each resource of the request, in its order."""
     return alteration_response(
         api_key,
         version,

@@ -46,7 +46,7 @@ async def handle(
 def refuse(
     _request: request_types.DescribeClientQuotasRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code alone."""
+    """The response that refuses the whole request."""
     return _refused(context, error, None)
 
 

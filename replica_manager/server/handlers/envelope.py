@@ -38,5 +38,5 @@ async def handle(
 def refuse(
     _request: request_types.EnvelopeRequest, _context: RequestContext, error: ErrorCode
 ) -> Unanswered:
-    """The same, whatever went wrong."""
+    """The connection closes, whatever went wrong."""
     return Unanswered(closes=True, errors=lambda: {error: 1})

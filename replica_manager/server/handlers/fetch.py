@@ -358,7 +358,10 @@ def _convert(records: FileSlice, magic: int, fetch_offset: int) -> tuple[bytes, 
 
 
 def _converted_count(header: BatchHeader, fetch_offset: int) -> int:
-    """Compressed batches are converted whole; an old message does not say how many it wraps."""
+    """How many records of a batch a conversion counts.
+
+    Compressed batches are converted whole; an old message does not say how many it wraps.
+    """
     if header.record_count < 0:
         return 1
     if header.codec is not Codec.NONE:

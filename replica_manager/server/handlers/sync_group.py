@@ -43,5 +43,5 @@ async def handle(
 def refuse(
     _request: request_types.SyncGroupRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """No assignment."""
+    """The error, and no assignment."""
     return write_sync(SyncResult(error), context.api_version)
