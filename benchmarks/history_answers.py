@@ -1,8 +1,8 @@
 """Questions to a history, cold and again: ``report``, ``outages``, ``isr`` and ``rules``.
 
-``python -m benchmarks.history_answers --records 10000 1000000`` multiplies the real logs of the
+``python -m benchmarks.history_answers --records 10000 1000000 --engine local`` multiplies the real logs of the
 tests to about so many records, with shifted brokers, topics and times, reads them once, and asks
-each question twice: cold, with no answer kept, by Spark; and again, out of what was kept.  Seconds
+each question twice: cold, with no answer kept; and again, out of what was kept.  Seconds
 of the clock stand beside processor seconds of all processes, for machines with company.
 """
 
@@ -24,10 +24,22 @@ RECORD_BYTES: Final = 209
 """A record of the real logs, on average."""
 
 
-def _asked(out: Path, *question: str) -> Measured:
+def _asked(engine: str, out: Path, *question: str) -> Measured:
     python = sys.executable
     return measured(
-        [python, "-m", "zkcontroller_cli", "-o", "json", "history", *question, "--out", str(out)]
+        [
+            python,
+            "-m",
+            "zkcontroller_cli",
+            "-o",
+            "json",
+            "history",
+            *question,
+            "--engine",
+            engine,
+            "--out",
+            str(out),
+        ]
     )
 
 
@@ -41,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, nargs="+", default=[10_000], metavar="NUMBER")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=QUESTIONS)
+    parser.add_argument("--engine", choices=("auto", "local", "spark"), default="auto")
     parser.add_argument("--folder", type=Path, help="where there is room for logs and tables")
     options = parser.parse_args()
     print(f"{'':18} {'cold s':>9} {'CPU s':>7} {'again s':>8} {'CPU s':>7} {'peak MB':>9}")
@@ -57,7 +70,7 @@ def main() -> None:
             _shown(records, "(ingest)", [read])
             for question in options.only:
                 shutil.rmtree(out / "answers", ignore_errors=True)
-                _shown(records, question, [_asked(out, question), _asked(out, question)])
+                _shown(records, question, [_asked(options.engine, out, question) for _ in range(2)])
     print(f"load of the last minute: {os.getloadavg()[0]:.1f}")
 
 

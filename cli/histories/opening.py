@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
@@ -214,7 +216,8 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        found = ask(self._in_memory or self._in_spark)
+        with _no_garbage():
+            found = ask(self._in_memory or self._in_spark)
         return self._keep(question, arguments, found)
 
     @cached_property
@@ -223,13 +226,15 @@ class Opened:
         from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.local_events import read_events_here
         from kafka_history.readers.local_ingest import workers_of
-        from kafka_history.readers.soundness import is_little
+        from kafka_history.readers.soundness import LOCAL_ROWS, is_little
         from kafka_history.rules.history import EventHistory
 
         if self._unread or self._asked.engine == "spark":
             return None
         is_wanted = self._asked.engine == "local"
-        if not is_wanted and (workers_of(self._asked.master) is None or not is_little(self._out)):
+        if not is_wanted and (
+            workers_of(self._asked.master) is None or not is_little(self._out, LOCAL_ROWS)
+        ):
             return None
         return EventHistory(read_events_here(self._out, self._cluster), wanting(self._out))
 
@@ -252,10 +257,10 @@ class Opened:
         from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.ingest import ingest
         from kafka_history.readers.session import start_spark
-        from kafka_history.readers.soundness import is_little
+        from kafka_history.readers.soundness import SMALL_ROWS, is_little
         from kafka_history.readers.store import read_events
 
-        is_small = not self._unread and is_little(self._out)
+        is_small = not self._unread and is_little(self._out, SMALL_ROWS)
         say("starting Spark")
         spark = start_spark(self._asked.master, memory=self._asked.memory, is_small=is_small)
         if self._unread:
@@ -341,3 +346,13 @@ def window_ms(text: str) -> tuple[int, int]:
     if window[0] >= window[1]:
         raise BadUsage(f"window {text} ends before it begins")
     return window
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Looks for no garbage meanwhile: millions of events are made, and all of them stay."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

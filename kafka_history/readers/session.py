@@ -106,7 +106,7 @@ def start_spark(
     """A session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
 
     ``is_brief``: the JVM has little to do; it starts sooner, and would be slow at much work.
-    ``is_small``: the same, and the rows are few (:func:`.soundness.is_little`).
+    ``is_small``: the same, and the rows are few (:data:`.soundness.SMALL_ROWS`).
 
     What the user configures for Spark, in ``spark-defaults.conf`` or for ``spark-submit``, counts
     before what is set here, but for what answers need.  Under ``spark-submit`` the JVM is there

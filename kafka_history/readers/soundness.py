@@ -22,7 +22,9 @@ from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.problems import HistoryInvalid
 
 SMALL_ROWS: Final = 100_000
-"""So many rows are few."""
+"""So many rows are few for Spark: one task does best."""
+LOCAL_ROWS: Final = 1_000_000
+"""Above so many rows Spark answers where nothing else is said."""
 BATCH_ROWS: Final = 50_000
 """So many rows are in memory at once as columns, where they become values one after the other."""
 CONTENTS: Final = "_contents.json"
@@ -62,13 +64,13 @@ def read_tables(folder: Path) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch])
 
 
-def is_little(directory: Path) -> bool:
-    """Whether a history has so few rows that one process does best without Spark's machinery.
+def is_little(directory: Path, most: int) -> bool:
+    """Whether a history has at most so many rows.
 
     Raises:
         HistoryInvalid: a file of it is damaged.
     """
-    return stored_rows(directory, complete_ingests(directory)) <= SMALL_ROWS
+    return stored_rows(directory, complete_ingests(directory)) <= most
 
 
 def stored_rows(directory: Path, ingests: Iterable[str], cluster: str = "") -> int:

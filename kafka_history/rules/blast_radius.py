@@ -44,7 +44,7 @@ def changes(
     A change belongs to the nearest cause before it that can cause it: the departure of the broker
     that lost by it, unless something that was ordered afterwards (``done``) explains it.
     """
-    orders = list(done)
+    orders = [order for order in done if states and order.topic == states[0].topic]
     for change in dict.fromkeys(_losses(states)):
         causes = [
             each for each in gone if each.broker == change.broker and _can_cause(each, change)
@@ -124,10 +124,9 @@ def _nearness(lost: Departure, change: DepartureChange) -> tuple[bool, int]:
 
 
 def _explains(order: Effect, change: DepartureChange, begun_ms: int) -> bool:
-    """Whether it was ordered after the departure, or the departure only followed the change."""
+    """Whether the topic's order came after the departure, or the departure after the change."""
     return (
-        order.topic == change.topic
-        and order.partition in {None, change.partition}
+        order.partition in {None, change.partition}
         and order.from_ms <= change.change_ms <= order.to_ms
         and (order.from_ms > begun_ms or change.change_ms < begun_ms)
     )

@@ -9,6 +9,7 @@ own way, and which rules see a partition at a time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -146,7 +147,7 @@ class Answers(ABC, Generic[Table]):
 
     @abstractmethod
     def _within_silences(self, client: Sequence[Event]) -> Iterable[Event]:
-        """What brokers wrote while ZooKeeper's client, as it says, had no word of its server."""
+        """The last that each broker wrote while its client had no word of ZooKeeper."""
 
     @abstractmethod
     def _stale_answers(self) -> Iterable[Event]:
@@ -618,16 +619,15 @@ class EventHistory(Answers[list[Any]]):
 
     @override
     def _within_silences(self, client: Sequence[Event]) -> Iterable[Event]:
-        silences = list(_departures.silences(client))
-        return (
-            event
-            for event in self.events
-            if event.kind not in _departures.CLIENT
-            and any(
-                _departures.wrote_within(silence, event.broker_id, event.time_ms)
-                for silence in silences
-            )
-        )
+        at_ms = attrgetter("time_ms")
+        for silence in _departures.silences(client):
+            after = bisect_right(self.events, silence.heard_ms, key=at_ms)
+            before = bisect_left(self.events, silence.to_ms, key=at_ms)
+            for event in reversed(self.events[after:before]):
+                is_other = event.kind not in _departures.CLIENT
+                if is_other and _departures.wrote_within(silence, event.broker_id, event.time_ms):
+                    yield event
+                    break
 
     @override
     def _stale_answers(self) -> list[Event]:

@@ -54,13 +54,11 @@ def test_what_the_user_configures_counts_and_what_answers_need_is_set(tmp_path: 
     assert found == wanted
 
 
-def test_few_rows_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_are_few(tmp_path: Path) -> None:
     ingest_here(
         [str(Path(__file__).parent / "data" / "incidents-1.1.1")], IngestOptions(str(tmp_path)), 1
     )
     rows = sum(row["records"] for row in read_sources(tmp_path))
 
-    monkeypatch.setattr(soundness, "SMALL_ROWS", rows)
-    assert soundness.is_little(tmp_path)
-    monkeypatch.setattr(soundness, "SMALL_ROWS", rows - 1)
-    assert not soundness.is_little(tmp_path)
+    assert soundness.is_little(tmp_path, rows)
+    assert not soundness.is_little(tmp_path, rows - 1)
