@@ -1,8 +1,8 @@
 """Questions to a history, cold and again: ``report``, ``outages``, ``isr`` and ``rules``.
 
-``python -m benchmarks.history_answers --records 10000 1000000 --engine local`` multiplies the real logs of the
-tests to about so many records, with shifted brokers, topics and times, reads them once, and asks
-each question twice: cold, with no answer kept; and again, out of what was kept.  Seconds
+``python -m benchmarks.history_answers --records 10000 1000000 --engine local`` multiplies the real
+logs of the tests to about so many records, with shifted brokers, topics and times, reads them once,
+and asks each question twice: cold, with no answer kept; and again, out of what was kept.  Seconds
 of the clock stand beside processor seconds of all processes, for machines with company.
 """
 
@@ -25,22 +25,8 @@ RECORD_BYTES: Final = 209
 
 
 def _asked(engine: str, out: Path, *question: str) -> Measured:
-    python = sys.executable
-    return measured(
-        [
-            python,
-            "-m",
-            "zkcontroller_cli",
-            "-o",
-            "json",
-            "history",
-            *question,
-            "--engine",
-            engine,
-            "--out",
-            str(out),
-        ]
-    )
+    zkctl = [sys.executable, "-m", "zkcontroller_cli", "-o", "json"]
+    return measured([*zkctl, "history", *question, "--engine", engine, "--out", str(out)])
 
 
 def _shown(records: int, question: str, found: Sequence[Measured]) -> None:
