@@ -484,12 +484,16 @@ class _Judge:
             self._false(f"unclean election {row}")
 
     def _unclean_elections(self) -> list[tuple[IncidentAct, Name]]:
-        """Where a leader came that had not been in sync."""
+        """Where a leader came that had not been in sync.
+
+        The only one that came: behind a leader in sync, balancing may elect any that joined it.
+        """
         return [
             (act, name)
             for act in self.timeline
             for name in sorted(act.before.dark & act.then.partitions.keys())
-            if act.then.partitions[name].leader not in (-1, *act.before.partitions[name].isr)
+            for before, then in [(act.before.partitions[name], act.then.partitions[name])]
+            if then.leader not in (-1, *before.isr) and then.leader_epoch == before.leader_epoch + 1
         ]
 
     def _deletions(self) -> None:
