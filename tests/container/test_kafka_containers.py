@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +70,18 @@ SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), r
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda text: re.findall(r"def (test_\w+)", text)[0])
 def test_the_tests_of_the_page_pass(script: str, tmp_path: Path) -> None:
-    (tmp_path / "test_page.py").write_text(script)
+    file = tmp_path / "test_it.py"
+    file.write_text(script)
 
-    assert pytest.main(["-q", "-p", "no:cacheprovider", str(tmp_path)]) == pytest.ExitCode.OK
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_page_has_two_tests() -> None:
