@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -79,6 +80,7 @@ def test_the_tests_of_the_page_pass(script: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=240,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
