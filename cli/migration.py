@@ -52,4 +52,4 @@ def check() -> int:
     severities = {each.effect for each in found}
     if MigrationEffect.BLOCKS in severities:
         return ExitCode.FINDING
-    return ExitCode.USAGE if MigrationEffect.NOT_CHECKED in severities else ExitCode.OK
+    return ExitCode.NOT_CHECKED if MigrationEffect.NOT_CHECKED in severities else ExitCode.OK

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     """Asked to check (``--check``) or to compare, and something was found."""
     USAGE = 2
     NOT_CHECKED = 2
-    """``doctor`` alone: the cluster, or a rule while nothing is found, could not be checked."""
+    """A verb that compares or checks has found nothing, and could not look at everything."""
     CANNOT_CONNECT = 3
     TIMED_OUT = 4
     REFUSED = 5
@@ -62,7 +62,7 @@ class NotLetIn(CannotConnect):
 
 
 class NotChecked(CommandFailed):
-    """``doctor`` alone: the cluster could not be read."""
+    """What is to be checked or compared could not be read."""
 
     exit_code = ExitCode.NOT_CHECKED
 

@@ -21,6 +21,8 @@ from zkcontroller_cli.snapshots.file import SavedMetadata, SnapshotRecord
 MOST_NAMED: Final = 5
 """So many places of one obstacle are named; the others are counted."""
 _NO_EPOCH: Final = -1
+_PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
+_LATEST: Final = "3.9"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -347,17 +349,21 @@ def _of_brokers(brokers: Sequence[MigratingBroker]) -> Iterator[Obstacle]:
 
 
 def _versions(brokers: Sequence[MigratingBroker]) -> Iterator[Obstacle]:
-    key = "inter.broker.protocol.version"
     by_version: defaultdict[str, list[int]] = defaultdict(list)
     for broker in brokers:
-        by_version[broker.value(key)].append(broker.broker_id)
-    too_old = [each for each in brokers if not _supports(each, "migration")]
+        by_version[broker.value(_PROTOCOL_VERSION)].append(broker.broker_id)
+    known = {each.broker_id: _version(each) for each in brokers}
+    too_old = [
+        f"broker {each.broker_id}: {each.value(_PROTOCOL_VERSION)}"
+        for each in brokers
+        if (version := known[each.broker_id]) is None or not version.is_migration_supported
+    ]
     if too_old:
         yield Obstacle(
             MigrationEffect.BLOCKS,
             "protocol-version",
             "a broker below inter.broker.protocol.version 3.4 refuses to start in migration mode",
-            [f"broker {each.broker_id}: {each.value(key)}" for each in too_old],
+            too_old,
             "upgrade every broker to the last Kafka with ZooKeeper, 3.9, and then this key",
         )
     elif len(by_version) > 1:
@@ -369,7 +375,7 @@ def _versions(brokers: Sequence[MigratingBroker]) -> Iterator[Obstacle]:
             [f"{version}: brokers {ids}" for version, ids in sorted(by_version.items())],
             "set the same on every broker, 3.9 if all run it",
         )
-    elif by_version and not _is_latest(next(iter(by_version))):
+    elif by_version and set(known.values()) != {from_name(_LATEST)}:
         yield Obstacle(
             MigrationEffect.PREPARE,
             "protocol-version",
@@ -380,26 +386,19 @@ def _versions(brokers: Sequence[MigratingBroker]) -> Iterator[Obstacle]:
         )
 
 
-def _version(text: str) -> MetadataVersion | None:
+def _version(broker: MigratingBroker) -> MetadataVersion | None:
+    """Its inter.broker.protocol.version; None if that is older than KRaft."""
     try:
-        return from_name(text)
+        return from_name(broker.value(_PROTOCOL_VERSION))
     except ConfigInvalid:
-        return None  # older than KRaft
-
-
-def _is_latest(text: str) -> bool:
-    return _version(text) == from_name("3.9")
-
-
-def _supports(broker: MigratingBroker, what: str) -> bool:
-    version = _version(broker.value("inter.broker.protocol.version"))
-    return version is not None and bool(getattr(version, f"is_{what}_supported"))
+        return None
 
 
 def _several_dirs(broker: MigratingBroker) -> str | None:
     dirs = broker.value("log.dirs") or broker.value("log.dir")
-    is_wrong = len(dirs.split(",")) > 1 and not _supports(broker, "directory_assignment")
-    return dirs if is_wrong else None
+    version = _version(broker)
+    is_supported = version is not None and version.is_directory_assignment_supported
+    return dirs if len(dirs.split(",")) > 1 and not is_supported else None
 
 
 def _generated_id(broker: MigratingBroker) -> str | None:
