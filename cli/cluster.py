@@ -38,8 +38,8 @@ def command() -> None:
 def fetch() -> None:
     """Fetch the jars of the embedded ZooKeeper: 10 MB, once for all projects of this user.
 
-    With Maven, or from the Maven repository that ZKCONTROLLER_MAVEN_REPOSITORY names. pyspark, the
-    extra history, has them as well.
+    From Maven Central, or the Maven repository that ZKCONTROLLER_MAVEN_REPOSITORY names. pyspark,
+    the extra history, has them as well.
     """
     from zkcontroller.zookeeper.server_jars import cache_folder, fetch_jars
 

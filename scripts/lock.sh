@@ -22,6 +22,7 @@ lock() {
 }
 
 lock requirements.lock
+lock requirements-zookeeper.lock --extra zookeeper
 lock requirements-spark.lock --extra history
 lock requirements-dev.lock --extra history --extra dev
 lock requirements-docs.lock --extra docs

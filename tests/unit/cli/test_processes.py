@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from replica_manager.regular_files import write_private
+from zkcontroller.zookeeper.server_jars import JARS_VARIABLE
 
 processes = import_module("zkcontroller_cli.machine.processes")
 ports = import_module("zkcontroller_cli.machine.ports")
@@ -172,7 +173,7 @@ def test_what_a_user_added_to_server_properties_stays(tmp_path: Path) -> None:
 def test_the_keeper_of_an_embedded_server_reports_why_it_could_not_start(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "zkcontroller_cli.machine.embedded_server", str(tmp_path), "1"],
-        env={"JAVA_HOME": str(tmp_path), "PATH": ""},
+        env=os.environ | {JARS_VARIABLE: str(tmp_path / "empty")},
         capture_output=True,
         text=True,
         timeout=60,
@@ -180,7 +181,7 @@ def test_the_keeper_of_an_embedded_server_reports_why_it_could_not_start(tmp_pat
     )
 
     assert done.returncode == 1
-    assert "Java" in done.stderr
+    assert "the jars of a ZooKeeper server" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import sys
 import zipfile
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_fetched_jars_are_found(
 
     assert fetched == find_jars()
     assert [each.name for each in fetched] == [each.file for each in artefacts]
-    assert len(said) == 2
+    assert said == ["fetching 2 jars"]
     fetch_jars(cache_folder(), said.append)
     assert said[-1].startswith("all 2 jars are in ")
 
@@ -74,13 +75,14 @@ def test_a_repository_that_does_not_answer_is_named(
 
 
 @pytest.mark.usefixtures("artefacts")
-def test_without_maven_and_repository_it_says_what_to_do(
+def test_without_jgo_and_repository_it_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(REPOSITORY_VARIABLE)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "unused")
+    monkeypatch.setitem(sys.modules, "jgo", None)
 
-    with pytest.raises(NotInstalled, match=f"Maven is missing: .*{REPOSITORY_VARIABLE}"):
+    with pytest.raises(NotInstalled, match=rf"'zkcontroller\[zookeeper\]'.*{REPOSITORY_VARIABLE}"):
         fetch_jars(tmp_path / "jars", lambda _: None)
 
 
