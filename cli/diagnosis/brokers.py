@@ -347,7 +347,12 @@ async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence 
     Kafka has this request since 2.4; before it nothing is asked.
     """
     if reading.controller is None or reading.controller.broker_id not in reading.registrations:
-        reading.notes["C01"] = "there is no registered controller to ask"
+        reading.notes["C01"] = (
+            f"KRaft controller {reading.controller.broker_id} holds /controller: zkctl migration "
+            "check says what that means"
+            if reading.controller is not None and reading.is_kraft
+            else "there is no registered controller to ask"
+        )
         return None
     broker_id = reading.controller.broker_id
     address = reading.registrations[broker_id].address_by(security.protocol)

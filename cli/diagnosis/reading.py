@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from kafka_common.errors import ZooKeeperRefused
 from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Stat
@@ -105,6 +106,10 @@ class ClusterReading:
     topic_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     default_config: Mapping[str, str] = field(default_factory=dict)
     """The dynamic configuration of all brokers."""
+    broker_configs: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    """The dynamic configuration of each broker that has one, alive or not."""
+    config_ages_s: dict[str, float] = field(default_factory=dict)
+    """By path, how long the znode of a configuration is unchanged."""
     deletions: dict[str, float] = field(default_factory=dict)
     """Topics to delete, and the age of the request in seconds."""
     ordered_moves: Sequence[TopicPartition] | None = None
@@ -135,6 +140,11 @@ class ClusterReading:
     """By rule, why it is not looked for, or not in full."""
     before: Copied | None = None
     """What moves had copied in the look before this one."""
+
+    @property
+    def is_kraft(self) -> bool:
+        """Whether a KRaft controller holds ``/controller``."""
+        return self.controller is not None and self.controller.kraft_controller_epoch >= 0
 
     def full(self, path: str) -> str:
         """The path with the chroot."""
@@ -248,6 +258,8 @@ def read_cluster(zookeeper: ZooKeeper, patience_s: float) -> ClusterReading:
     reading.topics = read_topics(zookeeper) if exists else []
     reading.partitions = partitions_of(zookeeper, reading.topics) if exists else []
     _read_topic_znodes(zookeeper, reading)
+    _read_broker_configs(zookeeper, reading)
+    _read_config_stats(zookeeper, reading)
     _read_orders(zookeeper, reading)
     reading.notifications = _notifications(zookeeper)
     return reading
@@ -289,13 +301,31 @@ def _read_topic_znodes(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
     for name, config in zip(names, of_topics, strict=True):
         reading.topic_configs[name] = config or {}
     reading.default_config = of_all or {}
+
+
+def _read_broker_configs(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
+    parent = ConfigZnode.type_path("brokers")
+    try:
+        names = optional(parent, zookeeper.children([parent])[0]) or []
+        ids = sorted(int(name) for name in names if name.isdecimal())
+        configs = read_configs(zookeeper, [ConfigZnode.broker_path(each) for each in ids])
+    except ZooKeeperRefused as error:
+        # A broker's configuration may have passwords: in a secured cluster few may read it.
+        reading.leave_unchecked(["R04"], parent, str(error))
+        return
+    reading.broker_configs = {each: read for each, read in zip(ids, configs, strict=True) if read}
+
+
+def _read_config_stats(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
     paths = [
-        ConfigZnode.topic_path(name) for name, config in reading.topic_configs.items() if config
+        *(ConfigZnode.topic_path(name) for name, config in reading.topic_configs.items() if config),
+        *map(ConfigZnode.broker_path, (*reading.broker_configs, None)),
     ]
-    paths.append(ConfigZnode.broker_path(None))
+    now = now_ms()
     for path, answer in zip(paths, zookeeper.stats(paths), strict=True):
         if isinstance(answer, Stat):
             reading.zk_versions[path] = answer.zk_version
+            reading.config_ages_s[path] = (now - answer.mtime_ms) / 1000
 
 
 def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:

@@ -38,6 +38,14 @@ from zkcontroller_cli.diagnosis.looks import (
     leader_epoch_went_back,
 )
 from zkcontroller_cli.diagnosis.reading import MIGRATION_PATH, BrokerReading, ClusterReading
+from zkcontroller_cli.values.throttles import (
+    EVERY_REPLICA,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    TOPIC_KEYS,
+)
 from zkcontroller_cli.wire.metadata_answers import unlike_brokers
 from zkcontroller_cli.znodes.partitions import PartitionView
 
@@ -78,11 +86,10 @@ class DoctorRule(NamedTuple):
 def findings(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[Finding]:
     """Everything that is wrong, the worst first; ``ignored`` as :func:`parse_ignored` takes it."""
     skipped = parse_ignored(ignored)
-    is_kraft = _is_kraft(reading)
     found = []
     for rule in RULES:
         places = [
-            place._replace(is_kraft=is_kraft)
+            place._replace(is_kraft=reading.is_kraft)
             for place in rule.check(reading)
             if not _is_ignored(skipped, rule.id, place)
         ]
@@ -221,7 +228,7 @@ def _controller_znode(reading: ClusterReading) -> Iterator[Place]:
     elif reading.controller is None:
         shown = reading.controller_data[:80]
         yield Place(Evidence(reading.at(ControllerZnode.PATH), f"cannot be read: {shown!r}"))
-    elif reading.controller.broker_id not in reading.registrations and not _is_kraft(reading):
+    elif reading.controller.broker_id not in reading.registrations and not reading.is_kraft:
         yield Place(
             Evidence(
                 reading.at(ControllerZnode.PATH),
@@ -230,17 +237,13 @@ def _controller_znode(reading: ClusterReading) -> Iterator[Place]:
         )
 
 
-def _is_kraft(reading: ClusterReading) -> bool:
-    return reading.controller is not None and reading.controller.kraft_controller_epoch >= 0
-
-
 def _unanswered_probe(reading: ClusterReading) -> Iterator[Place]:
     if reading.probe is not None:
         yield Place(reading.probe)
 
 
 def _migration(reading: ClusterReading) -> Iterator[Place]:
-    if MIGRATION_PATH in reading.zk_versions and not _is_kraft(reading):
+    if MIGRATION_PATH in reading.zk_versions and not reading.is_kraft:
         yield Place(
             Evidence(
                 reading.at(MIGRATION_PATH),
@@ -429,6 +432,37 @@ def _zombie_order(reading: ClusterReading) -> Iterator[Place]:
         if (topic, partition) not in moving:
             what = f"{topic}-{partition} is ordered there, and is not being moved"
             yield Place(Evidence(path, what), topic, partition)
+
+
+def _throttle_left(reading: ClusterReading) -> Iterator[Place]:
+    """What Kafka's tool and ours set for a move, where no move goes on that could need it.
+
+    A list with ``*`` is no move's own: the rates are then meant to stay.
+    """
+    standing = [
+        (ConfigZnode.topic_path(topic), topic, None, key, config[key])
+        for topic, config in reading.topic_configs.items()
+        for key in TOPIC_KEYS
+        if config.get(key)
+    ] + [
+        (ConfigZnode.broker_path(broker), None, broker, key, config[key])
+        for broker, config in reading.broker_configs.items()
+        for key in (LEADER_RATE, FOLLOWER_RATE)
+        if key in config
+    ]
+    if any(value.strip() == EVERY_REPLICA for *_, value in standing) or _is_moving(reading):
+        return
+    for path, topic, broker, key, value in standing:
+        if reading.config_ages_s.get(path, 0.0) > reading.patience_s:
+            evidence = Evidence(reading.at(path), f"{key}={value}")
+            yield Place(evidence, topic, path=path, broker=broker)
+
+
+def _is_moving(reading: ClusterReading) -> bool:
+    return bool(reading.ordered_moves) or any(
+        view.assignment.adding_replicas or view.assignment.removing_replicas
+        for view in reading.partitions
+    )
 
 
 def _stuck_deletion(reading: ClusterReading) -> Iterator[Place]:
@@ -844,6 +878,18 @@ RULES: Final = (
         "the next controller reads the orders again",
         ("zkctl controller elect",),
         _zombie_order,
+        Needs.ZOOKEEPER,
+    ),
+    DoctorRule(
+        "R04",
+        _WARNING,
+        "Throttles of moves that have ended",
+        "take them away, so that replicas that fall behind can catch up",
+        (
+            f"zkctl config unset topic {{topic}} --key {LEADER_REPLICAS} --key {FOLLOWER_REPLICAS}",
+            f"zkctl config unset broker {{broker}} --key {LEADER_RATE} --key {FOLLOWER_RATE}",
+        ),
+        _throttle_left,
         Needs.ZOOKEEPER,
     ),
     DoctorRule(

@@ -383,6 +383,23 @@ def _unclean(world: World) -> Iterator[tuple[str, ...]]:
     world.zkctl(*at, "config", "unset", "topic", EDITED, "--key", key, "--yes")
 
 
+@causes(
+    "a throttled move has ended, and nothing has taken its throttle away",
+    R04=".replication.throttled.",
+)
+def _throttle_left(world: World) -> Iterator[tuple[str, ...]]:
+    at = ("-b", world.cluster.bootstrap(world.controller))
+    world.create("moved", (1, 2))
+    world.zkctl(*at, "reassign", "start", "moved-0:2,3", "--throttle", "1000000", "--yes")
+    world.cluster.wait_until(
+        lambda: world.cluster.of("moved")[0].replicas == {2, 3},
+        "the end of the move",
+    )
+    yield ("--patience", "0")
+    world.zkctl(*at, "reassign", "verify", "moved-0:2,3", "--yes")
+    world.delete("moved")
+
+
 # Frozen, stopped and killed processes.
 
 

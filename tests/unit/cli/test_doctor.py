@@ -213,6 +213,16 @@ def forgotten_order(zkctl: Zkctl) -> None:
     zkctl.create(ReassignPartitionsZnode.PATH, order.encode())
 
 
+def left_list(zkctl: Zkctl) -> None:
+    config = ConfigZnode({"leader.replication.throttled.replicas": "0:1"})
+    put(zkctl, ConfigZnode.topic_path("orders"), config.encode())
+
+
+def left_rate(zkctl: Zkctl) -> None:
+    config = ConfigZnode({"follower.replication.throttled.rate": "1000"})
+    put(zkctl, ConfigZnode.broker_path(3), config.encode())
+
+
 def stuck_deletion(zkctl: Zkctl) -> None:
     assign(zkctl, ReplicaAssignment((9, 2)), ReplicaAssignment((2, 3)))
     zkctl.create("/admin/delete_topics/orders")
@@ -273,6 +283,8 @@ STATE: Final = "/brokers/topics/orders/partitions/0/state"
             "/admin/reassign_partitions at version 0",
             "orders-1 is ordered there",
         ),
+        (left_list, "R04", "/config/topics/orders at version 0", "throttled.replicas=0:1"),
+        (left_rate, "R04", "/config/brokers/3 at version 0", "throttled.rate=1000"),
         (stuck_deletion, "D01", "/admin/delete_topics/orders", "broker 9 has replicas and is not"),
         (old_notification, "N01", "/isr_change_notification/isr_change_0000000001", "s old"),
         (
@@ -351,6 +363,28 @@ def test_what_is_young_is_under_way_and_not_stuck(healthy: Zkctl) -> None:
     healthy.create("/admin/delete_topics/orders")
 
     assert found(healthy, "--patience", "1e12") == {}
+
+
+def test_a_throttle_is_left_when_no_move_goes_on_and_no_list_is_meant_to_stay(
+    healthy: Zkctl,
+) -> None:
+    left_list(healthy)
+    left_rate(healthy)
+    alone = found(healthy, "--patience", "0")
+    stuck_move(healthy)
+    beside_a_move = found(healthy, "--patience", "0")
+    assign(healthy, ReplicaAssignment((1, 2)), ReplicaAssignment((2, 3)))
+    every = ConfigZnode({"leader.replication.throttled.replicas": "*"})
+    put(healthy, ConfigZnode.topic_path("orders"), every.encode())
+    beside_a_lasting_one = found(healthy, "--patience", "0")
+
+    assert [each["where"].split(" ")[0] for each in alone["R04"]["evidence"]] == [
+        "/config/topics/orders",
+        "/config/brokers/3",
+    ]
+    assert alone["R04"]["command"].startswith("zkctl config unset topic orders --key ")
+    assert "R04" not in beside_a_move
+    assert "R04" not in beside_a_lasting_one
 
 
 def test_beside_a_kraft_controller_no_broker_is_to_be_elected(healthy: Zkctl) -> None:

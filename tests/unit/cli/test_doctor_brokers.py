@@ -60,6 +60,7 @@ class Cluster:
         self.copied_before: dict[tuple[int, str, int], int] | None = None
         self.longest_answers_ms: dict[int, int] = {}
         self.named: str | None = None
+        self.controller = ControllerZnode(1, 1)
         self.reading: Any = None
         monkeypatch.setattr(brokers, "connected", self._connected)
         monkeypatch.setattr(controllers, "connected", self._connected)
@@ -134,7 +135,7 @@ class Cluster:
         """What the rules find, by id."""
         reading = reading_of.ClusterReading("", 60.0, cluster_id=CLUSTER_ID)
         reading.controller_data = b"{}"
-        reading.controller = ControllerZnode(1, 1)
+        reading.controller = self.controller
         reading.controller_epoch = 7
         reading.registrations = {
             id_: registrations.LiveBroker(
@@ -289,6 +290,15 @@ def test_silence_to_the_probe_is_found(cluster: Cluster) -> None:
             "ListPartitionReassignments of broker 1: broker h:9091 did not answer in time",
         ]
     }
+
+
+def test_a_kraft_controller_is_named_as_one_that_is_not_asked(cluster: Cluster) -> None:
+    cluster.controller = ControllerZnode(3000, 1, kraft_controller_epoch=4)
+
+    cluster.findings()
+
+    [said] = [why for why, names in rules.notes(cluster.reading).items() if names == "C01"]
+    assert said.startswith("KRaft controller 3000 holds /controller: zkctl migration check")
 
 
 def test_a_broker_that_is_too_old_for_a_question_is_no_finding(cluster: Cluster) -> None:
