@@ -131,6 +131,51 @@ class TestShortSessions:
         assert (before[failed], after[failed]) == ("KAFKA_STORAGE_ERROR", None)
         quick.prove(section)
 
+    def test_what_is_left_of_a_throttle_is_found_and_taken_away(self, quick: Operator) -> None:
+        section = SECTIONS["A throttle that stays"]
+        quick.run_all(section.steps["Cause"])
+
+        mend(quick, section)
+        quick.run_all(section.steps["Mend"][1:])
+
+        assert section.rules == ("R04",)
+        quick.prove(section)
+
+    def test_what_an_earlier_migration_left_is_found(self, quick: Operator) -> None:
+        section = SECTIONS["What an earlier migration left"]
+        (quick.directory / "remnant.py").write_text(section.script)
+        quick.run_all(section.steps["Cause"])
+        quick.run_all(section.steps["Find"][1:])
+
+        mend(quick, section)
+        quick.run_all(section.steps["Mend"][1:])
+
+        assert section.rules == ("C05",)
+        quick.prove(section)
+
+    def test_wrong_moves_are_refused_and_change_nothing(self, quick: Operator) -> None:
+        (quick.directory / "remnant.py").write_text(
+            SECTIONS["What an earlier migration left"].script
+        )
+        done = [(each, quick.run(each)) for each in SECTIONS["Four wrong moves"].steps["Begin"]]
+
+        reasons = [said.stderr.splitlines()[-1] for each, said in done if each.exit_code]
+        assert [
+            re.search(wanted, reason) is not None
+            for wanted, reason in zip(
+                [
+                    "3 replicas, and 2 brokers may hold them; nothing was done",
+                    "cluster",
+                    "Elect leaders that may lack records",
+                    "/controller belongs to KRaft controller 3000",
+                ],
+                reasons,
+                strict=True,
+            )
+        ] == [True] * 4, reasons
+        [orders] = json.loads(quick.run("zkctl topic list -o json").stdout)[:1]
+        assert orders["topic"] == "orders"
+
 
 def sizes(operator: Operator, line: str) -> dict[str, str | None]:
     """By directory, what is wrong with it."""

@@ -17,7 +17,7 @@ from tests.support.drill_page import Command, Section
 
 RUN_S: Final = 90
 FOUND_S: Final = 40
-VARIABLES: Final = ("C", "V", "B", "PID", "LOG_DIRS")
+VARIABLES: Final = ("C", "V", "O", "B", "Z", "PID", "LOG_DIRS")
 """What the shell of the page remembers from one step to the next."""
 
 
