@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -120,14 +120,13 @@ def our_cluster(
     directory: Path, zookeeper: str, under: Sequence[str] = (), **properties: object
 ) -> RecordsCluster:
     """Three brokers of ours, below ``/ours``; ``log_segment_bytes`` is ``log.segment.bytes``."""
-    more = {name.replace("_", "."): str(value) for name, value in properties.items()}
     return RecordsCluster(
         [
             OurBroker(
                 broker_id,
                 f"{zookeeper}/ours",
                 _folder(directory, "ours", broker_id),
-                {**_PROPERTIES, **more},
+                _all(properties),
                 under=under,
             )
             for broker_id in BROKERS
@@ -135,19 +134,23 @@ def our_cluster(
     )
 
 
-def kafkas_cluster(directory: Path, zookeeper: str) -> RecordsCluster:
-    """Three brokers of Kafka, below ``/kafkas``."""
+def kafkas_cluster(directory: Path, zookeeper: str, **properties: object) -> RecordsCluster:
+    """Three brokers of Kafka, below ``/kafkas``; ``properties`` as those of ours."""
     return RecordsCluster(
         [
             KafkaBroker(
                 broker_id,
                 f"{zookeeper}/kafkas",
                 _folder(directory, "kafka", broker_id),
-                _PROPERTIES,
+                _all(properties),
             )
             for broker_id in BROKERS
         ]
     )
+
+
+def _all(more: Mapping[str, object]) -> dict[str, str]:
+    return _PROPERTIES | {name.replace("_", "."): str(value) for name, value in more.items()}
 
 
 def _folder(directory: Path, kind: str, broker_id: int) -> Path:
