@@ -220,7 +220,13 @@ async def _read_refused_topics(
             and view.topic not in cluster.deletions
         ):
             asked.setdefault(topic_id, view)
-    if newest < _FETCH_BY_ID or not asked:
+    if not asked:
+        return
+    if newest < _FETCH_BY_ID:
+        cluster.notes["M02"] = (
+            f"broker {reading.broker_id} takes no Fetch by topic id, as Kafka 3.1 and later do: "
+            "whether it refuses a topic for its id is not seen"
+        )
         return
     if len(asked) > MOST_COMPARED:
         cluster.notes["M02"] = f"{MOST_COMPARED:,} of {len(asked):,} topics are fetched from"
