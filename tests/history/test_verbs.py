@@ -102,6 +102,29 @@ def test_what_is_kept_is_what_spark_found(
     assert History(events.limit(0), folder).tenures == history.tenures
 
 
+def all_questions(folder: Path) -> tuple[tuple[str, ...], ...]:
+    """Each kind of question; the last one finds something, and ``folder`` is for its files."""
+    snapshot = folder / "snapshot.jsonl"
+    snapshot.write_text(SNAPSHOT)
+    return (
+        ("partition", "safe-0"),
+        ("tenures",),
+        ("tenures", "--phases"),
+        ("state",),
+        ("state", "--at", "2026-11-20T18:15:48Z"),
+        ("outages",),
+        ("outages", "--sum"),
+        ("isr",),
+        ("isr", "--changes"),
+        ("isr", "--storms"),
+        ("rules",),
+        ("report", "--to", str(folder)),
+        ("diff", "--first", "2026-11-20T18:15Z/2026-11-20T18:16Z",
+         "--second", "2026-11-20T18:16Z/2026-11-20T18:17Z"),
+        ("audit", "--snapshot", str(snapshot)),
+    )  # fmt: skip
+
+
 def test_the_second_question_starts_no_spark(
     zkctl: Zkctl,
     no_spark: Zkctl,
@@ -111,23 +134,7 @@ def test_the_second_question_starts_no_spark(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    snapshot = tmp_path / "snapshot.jsonl"
-    snapshot.write_text(SNAPSHOT)
-    questions = (
-        ("partition", "safe-0"),
-        ("tenures",),
-        ("tenures", "--phases"),
-        ("state", "--at", "2026-11-20T18:15:48Z"),
-        ("outages",),
-        ("outages", "--sum"),
-        ("isr",),
-        ("isr", "--changes"),
-        ("report", "--to", str(tmp_path)),
-        ("rules",),
-        ("diff", "--first", "2026-11-20T18:15Z/2026-11-20T18:16Z",
-         "--second", "2026-11-20T18:16Z/2026-11-20T18:17Z"),
-        ("audit", "--snapshot", str(snapshot)),
-    )  # fmt: skip
+    questions = all_questions(tmp_path)
     page = ("report.html", "report.md", "report.json")
     cluster = ("--cluster", clusters["incidents-c"], "-o", "csv")
     with monkeypatch.context() as patch:
@@ -153,25 +160,7 @@ def test_one_process_answers_as_spark_does(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    snapshot = tmp_path / "snapshot.jsonl"
-    snapshot.write_text(SNAPSHOT)
-    questions = (
-        ("partition", "safe-0"),
-        ("tenures",),
-        ("tenures", "--phases"),
-        ("state",),
-        ("state", "--at", "2026-11-20T18:15:48Z"),
-        ("outages",),
-        ("outages", "--sum"),
-        ("isr",),
-        ("isr", "--changes"),
-        ("isr", "--storms"),
-        ("rules",),
-        ("report", "--to", str(tmp_path)),
-        ("diff", "--first", "2026-11-20T18:15Z/2026-11-20T18:16Z",
-         "--second", "2026-11-20T18:16Z/2026-11-20T18:17Z"),
-        ("audit", "--snapshot", str(snapshot)),
-    )  # fmt: skip
+    questions = all_questions(tmp_path)
     answers: dict[tuple[str, object], Any] = {}
     for engine in ("spark", "local"):
         # Nothing that was kept may answer.
