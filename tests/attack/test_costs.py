@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,10 @@ import pytest
 
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import write
+from kraft.node.controller_apis.table import OFFERED_BY_CONTROLLER
 from tests.support.frames import request_header
 from tests.support.request_shapes import Shape, all_shapes
+from tests.unit.kraft.node.controller_client import Client, told
 from tests.unit.replica_manager.server.large_world import LargeWorld
 
 FEW: Final = 10_000
@@ -37,7 +39,13 @@ MOST_US: Final = 200.0
 """Microseconds of an element, from its bytes to those of its answer."""
 
 SHAPES: Final = all_shapes()
-APIS_WITH_ARRAYS: Final = sorted({shape.api_key for shape in SHAPES})
+CONTROLLER_SHAPES: Final = all_shapes(OFFERED_BY_CONTROLLER)
+
+
+def each_api(shapes: Sequence[Shape]) -> pytest.MarkDecorator:
+    """A test of each API that has arrays."""
+    keys = sorted({shape.api_key for shape in shapes})
+    return pytest.mark.parametrize("api_key", keys, ids=lambda key: APIS[ApiKey(key)].name)
 
 
 @pytest.fixture
@@ -57,20 +65,31 @@ def repeated(entity: Any, path: tuple[str, ...], count: int) -> Any:
 
 def encoded(shape: Shape, count: int, *, is_same: bool) -> bytes:
     """The whole request, with its header."""
-    request = shape.request(1 if is_same else count)
-    if is_same:
-        request = repeated(request, shape.path, count)
+    request = filled(shape, count, is_same=is_same)
     return request_header(shape.api_key, shape.version, 7, "test") + write(request)
 
 
-async def seconds(world: LargeWorld, data: bytes) -> float:
+def filled(shape: Shape, count: int, *, is_same: bool) -> Any:
+    """The request with so many elements, different ones or the same one."""
+    request = shape.request(1 if is_same else count)
+    return repeated(request, shape.path, count) if is_same else request
+
+
+async def seconds(answer: Awaitable[object]) -> float:
     """The processor time of this process, of all its threads, until the answer is there."""
     begun = time.process_time()
-    await world.respond(data)
+    await answer
     return time.process_time() - begun
 
 
-@pytest.mark.parametrize("api_key", APIS_WITH_ARRAYS, ids=lambda key: APIS[ApiKey(key)].name)
+def too_much(few: float, many: float) -> str | None:
+    """What a request costs, if that is too much."""
+    if many > MOST_GROWTH * (few + NOISE_S) or many > NOISE_S + MANY * MOST_US / 1e6:
+        return f"{many:.2f} s, and {few:.2f} s of {FEW}"
+    return None
+
+
+@each_api(SHAPES)
 def test_the_cost_of_a_request_grows_with_its_elements(
     world: LargeWorld, random: Random, share: float, api_key: int
 ) -> None:
@@ -82,12 +101,36 @@ def test_the_cost_of_a_request_grows_with_its_elements(
         await world.fill(KNOWN)
         found = {}
         for shape, is_same in requests:
-            few = await seconds(world, encoded(shape, FEW, is_same=is_same))
-            many = await seconds(world, encoded(shape, MANY, is_same=is_same))
-            if many > MOST_GROWTH * (few + NOISE_S) or many > NOISE_S + MANY * MOST_US / 1e6:
-                name = f"{shape.name} x {MANY}{' the same' if is_same else ''}"
-                found[name] = f"{many:.2f} s, and {few:.2f} s of {FEW}"
+            few = await seconds(world.respond(encoded(shape, FEW, is_same=is_same)))
+            many = await seconds(world.respond(encoded(shape, MANY, is_same=is_same)))
+            if (said := too_much(few, many)) is not None:
+                found[f"{shape.name} x {MANY}{' the same' if is_same else ''}"] = said
         await world.end()
         return found
 
     assert asyncio.run(scenario()) == {}
+
+
+@each_api(CONTROLLER_SHAPES)
+def test_the_cost_at_a_controller_of_a_quorum_grows_with_its_elements(
+    tmp_path: Path, random: Random, share: float, api_key: int
+) -> None:
+    shapes = [shape for shape in CONTROLLER_SHAPES if shape.api_key == api_key]
+    chosen = random.sample(shapes, max(1, round(share * len(shapes))))
+    found = {}
+
+    async def scenario(client: Client) -> None:
+        await client.join()
+        await client.create("orders")
+        for shape in chosen:
+            for is_same in (False, True):
+                few, many = [
+                    await seconds(client.connection.call(api_key, shape.version, (body,)))
+                    for count in (FEW, MANY)
+                    for body in [write(filled(shape, count, is_same=is_same))]
+                ]
+                if (said := too_much(few, many)) is not None:
+                    found[f"{shape.name} x {MANY}{' the same' if is_same else ''}"] = said
+
+    told(tmp_path, scenario)
+    assert found == {}

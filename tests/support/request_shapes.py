@@ -47,6 +47,7 @@ _VALUES: Final[Mapping[str, object]] = {
     "resource_type": 2,
     "resource_type_filter": 2,
     "pattern_type": 3,
+    "resource_pattern_type": 3,
     "pattern_type_filter": 3,
     "operation": 3,
     "permission_type": 3,
@@ -81,11 +82,11 @@ class Shape(NamedTuple):
         return typing.cast(RequestPayload, made)
 
 
-def all_shapes() -> list[Shape]:
+def all_shapes(offered: Mapping[int, tuple[int, int]] = OFFERED) -> list[Shape]:
     """Every array field, in the latest version that has it at that place."""
     latest: dict[tuple[int, Path], Shape] = {}
-    for api_key, handler in HANDLERS.items():
-        for version in range(handler.VERSIONS[0], handler.VERSIONS[1] + 1):
+    for api_key, (first, last) in offered.items():
+        for version in range(first, last + 1):
             for path in _array_paths(request_type(api_key, version)):
                 latest[api_key, path] = Shape(ApiKey(api_key), version, path)
     return list(latest.values())
