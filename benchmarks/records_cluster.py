@@ -71,11 +71,11 @@ class RecordsCluster:
         """Processor time of the three together."""
         return sum(broker.cpu_ms() for broker in self.brokers) / 1000
 
-    def create(self, topic: str, replicas: int) -> None:
+    def create(self, topic: str, replicas: int, partitions: int = PARTITIONS) -> None:
         done = run_kafka_tool(
             "org.apache.kafka.tools.TopicCommand",
             *("--bootstrap-server", self.bootstrap_servers, "--create", "--topic", topic),
-            *("--partitions", str(PARTITIONS), "--replication-factor", str(replicas)),
+            *("--partitions", str(partitions), "--replication-factor", str(replicas)),
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
