@@ -53,7 +53,7 @@ class CoreOnABench(SwitchedController):
             self.bench.context.put_topic_id("orders", topic_id)
         bench = self.bench
         reassignments = Reassignments(bench.tools, bench.partitions, bench.replicas)
-        self._changes = IsrChanges(bench.tools, reassignments)
+        self._changes = IsrChanges(bench.tools, reassignments, bench.partitions.refused)
 
     @override
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:

@@ -133,6 +133,31 @@ def test_a_failover_leaves_out_what_it_may_not_read_and_takes_it_in_later(
     assert orders.state_znode("secret", 0).leader in (2, 3)
 
 
+def test_an_isr_asked_for_while_the_topic_cannot_be_read_is_asked_for_again(
+    orders: World,
+) -> None:
+    """Were the topic said to be unknown, its leader would wait for a new leader epoch for ever."""
+    orders.stop(3)
+    orders.settle()
+    orders.start(3)
+    orders.settle()
+    orders.refused[TopicZnode.path("orders")] = ZkCode.NO_AUTH
+    orders.delete_controller_znode()
+    orders.run_for(3_000)
+
+    orders.catch_up(ORDERS_0)
+    orders.run_for(1_000)
+    assert orders.state_znode("orders", 0).in_sync_replicas == (2,)
+    # The next controller can read it, and finds nothing to change.
+    orders.refused.clear()
+    orders.delete_controller_znode()
+    orders.settle()
+    orders.catch_up(ORDERS_0)
+    orders.run_until_quiet()
+
+    assert orders.state_znode("orders", 0).in_sync_replicas == (2, 3)
+
+
 def test_a_request_to_delete_a_topic_waits_until_the_topic_can_be_read(orders: World) -> None:
     orders.refused[TopicZnode.path("orders")] = ZkCode.NO_AUTH
     orders.delete_controller_znode()

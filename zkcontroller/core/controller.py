@@ -131,7 +131,7 @@ class KafkaController:
         self._brokers = Brokers(
             tools, self._partitions, self._replicas, self._deletion, self._reassignments
         )
-        self._isr_changes = IsrChanges(tools, self._reassignments)
+        self._isr_changes = IsrChanges(tools, self._reassignments, self._partitions.refused)
         self._log_dirs = LogDirFailures(tools, self._replicas)
         self._producer_ids = ProducerIdBlocks(tools)
         self._features = FeatureUpdates(tools)

@@ -29,6 +29,7 @@ from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.core.journal import keeper_exception, scala_seq, scala_set
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.refused_partitions import RefusedPartitions
 from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.state_changes.kafka_values import leader_and_isr_of
@@ -47,8 +48,11 @@ TOPIC_IDS_SINCE = 2
 class IsrChanges:
     """Handles AlterPartition requests and ISR change notifications."""
 
-    def __init__(self, tools: ControllerTools, reassignments: Reassignments) -> None:
+    def __init__(
+        self, tools: ControllerTools, reassignments: Reassignments, refused: RefusedPartitions
+    ) -> None:
         self._tools = tools
+        self._refused = refused
         self._context = tools.context
         self._journal = tools.journal
         self._reassignments = reassignments
@@ -136,9 +140,14 @@ class IsrChanges:
             return IsrChangeResult(change.topic, change.partition, code)
 
         table = self._context.table
-        if self._name(change.topic) is None:
+        name, row = self._name(change.topic), self._row(change)
+        unread = self._refused.topics
+        if row == NO_ROW and (name in unread or (name is None and unread)):
+            # A leader whose topic is said to be unknown waits for a LeaderAndIsr of a new epoch;
+            # with this code it asks again, and by then the topic may have been read.
+            return refused(ErrorCode.unknown_server_error)
+        if name is None:
             return refused(ErrorCode.unknown_topic_id)
-        row = self._row(change)
         if row == NO_ROW or not table.has_leader_and_isr(row):
             return refused(ErrorCode.unknown_topic_or_partition)
         current = table.leader_and_isr(row)
