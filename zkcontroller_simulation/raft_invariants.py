@@ -235,6 +235,9 @@ class RaftInvariants:
         if not end or log.start_offset > end:
             return
         last = self._claimed_at(end - 1).epoch
+        if epoch < last:
+            # Its votes came late: it was deposed before it began, and commits nothing.
+            return
         has_it = log.epoch_at(end - 1) == last or (
             log.start_offset == end and log.earliest_snapshot_id == OffsetAndEpoch(end, last)
         )

@@ -315,11 +315,15 @@ class InMemoryRaftLog:
         return 0 if latest is None else latest.epoch
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
-        latest = self._epochs[-1][0] if self._epochs else -1
-        assert epoch >= latest, f"epoch {epoch} after {latest}"
-        if epoch > latest:
-            self._epochs = [entry for entry in self._epochs if entry[1] < offset]
-            self._epochs.append((epoch, offset))
+        """Sets where an epoch begins; what was set before and does not fit it goes.
+
+        So does the epoch of a leader that died before it wrote a record: at offset 0 a log without
+        any is sent what the next leader has, older records among it.  Source: Kafka
+        ``LeaderEpochFileCache.assign``, ``ReplicatedLog.validateOffsetAndEpoch``.
+        """
+        if not self._epochs or epoch != self._epochs[-1][0] or offset < self._epochs[-1][1]:
+            kept = [entry for entry in self._epochs if entry[0] < epoch and entry[1] < offset]
+            self._epochs = [*kept, (epoch, offset)]
 
     def _build_epochs(self) -> None:
         self.changes += 1
