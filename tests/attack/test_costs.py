@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -63,12 +64,6 @@ def repeated(entity: Any, path: tuple[str, ...], count: int) -> Any:
     return replace(entity, **{name: (first,) * count})
 
 
-def encoded(shape: Shape, count: int, *, is_same: bool) -> bytes:
-    """The whole request, with its header."""
-    request = filled(shape, count, is_same=is_same)
-    return request_header(shape.api_key, shape.version, 7, "test") + write(request)
-
-
 def filled(shape: Shape, count: int, *, is_same: bool) -> Any:
     """The request with so many elements, different ones or the same one."""
     request = shape.request(1 if is_same else count)
@@ -82,29 +77,43 @@ async def seconds(answer: Awaitable[object]) -> float:
     return time.process_time() - begun
 
 
-def too_much(few: float, many: float) -> str | None:
-    """What a request costs, if that is too much."""
-    if many > MOST_GROWTH * (few + NOISE_S) or many > NOISE_S + MANY * MOST_US / 1e6:
-        return f"{many:.2f} s, and {few:.2f} s of {FEW}"
-    return None
+async def too_costly(
+    shapes: Sequence[Shape], ask: Callable[[Shape, bytes], Awaitable[object]]
+) -> dict[str, str]:
+    """By request, what it costs, if that is too much; ``ask`` sends the encoded body."""
+    found = {}
+    for shape, is_same in product(shapes, (False, True)):
+        few, many = [
+            await seconds(ask(shape, body))
+            for count in (FEW, MANY)
+            for body in [write(filled(shape, count, is_same=is_same))]
+        ]
+        if many > MOST_GROWTH * (few + NOISE_S) or many > NOISE_S + MANY * MOST_US / 1e6:
+            name = f"{shape.name} x {MANY}{' the same' if is_same else ''}"
+            found[name] = f"{many:.2f} s, and {few:.2f} s of {FEW}"
+    return found
+
+
+def some_of(shapes: Sequence[Shape], api_key: int, random: Random, share: float) -> list[Shape]:
+    """That share of the API's shapes, one at least."""
+    of_api = [shape for shape in shapes if shape.api_key == api_key]
+    return random.sample(of_api, max(1, round(share * len(of_api))))
 
 
 @each_api(SHAPES)
 def test_the_cost_of_a_request_grows_with_its_elements(
     world: LargeWorld, random: Random, share: float, api_key: int
 ) -> None:
-    shapes = [shape for shape in SHAPES if shape.api_key == api_key]
-    chosen = random.sample(shapes, max(1, round(share * len(shapes))))
-    requests = [(shape, is_same) for shape in chosen for is_same in (False, True)]
+    chosen = some_of(SHAPES, api_key, random, share)
 
     async def scenario() -> dict[str, str]:
         await world.fill(KNOWN)
-        found = {}
-        for shape, is_same in requests:
-            few = await seconds(world.respond(encoded(shape, FEW, is_same=is_same)))
-            many = await seconds(world.respond(encoded(shape, MANY, is_same=is_same)))
-            if (said := too_much(few, many)) is not None:
-                found[f"{shape.name} x {MANY}{' the same' if is_same else ''}"] = said
+        found = await too_costly(
+            chosen,
+            lambda shape, body: world.respond(
+                request_header(api_key, shape.version, 7, "test") + body
+            ),
+        )
         await world.end()
         return found
 
@@ -115,22 +124,18 @@ def test_the_cost_of_a_request_grows_with_its_elements(
 def test_the_cost_at_a_controller_of_a_quorum_grows_with_its_elements(
     tmp_path: Path, random: Random, share: float, api_key: int
 ) -> None:
-    shapes = [shape for shape in CONTROLLER_SHAPES if shape.api_key == api_key]
-    chosen = random.sample(shapes, max(1, round(share * len(shapes))))
+    chosen = some_of(CONTROLLER_SHAPES, api_key, random, share)
     found = {}
 
     async def scenario(client: Client) -> None:
         await client.join()
         await client.create("orders")
-        for shape in chosen:
-            for is_same in (False, True):
-                few, many = [
-                    await seconds(client.connection.call(api_key, shape.version, (body,)))
-                    for count in (FEW, MANY)
-                    for body in [write(filled(shape, count, is_same=is_same))]
-                ]
-                if (said := too_much(few, many)) is not None:
-                    found[f"{shape.name} x {MANY}{' the same' if is_same else ''}"] = said
+        found.update(
+            await too_costly(
+                chosen,
+                lambda shape, body: client.connection.call(api_key, shape.version, (body,)),
+            )
+        )
 
     told(tmp_path, scenario)
     assert found == {}
