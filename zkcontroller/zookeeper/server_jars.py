@@ -18,7 +18,7 @@ import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -182,11 +182,11 @@ def fetch_jars(folder: Path, note: Callable[[str], None]) -> list[Path]:
         note(f"all {len(ARTEFACTS)} jars are in {folder}")
     with tempfile.TemporaryDirectory() as work:
         beside = Path(work)
-        for each in missing:
-            if repository:
+        if repository:
+            for each in missing:
                 _download(f"{repository.rstrip('/')}/{each.path}", beside / each.file)
-            else:
-                _download_from_maven_central(each, beside)
+        elif missing:
+            _download_from_maven_central(missing, beside)
         for each in missing:
             if not _is_right(beside / each.file, each):
                 raise NotInstalled(f"{each.file} is not the one that is expected: not installed")
@@ -214,7 +214,7 @@ def _download(address: str, target: Path) -> None:
         raise NotInstalled(f"{address} cannot be fetched: {error}") from error
 
 
-def _download_from_maven_central(artefact: Artefact, target: Path) -> None:
+def _download_from_maven_central(artefacts: Sequence[Artefact], target: Path) -> None:
     # requests, by which jgo asks, knows certifi's authorities alone, and the machine's own store
     # has those of the machine's network, too.
     authorities = ssl.get_default_verify_paths().cafile
@@ -229,8 +229,9 @@ def _download_from_maven_central(artefact: Artefact, target: Path) -> None:
         ) from error
     # A repository of its own: jgo would keep for good what an interrupt cut off in the user's.
     context = MavenContext(repo_cache=target / "repository", timeout=_DOWNLOAD_TIMEOUT_S)
-    project = context.project(artefact.group, artefact.name)
-    try:
-        project.at_version(artefact.version).artifact().resolve().rename(target / artefact.file)
-    except (OSError, RuntimeError) as error:
-        raise NotInstalled(f"{artefact.file} cannot be fetched: {error}") from error
+    for each in artefacts:
+        component = context.project(each.group, each.name).at_version(each.version)
+        try:
+            component.artifact().resolve().rename(target / each.file)
+        except (OSError, RuntimeError) as error:
+            raise NotInstalled(f"{each.file} cannot be fetched: {error}") from error
