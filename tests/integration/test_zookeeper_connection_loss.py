@@ -325,6 +325,7 @@ def test_the_log_says_in_the_words_of_kafka_s_client_how_the_connection_broke(
     proxy.arrange(PING, is_held_up)
     client.states.wait_until(lambda seen: seen[-4:] == LOST_AND_BACK * 2)
     is_over.set()
+    client.session.exists("/")  # is answered by the thread that logs, after what it had to log
 
     said = [each.message for each in caplog.records if session in each.message]
     established = (
