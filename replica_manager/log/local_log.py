@@ -258,6 +258,7 @@ class LocalLog:
                 max_bytes,
                 self._max_position(following, limit),
                 min_one_message=min_one_message,
+                from_position=self._known_position(offset, following),
             )
             if found is not None:
                 start = LogOffsetMetadata(offset, following.base_offset, found.position)
@@ -267,6 +268,13 @@ class LocalLog:
                 return LogRead(start, found.slice, found.is_first_batch_incomplete, aborted)
             following = self.segments.higher(following.base_offset)
         return LogRead(self.end, None, aborted_transactions=nothing)
+
+    def _known_position(self, offset: int, segment: LogSegment) -> int:
+        """Where to look for the offset's batch: readers that keep up need no search."""
+        recent = self._recent_ends.get(offset)
+        if recent is None or recent.segment_base_offset != segment.base_offset:
+            return 0
+        return recent.relative_position
 
     def _max_position(self, segment: LogSegment, limit: LogOffsetMetadata) -> int | None:
         if segment.base_offset < limit.segment_base_offset:

@@ -214,14 +214,21 @@ class LogSegment:
         return None
 
     def read(
-        self, offset: int, max_bytes: int, max_position: int | None, *, min_one_message: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        max_position: int | None,
+        *,
+        min_one_message: bool,
+        from_position: int = 0,
     ) -> SegmentRead | None:
         """At most ``max_bytes`` from the batch with ``offset``, up to ``max_position``.
 
         None if the segment ends before ``offset``.  Without a ``max_position`` the slice is empty.
         With ``min_one_message``, ``max_bytes`` counts as no less than the size of that batch.
+        The batch does not begin before ``from_position``, where a batch must begin.
         """
-        place = self.find_batch(offset)
+        place = self.find_batch(offset, from_position)
         if place is None:
             return None
         size = place.header.size
