@@ -1,4 +1,4 @@
-"""Reads Fetch requests and writes responses; record bytes are passed through, not copied.
+"""Fetch requests, read and written, and responses; record bytes are passed through, not copied.
 
 A consumer or follower that keeps up sends hundreds of these a second, each with a few partitions.
 What stands for the records in an answer may be anything with a length: a slice of a file is put
@@ -10,6 +10,7 @@ Source: Kafka ``FetchRequestData.json``, ``FetchResponse.json`` (versions 0 to 1
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -148,6 +149,46 @@ def _partition_layout(version: int) -> tuple[Struct, tuple[int | None, ...]]:
 _LAYOUTS: Final = [_partition_layout(version) for version in range(LAST_VERSION + 1)]
 
 
+def write_fetch_request(version: int, request: FetchRequestData) -> bytes:
+    """The body of a request; what the version has no field for is left out."""
+    with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
+    chunks = [] if version >= _REPLICA_STATE_SINCE else [_INT32.pack(request.replica_id)]
+    chunks += [_INT32.pack(request.max_wait_ms), _INT32.pack(request.min_bytes)]
+    if version >= _MAX_BYTES_SINCE:
+        chunks.append(_INT32.pack(request.max_bytes))
+    if version >= _ISOLATION_SINCE:
+        chunks.append(b"\1" if request.is_read_committed else b"\0")
+    if version >= _SESSIONS_SINCE:
+        chunks.append(_SESSION.pack(request.session_id, request.session_epoch))
+    chunks.append(with_pieces.length(len(request.topics)))
+    layout, places = _LAYOUTS[version]
+    fields = sorted((place, field) for field, place in enumerate(places, 1) if place is not None)
+    asked = itemgetter(*(field for _, field in fields))
+    for name, partitions in request.topics:
+        chunks += [_topic_name(with_pieces, name), with_pieces.length(len(partitions))]
+        for number, partition in partitions:
+            chunks += [layout.pack(number, *asked(partition)), with_pieces.tags]
+        chunks.append(with_pieces.tags)
+    if version >= _SESSIONS_SINCE:
+        chunks.append(with_pieces.length(len(request.forgotten)))
+        for name, numbers in request.forgotten:
+            chunks += [_topic_name(with_pieces, name), with_pieces.length(len(numbers))]
+            chunks += [_INT32.pack(number) for number in numbers]
+            chunks.append(with_pieces.tags)
+    if version >= _RACK_SINCE:
+        chunks.append(with_pieces.string(request.rack_id))
+    if version >= _REPLICA_STATE_SINCE and request.replica_id >= 0:
+        state = _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + NO_TAGS
+        chunks.append(tagged(_REPLICA_STATE_TAG, state))
+    else:
+        chunks.append(with_pieces.tags)
+    return b"".join(chunks)
+
+
+def _topic_name(with_pieces: Pieces, name: TopicName) -> bytes:
+    return with_pieces.string(name) if isinstance(name, str) else uuid_bytes(name)
+
+
 class _Reader(WireReader[bytes]):
     def __init__(self, version: int, data: bytes, position: int) -> None:
         super().__init__(data, position, is_flexible=version >= FIRST_FLEXIBLE)
@@ -232,7 +273,7 @@ def fetch_response(
         chunks.append(_ERROR_AND_SESSION.pack(error_code, session_id))
     chunks.append(with_pieces.length(len(topics)))
     for name, partitions in topics:
-        chunks.append(with_pieces.string(name) if isinstance(name, str) else uuid_bytes(name))
+        chunks.append(_topic_name(with_pieces, name))
         chunks.append(with_pieces.length(len(partitions)))
         for answer in partitions:
             chunks.append(_head(version, with_pieces, answer))

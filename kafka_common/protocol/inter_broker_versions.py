@@ -75,7 +75,7 @@ def _full_names() -> list[str]:
 
 
 VERSIONS: Final = tuple(InterBrokerVersion(i, name) for i, name in enumerate(_full_names()))
-"""Every dialect, oldest first."""
+"""Every version, oldest first."""
 
 LATEST: Final = VERSIONS[-1]
 """Kafka 3.9's default."""
@@ -89,7 +89,7 @@ def version_of(name: str) -> InterBrokerVersion:
     """The version with that name: ``3.9``, ``2.7-IV2``, ``0.10.0.1``.
 
     Digits behind the release are ignored, as Kafka does ("1.0.1" is 1.0-IV0).  ConfigInvalid if no
-    dialect of Kafka 3.9 has that name.
+    version that Kafka 3.9 knows has that name.
     """
     segments = name.split(".")
     release_segments = 3 if name.startswith("0.") else 2

@@ -192,11 +192,11 @@ class FetcherTask:
         self._log.warning("%s", text, extra={"cause": cause})
 
     def _printed(self, request: AskRecords) -> str:
-        wishes, fetch = self._settings.wishes, request.fetch
+        limits, fetch = self._settings.limits, request.fetch
         return (
             f"(type=FetchRequest, replicaId={self._settings.replica_id}, "
-            f"maxWait={wishes.max_wait_ms}, minBytes={wishes.min_bytes}, "
-            f"maxBytes={wishes.max_bytes}, fetchData={len(fetch.to_send)} partitions, "
+            f"maxWait={limits.max_wait_ms}, minBytes={limits.min_bytes}, "
+            f"maxBytes={limits.max_bytes}, fetchData={len(fetch.to_send)} partitions, "
             f"isolationLevel=READ_UNCOMMITTED, removed={len(fetch.to_forget)} partitions, "
             f"replaced={len(fetch.to_replace)} partitions, metadata={fetch.metadata}, rackId=)"
         )

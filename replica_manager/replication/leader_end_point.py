@@ -27,8 +27,8 @@ from replica_manager.replication.fetch_requests import (
     OffsetAnswers,
 )
 from replica_manager.replication.leader_messages import (
-    FollowerWishes,
-    LeaderDialect,
+    FetchLimits,
+    LeaderRequestVersions,
     epoch_request,
     fetch_request,
     offsets_request,
@@ -49,8 +49,8 @@ class LinkSettings:
     """Timeouts and sizes of a follower's connections to leaders."""
 
     replica_id: int
-    dialect: LeaderDialect
-    wishes: FollowerWishes = field(default_factory=FollowerWishes)
+    versions: LeaderRequestVersions
+    limits: FetchLimits = field(default_factory=FetchLimits)
     connect_timeout_ms: int = 30_000
     """``replica.socket.timeout.ms``"""
     request_timeout_ms: int = 30_000
@@ -87,9 +87,9 @@ class LeaderEndPoint:
     async def ask_records(self, request: AskRecords, topic_names: dict[UUID, str]) -> FetchAnswers:
         """Sends a Fetch; ``topic_names`` are those of the session when the request was planned."""
         settings = self._settings
-        version = request.api_version(settings.dialect.fetch)
+        version = request.api_version(settings.versions.fetch)
         body = fetch_request(
-            version, request, settings.wishes, settings.replica_id, self._broker_epoch()
+            version, request, settings.limits, settings.replica_id, self._broker_epoch()
         )
         connection = await self._connected()
         answer = await connection.call_for_view(ApiKey.FETCH, version, (body,))
@@ -97,14 +97,14 @@ class LeaderEndPoint:
 
     async def ask_epoch_ends(self, request: AskEpochEnds) -> EpochAnswers:
         """Sends an OffsetsForLeaderEpoch."""
-        version = self._settings.dialect.offsets_for_leader_epoch
+        version = self._settings.versions.offsets_for_leader_epoch
         body = epoch_request(version, request, self._settings.replica_id)
         answer = await self._call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
         return read_epoch_answers(version, answer)
 
     async def ask_offsets(self, request: AskOffsets) -> OffsetAnswers:
         """Sends a ListOffsets."""
-        version = self._settings.dialect.list_offsets
+        version = self._settings.versions.list_offsets
         body = offsets_request(version, request, self._settings.replica_id)
         answer = await self._call(ApiKey.LIST_OFFSETS, version, body)
         return read_offset_answers(version, answer)

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import groupby
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.fetch import (
+    TOPIC_IDS_SINCE,
+    FetchPartition,
+    FetchRequestData,
+    write_fetch_request,
+)
 from kafka_common.protocol.inter_broker_versions import (
     InterBrokerVersion,
     fetch_version,
@@ -43,7 +47,7 @@ _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerWishes:
+class FetchLimits:
     """The configured fields of each Fetch request."""
 
     max_wait_ms: int = 500
@@ -55,7 +59,7 @@ class FollowerWishes:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderDialect:
+class LeaderRequestVersions:
     """The versions of a follower's requests to its leader."""
 
     fetch: int
@@ -63,9 +67,9 @@ class LeaderDialect:
     offsets_for_leader_epoch: int
 
     @staticmethod
-    def of(version: InterBrokerVersion) -> LeaderDialect:
+    def of(version: InterBrokerVersion) -> LeaderRequestVersions:
         """The versions that belong to an ``inter.broker.protocol.version``."""
-        return LeaderDialect(
+        return LeaderRequestVersions(
             fetch_version(version),
             list_offsets_version(version),
             offsets_for_leader_epoch_version(version),
@@ -73,69 +77,39 @@ class LeaderDialect:
 
 
 def fetch_request(
-    version: int, request: AskRecords, wishes: FollowerWishes, replica_id: int, broker_epoch: int
+    version: int, request: AskRecords, limits: FetchLimits, replica_id: int, broker_epoch: int
 ) -> bytes:
     """The body of a Fetch request; :meth:`AskRecords.api_version` gives ``version``."""
-    schema = request_schema(ApiKey.FETCH, version)
-    fields: dict[str, object] = {}
-    if schema.has("ReplicaState"):
-        fields["replica_state"] = schema.part(
-            "ReplicaState", replica_id=replica_id, replica_epoch=broker_epoch
-        )
     fetch = request.fetch
-    forgotten = fetch.forgotten(version) if schema.has("ForgottenTopic") else ()
-    return write(
-        schema.request(
+    by_id = version >= TOPIC_IDS_SINCE
+    return write_fetch_request(
+        version,
+        FetchRequestData(
             replica_id=replica_id,
-            max_wait=timedelta(milliseconds=wishes.max_wait_ms),
-            min_bytes=wishes.min_bytes,
-            max_bytes=wishes.max_bytes,
-            isolation_level=_READ_UNCOMMITTED,
+            replica_epoch=broker_epoch,
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            is_read_committed=False,
             session_id=fetch.metadata.session_id,
             session_epoch=fetch.metadata.epoch,
-            topics=tuple(
-                schema.part(
-                    "FetchTopic",
-                    topic=topic,
-                    topic_id=topic_id,
-                    partitions=tuple(
-                        _fetch_partition(schema.part, tp.partition, fetch_info)
-                        for tp, fetch_info in fetch_infos
-                    ),
-                )
-                for (topic, topic_id), fetch_infos in _runs(fetch.to_send)
-            ),
-            forgotten_topics_data=tuple(
-                schema.part(
-                    "ForgottenTopic",
-                    topic=topic,
-                    topic_id=topic_id,
-                    partitions=tuple(partitions),
-                )
-                for (topic, topic_id), partitions in _grouped(forgotten).items()
-            ),
-            **fields,
-        )
+            topics=[
+                (topic_id if by_id else topic, [(tp.partition, each) for tp, each in run])
+                # Only neighbours: the leader serves them in this order.
+                for (topic, topic_id), run in groupby(fetch.to_send.items(), key=_topic_of)
+            ],
+            forgotten=[
+                (topic_id if by_id else topic, partitions)
+                for (topic, topic_id), partitions in _grouped(fetch.forgotten(version)).items()
+            ],
+            rack_id="",
+        ),
     )
 
 
-def _fetch_partition(part: Any, partition: int, fetch_info: FetchPartition) -> Any:
-    return part(
-        "FetchPartition",
-        partition=partition,
-        current_leader_epoch=fetch_info.current_leader_epoch,
-        fetch_offset=fetch_info.fetch_offset,
-        last_fetched_epoch=fetch_info.last_fetched_epoch,
-        log_start_offset=fetch_info.log_start_offset,
-        partition_max_bytes=fetch_info.partition_max_bytes,
-    )
-
-
-def _runs(
-    fetch_infos: Mapping[TopicPartition, FetchPartition],
-) -> Iterable[tuple[tuple[str, UUID | None], Iterable[tuple[TopicPartition, FetchPartition]]]]:
-    """Groups neighbours of one topic; keeps the order, in which the leader serves."""
-    return groupby(fetch_infos.items(), key=lambda item: (item[0].topic, item[1].topic_id))
+def _topic_of(asked: tuple[TopicPartition, FetchPartition]) -> tuple[str, UUID | None]:
+    tp, partition = asked
+    return tp.topic, partition.topic_id
 
 
 def _grouped(

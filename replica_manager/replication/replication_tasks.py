@@ -29,7 +29,7 @@ from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FetcherListener, FetcherTask
 from replica_manager.replication.isr import PendingIsr
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
-from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
+from replica_manager.replication.leader_messages import FetchLimits, LeaderRequestVersions
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
@@ -229,8 +229,8 @@ def _link_settings(
 ) -> LinkSettings:
     return LinkSettings(
         broker_id,
-        LeaderDialect.of(config.inter_broker_version),
-        FollowerWishes(
+        LeaderRequestVersions.of(config.inter_broker_version),
+        FetchLimits(
             config.integer("replica.fetch.wait.max.ms"),
             config.integer("replica.fetch.min.bytes"),
             config.integer("replica.fetch.response.max.bytes"),

@@ -8,7 +8,7 @@ named by a test that failed, and by what the failure said:
   disk (lost-write), both isolated leaders (``NO_ERROR`` where none followed), a live leader whose
   session expires (the deposed one acknowledges, for ever, what it alone has; before it was given
   records to its face, that was noticed in one run of two).
-  Not by: frozen leaders and followers, a ZooKeeper killed and back, the dialect of 2.6.
+  Not by: frozen leaders and followers, a ZooKeeper killed and back, the protocol of 2.6.
 - *A follower tells an offset before it has appended what is below.*  Leaders killed one after the
   other, a live leader whose session expires (the consumer learns that its log was truncated), a
   frozen leader that wakes up in one run of two.  Not by: a frozen follower, one cut off, one far

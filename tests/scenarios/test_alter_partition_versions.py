@@ -1,4 +1,4 @@
-"""AlterPartition through the real handler into the real core: every dialect, every version."""
+"""AlterPartition through the real handler into the real core: every protocol and version."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ API_VERSIONS = range(4)
 TOPIC_IDS_SINCE = 2
 BROKER_EPOCH = 100 + CONTROLLER_ID
 PAIRS = [
-    pytest.param(dialect, version, id=f"{dialect.name}-v{version}")
-    for dialect in VERSIONS
-    if is_alter_partition_supported(dialect)
+    pytest.param(ibp, version, id=f"{ibp.name}-v{version}")
+    for ibp in VERSIONS
+    if is_alter_partition_supported(ibp)
     for version in API_VERSIONS
     # Without ids a topic can only be named, which version 2 no longer does.
-    if version < TOPIC_IDS_SINCE or is_topic_id_supported(dialect)
+    if version < TOPIC_IDS_SINCE or is_topic_id_supported(ibp)
 ]
 
 
 class CoreOnABench(SwitchedController):
-    """Answers with what the core of a controller at this dialect decides."""
+    """Answers with what the core of a controller at this ibp decides."""
 
-    def __init__(self, dialect: str, topic_id: UUID | None) -> None:
+    def __init__(self, ibp: str, topic_id: UUID | None) -> None:
         super().__init__()
-        self.bench = Workbench(inter_broker_protocol_version=dialect)
+        self.bench = Workbench(inter_broker_protocol_version=ibp)
         state = self.bench.led(1, [1, 2, 3], leader_epoch=4)
         self.row = self.bench.add("orders", 0, [1, 2, 3], state=PartitionState.ONLINE, led_by=state)
         if topic_id is not None:
@@ -109,11 +109,11 @@ def ask(world: BrokerWorld, core: CoreOnABench, asked: Any) -> Any:
     return partition
 
 
-@pytest.mark.parametrize(("dialect", "version"), PAIRS)
-def test_what_stands_is_answered_unchanged_for_every_dialect_and_version(
-    world: BrokerWorld, dialect: InterBrokerVersion, version: int
+@pytest.mark.parametrize(("ibp", "version"), PAIRS)
+def test_what_stands_is_answered_unchanged_for_every_protocol_and_version(
+    world: BrokerWorld, ibp: InterBrokerVersion, version: int
 ) -> None:
-    core = CoreOnABench(dialect.name, ORDERS_ID if is_topic_id_supported(dialect) else None)
+    core = CoreOnABench(ibp.name, ORDERS_ID if is_topic_id_supported(ibp) else None)
     before = core.bench.state_znode("orders", 0)
 
     told = ask(world, core, request(version, (1, 2, 3), partition_epoch=1))

@@ -21,6 +21,7 @@ from kafka_common.protocol.fetch import (
     PartitionData,
     fetch_response,
     read_fetch_request,
+    write_fetch_request,
 )
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.produce import NodeEndpoint
@@ -90,6 +91,13 @@ def test_a_request_is_read_as_kio_wrote_it(version: int) -> None:
     expected = FetchPartition(topic_id, 2**40, 100, since(9, 4), since(12, 3), since(5, 11))
     assert found.topics[1][1][1] == (1, expected)
     assert found.forgotten == since(7, [(since(13, ORDERS, "old"), [1, 2])], [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_is_written_as_kio_writes_it(version: int) -> None:
+    data = write(request(version))
+
+    assert write_fetch_request(version, read_fetch_request(version, data, 0)) == data
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])

@@ -33,8 +33,8 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
 )
 from replica_manager.replication.leader_messages import (
-    FollowerWishes,
-    LeaderDialect,
+    FetchLimits,
+    LeaderRequestVersions,
     epoch_request,
     fetch_request,
     offsets_request,
@@ -73,7 +73,7 @@ def asked(topic_id: UUID | None = ORDERS, other_id: UUID | None = BILLS) -> AskR
 
 
 def read_back(version: int, request: AskRecords) -> Any:
-    body = fetch_request(version, request, FollowerWishes(400, 2, 9_000), 1, 42)
+    body = fetch_request(version, request, FetchLimits(400, 2, 9_000), 1, 42)
     return read_request(FETCH, version, body)
 
 
@@ -116,10 +116,10 @@ def test_every_version_says_who_asks_and_for_which_offsets(version: int) -> None
 
 
 def test_versions_follow_the_inter_broker_protocol() -> None:
-    assert LeaderDialect.of(LATEST) == LeaderDialect(17, 9, 4)
-    assert LeaderDialect.of(version_of("2.8")) == LeaderDialect(12, 6, 4)
-    assert LeaderDialect.of(version_of("2.6")) == LeaderDialect(11, 5, 3)
-    assert LeaderDialect.of(version_of("0.8.2")) == LeaderDialect(0, 0, 0)
+    assert LeaderRequestVersions.of(LATEST) == LeaderRequestVersions(17, 9, 4)
+    assert LeaderRequestVersions.of(version_of("2.8")) == LeaderRequestVersions(12, 6, 4)
+    assert LeaderRequestVersions.of(version_of("2.6")) == LeaderRequestVersions(11, 5, 3)
+    assert LeaderRequestVersions.of(version_of("0.8.2")) == LeaderRequestVersions(0, 0, 0)
 
 
 # ---------------------------------------------------------------------- answers

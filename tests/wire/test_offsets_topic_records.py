@@ -44,7 +44,7 @@ GOLDEN = dict(
     .splitlines()
 )
 HASHED = [name.removeprefix("hash.") for name in GOLDEN if name.startswith("hash.")]
-DIALECTS = [
+VERSIONS = [
     name.removeprefix("offset-value.ibp-") for name in GOLDEN if name.startswith("offset-value.ibp")
 ]
 
@@ -120,21 +120,21 @@ def test_every_version_of_a_group_is_read(version: int) -> None:
     )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("ibp", VERSIONS)
 def test_values_are_written_so_that_the_oldest_broker_of_the_cluster_can_read_them(
-    dialect: str,
+    ibp: str,
 ) -> None:
     plain = OffsetAndMetadata(42, 5, "m", 1700000000456)
     expiring = OffsetAndMetadata(42, NO_EPOCH, "", 1700000000456, 1700000009999)
-    version = version_of(dialect)
+    version = version_of(ibp)
 
     written = encode_offset_value(plain, offset_value_version(version, expires=False))
     written_expiring = encode_offset_value(expiring, offset_value_version(version, expires=True))
     written_group = encode_group_value(EMPTY_GROUP, group_value_version(version))
 
-    assert written == golden(f"offset-value.ibp-{dialect}")
-    assert written_expiring == golden(f"expiring-offset-value.ibp-{dialect}")
-    assert written_group == golden(f"empty-group-value.ibp-{dialect}")
+    assert written == golden(f"offset-value.ibp-{ibp}")
+    assert written_expiring == golden(f"expiring-offset-value.ibp-{ibp}")
+    assert written_group == golden(f"empty-group-value.ibp-{ibp}")
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -63,7 +63,7 @@ public class OffsetsTopicRecords {
                 group(List.of(member("billing-1", "host-a"), member("billing-2", null)))));
             line("empty-group-value.v" + version, MessageUtil.toVersionPrefixedBytes(version, group(List.of())));
         }
-        // What 3.9 writes itself, in each dialect of inter.broker.protocol.version.
+        // What 3.9 writes itself, in each version of inter.broker.protocol.version.
         OffsetAndMetadata plain = new OffsetAndMetadata(42L, Optional.of(5), "m", 1700000000456L, scala.Option.empty());
         OffsetAndMetadata expiring =
             new OffsetAndMetadata(42L, Optional.empty(), "", 1700000000456L, scala.Option.apply((Object) 1700000009999L));

@@ -33,7 +33,7 @@ from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FAIR_BYTES, FetcherListener, FetcherTask
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
-from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
+from replica_manager.replication.leader_messages import FetchLimits, LeaderRequestVersions
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
 from replica_manager.replication.replica_fetchers import (
     FetcherKey,
@@ -47,7 +47,7 @@ from tests.support.wire_peer import HANG_UP, WirePeer, until
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 LEADER, EPOCH, BROKER_EPOCH = 2, 4, 42
-WISHES = FollowerWishes(max_wait_ms=5)
+LIMITS = FetchLimits(max_wait_ms=5)
 
 
 class Leader:
@@ -162,9 +162,9 @@ class Follower:
         """What was flushed, up to where, and how many requests the leader had got by then."""
         self.fetches_seen: Callable[[], int] = lambda: 0
         self.count: Callable[[TopicPartition, int], None] = self._count
-        dialect = version_of(version)
-        truncates = dialect.is_at_least("2.7-IV1")
-        self.link_settings = LinkSettings(1, LeaderDialect.of(dialect), WISHES, 5_000, 5_000)
+        spoken = version_of(version)
+        truncates = spoken.is_at_least("2.7-IV1")
+        self.link_settings = LinkSettings(1, LeaderRequestVersions.of(spoken), LIMITS, 5_000, 5_000)
         settings = FetcherSettings(backoff_ms=5, truncates_on_fetch=truncates, replica_id=1)
         self.tasks: dict[FetcherKey, FetcherTask] = {}
         self.ended: list[asyncio.Task[None]] = []
