@@ -543,7 +543,7 @@ def _prose(document: str) -> str:
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")
 NOT_OF_THE_PROJECT = {
     "report.md",  # what `zkctl history report` writes
-    *("hang.py", "stale.py", "remnant.py"),  # scripts that docs/drill.md shows
+    *("hang.py", "stale.py", "remnant.py", "fill.py"),  # scripts that docs/drill.md shows
     "trace_broker.py",  # a script that docs/debugging.md shows
     "test_killed.py",  # what `zkctl lab --save-test` writes
     "zkcontroller_cli/histories/job.py",  # a path inside an installed package

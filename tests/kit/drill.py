@@ -139,6 +139,22 @@ class ShortSessions:
         assert (before[failed], after[failed]) == ("KAFKA_STORAGE_ERROR", None)
         quick.prove(section)
 
+    def test_a_full_disk_costs_a_directory_and_no_record(self, quick: Operator) -> None:
+        section = SECTIONS["A full disk"]
+        (quick.directory / "fill.py").write_text(section.script)
+        quick.run_all(section.steps["Cause"])
+
+        [named] = mend(quick, section)
+        before = sizes(quick, named)
+        quick.run_all(section.steps["Mend"][1:])
+        after = sizes(quick, named)
+
+        assert section.rules == ("L02",)
+        [failed] = [each for each, error in before.items() if error]
+        assert before[failed] == "KAFKA_STORAGE_ERROR"
+        assert set(after.values()) == {None}
+        quick.prove(section)
+
     def test_what_is_left_of_a_throttle_is_found_and_taken_away(self, quick: Operator) -> None:
         section = SECTIONS["A throttle that stays"]
         quick.run_all(section.steps["Cause"])
