@@ -30,6 +30,7 @@ AT: Final = ("-z", "zk:1", "-o", "json")
 looks: Any = import_module("zkcontroller_cli.diagnosis.looks")
 errors: Any = import_module("zkcontroller_cli.console.errors")
 rules: Any = import_module("zkcontroller_cli.diagnosis.rules")
+findings: Any = import_module("zkcontroller_cli.diagnosis.findings")
 
 
 @pytest.fixture
@@ -530,7 +531,7 @@ def test_only_what_is_worse_than_info_is_exit_code_1(healthy: Zkctl) -> None:
 def test_what_is_there_in_one_look_alone_was_a_change_on_its_way() -> None:
     def finding(*partitions: int) -> Any:
         places = [
-            rules.Place(rules.Evidence(f"/state-{p} at version {p}", "-1"), "t", p)
+            findings.Place(findings.Evidence(f"/state-{p} at version {p}", "-1"), "t", p)
             for p in partitions
         ]
         return [rules._finding(rules.RULE_OF["P01"], places)] if places else []
