@@ -125,9 +125,9 @@ def _install(marks: Marks) -> None:
     send, exchange = Connection._send, Connection._exchange
 
     async def sent(self: Any, api_key: int, *arguments: Any) -> None:
+        if api_key == _FETCH:  # before it is written: the leader may have it before this returns
+            marks.add("sending")
         await send(self, api_key, *arguments)
-        if api_key == _FETCH:
-            marks.add("sent")
 
     async def exchanged(self: Any, api_key: int, *arguments: Any) -> Any:
         found = await exchange(self, api_key, *arguments)
@@ -245,7 +245,7 @@ def way(
             ("follower: answer received", "received"),
             ("follower: append begins", "appending"),
             ("follower: appended", "written"),
-            ("follower: next Fetch sent", "sent"),
+            ("follower: sends its next Fetch", "sending"),
         ):
             # A mark of the leader is no bound: the follower may be awake before it.
             since = steps[-1].mark if steps[-1].broker_id == follower else None

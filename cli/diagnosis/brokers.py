@@ -352,16 +352,17 @@ async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence 
 
     Kafka has this request since 2.4; before it nothing is asked.
     """
-    if reading.controller is None or reading.controller.broker_id not in reading.registrations:
+    broker_id = None if reading.controller is None else reading.controller.broker_id
+    registration = None if broker_id is None else reading.registrations.get(broker_id)
+    if registration is None:
         reading.notes["C01"] = (
-            f"KRaft controller {reading.controller.broker_id} holds /controller: zkctl migration "
-            "check says what that means"
-            if reading.controller is not None and reading.is_kraft
+            f"KRaft controller {broker_id} holds /controller: zkctl migration check says what that "
+            "means"
+            if reading.is_kraft
             else "there is no registered controller to ask"
         )
         return None
-    broker_id = reading.controller.broker_id
-    address = reading.registrations[broker_id].address_by(security.protocol)
+    address = registration.address_by(security.protocol)
     where = f"ListPartitionReassignments of broker {broker_id}"
     if address is None:
         reading.leave_unchecked(["C01"], where, f"it has no {security.protocol} listener")
