@@ -18,6 +18,7 @@ from zkcontroller_cli.moving.reassign_options import (
     partition_name,
     raise_for,
     say_end,
+    say_what_stands,
     show,
     wave_options,
     yes_option,
@@ -283,10 +284,7 @@ class _Drain:
         runner, broker = self._runner, self._broker_id
         again = "" if runner.order.rate is None else f" --throttle {runner.order.rate}"
         again += "".join(f" --exclude '{pattern}'" for pattern in self._exclude)
-        say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
-        if runner.edits:
-            say("the throttle stands:")
-            show([f"  {edit.text}" for edit in runner.edits if edit.value is not None])
+        say_what_stands(runner)
         say(
             "this goes on where it stopped, and removes the throttle:  "
             f"zkctl broker drain {broker}{again}"

@@ -140,13 +140,19 @@ def estimate_lines(planned: MoveEstimate, usable: Mapping[int, int], rate: int |
     return lines
 
 
-def say_interrupted(runner: MoveRunner, what: str) -> None:
-    """After Ctrl-C or an error: what goes on without the command, and what is left to do."""
+def say_what_stands(runner: MoveRunner) -> None:
+    """The moves and the throttle that outlast the command."""
     if runner.asked:
         say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
     if runner.edits:
         say("the throttle stands:")
         show([f"  {edit.text}" for edit in runner.edits if edit.value is not None])
+
+
+def say_interrupted(runner: MoveRunner, what: str) -> None:
+    """After Ctrl-C or an error: what goes on without the command, and what is left to do."""
+    say_what_stands(runner)
+    if runner.edits:
         say(f"when all has moved, this removes it:  zkctl reassign verify {what}")
     if runner.asked or runner.edits:
         say(f"this goes on where it stopped:  zkctl reassign start {what}")
