@@ -200,7 +200,7 @@ async def _planned(
     from zkcontroller_cli.moving.move_costs import costs_of
     from zkcontroller_cli.moving.moves_reading import read_moving
     from zkcontroller_cli.moving.reassign_plan import chosen_replicas
-    from zkcontroller_cli.moving.replica_planner import CannotPlan, PlanMode, Wish, plan_replicas
+    from zkcontroller_cli.moving.replica_planner import CannotPlan, Goal, PlanMode, plan_replicas
     from zkcontroller_cli.wire.requests import Deadline
 
     reading = await read_moving(bootstrap, Deadline(given.deadline_s))
@@ -227,9 +227,9 @@ async def _planned(
         if name in before and broker_id in move.removing
     }
     racks = dict.fromkeys(reading.racks) if ignore_racks else reading.racks
-    wish = Wish(PlanMode.DRAIN, frozenset({broker_id}), receivers=frozenset(receivers))
+    drain = Goal(PlanMode.DRAIN, frozenset({broker_id}), receivers=frozenset(receivers))
     try:
-        planned = plan_replicas(goal, racks, wish)
+        planned = plan_replicas(goal, racks, drain)
     except CannotPlan as error:
         raise Refused(f"{error}; nothing was done") from error
     if not planned.is_best:

@@ -19,7 +19,7 @@ from zkcontroller_cli.values.moves import Move, NamedPartition, write_moves
 if TYPE_CHECKING:
     from zkcontroller_cli.moving.move_costs import MoveCosts
     from zkcontroller_cli.moving.moves_reading import MovesReading
-    from zkcontroller_cli.moving.replica_planner import Racks, Replicas, Wish
+    from zkcontroller_cli.moving.replica_planner import Goal, Racks, Replicas
 
 _LAYOUT = Layout(
     partition_name,
@@ -88,7 +88,7 @@ def plan(
     from zkcontroller_cli.moving.replica_planner import CannotPlan, plan_replicas
     from zkcontroller_cli.wire.requests import Deadline, run
 
-    wish = _wish(balance, drain, add, replication_factor, receivers)
+    goal = _wish(balance, drain, add, replication_factor, receivers)
     check_files(save, save_current)
     given = settings()
     bootstrap = given.bootstrap()
@@ -104,7 +104,7 @@ def plan(
     sizes = run(all_sizes(bootstrap, reading))
     racks = dict.fromkeys(reading.racks) if ignore_racks else reading.racks
     try:
-        planned, is_best = plan_replicas(current, racks, wish, sizes)
+        planned, is_best = plan_replicas(current, racks, goal, sizes)
     except CannotPlan as error:
         raise Refused(str(error)) from error
     costs = run(costs_of(bootstrap, reading, planned))
@@ -156,17 +156,17 @@ def _wish(
     add: tuple[int, ...],
     replication_factor: int | None,
     receivers: tuple[int, ...],
-) -> Wish:
-    from zkcontroller_cli.moving.replica_planner import PlanMode, Wish
+) -> Goal:
+    from zkcontroller_cli.moving.replica_planner import Goal, PlanMode
 
     wishes = [
-        wish
-        for wish, is_given in (
-            (Wish(PlanMode.BALANCE), balance),
-            (Wish(PlanMode.DRAIN, frozenset(drain)), bool(drain)),
-            (Wish(PlanMode.ADD, frozenset(add)), bool(add)),
+        goal
+        for goal, is_given in (
+            (Goal(PlanMode.BALANCE), balance),
+            (Goal(PlanMode.DRAIN, frozenset(drain)), bool(drain)),
+            (Goal(PlanMode.ADD, frozenset(add)), bool(add)),
             (
-                Wish(PlanMode.REPLICATION_FACTOR, replication_factor=replication_factor or 0),
+                Goal(PlanMode.REPLICATION_FACTOR, replication_factor=replication_factor or 0),
                 replication_factor is not None,
             ),
         )

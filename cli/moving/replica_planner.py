@@ -44,7 +44,7 @@ class PlanMode(StrEnum):
     REPLICATION_FACTOR = "replication-factor"
 
 
-class Wish(NamedTuple):
+class Goal(NamedTuple):
     """What the user wants."""
 
     mode: PlanMode
@@ -71,30 +71,30 @@ class CannotPlan(Exception):
 def plan_replicas(
     current: Mapping[NamedPartition, Replicas],
     racks: Racks,
-    wish: Wish,
+    goal: Goal,
     sizes: Mapping[NamedPartition, int] | None = None,
 ) -> ReplicaPlan:
     """The partitions that change, with their new replicas.
 
     ``racks``: every live broker with its rack.  Racks count where each live broker has one.
     ``sizes``: the bytes of partitions, where they are known.
-    CannotPlan if the wish cannot be granted.
+    CannotPlan if the goal cannot be reached.
     """
-    _check(current, racks, wish)
-    is_draining = wish.mode is PlanMode.DRAIN
-    keeps = is_draining or wish.mode is PlanMode.REPLICATION_FACTOR
+    _check(current, racks, goal)
+    is_draining = goal.mode is PlanMode.DRAIN
+    keeps = is_draining or goal.mode is PlanMode.REPLICATION_FACTOR
     holders = {broker for replicas in current.values() for broker in replicas}
-    gone = wish.brokers if is_draining else frozenset[int]()
-    if wish.mode is PlanMode.BALANCE and wish.receivers:
-        gone = frozenset((holders | set(racks)) - wish.receivers)
-    receivers = sorted(_receivers(racks, wish) - gone)
+    gone = goal.brokers if is_draining else frozenset[int]()
+    if goal.mode is PlanMode.BALANCE and goal.receivers:
+        gone = frozenset((holders | set(racks)) - goal.receivers)
+    receivers = sorted(_receivers(racks, goal) - gone)
     has_racks = all(rack is not None for rack in racks.values())
     rack_of = {b: racks.get(b) if has_racks else None for b in sorted((holders | {*racks}) - gone)}
     items = []
     for replicas in current.values():
         own = tuple(broker for broker in replicas if broker not in gone)
         others = tuple(broker for broker in receivers if broker not in own)
-        items.append(_Item(own, own + others, wish.replication_factor or len(replicas)))
+        items.append(_Item(own, own + others, goal.replication_factor or len(replicas)))
     bytes_of = [(sizes or {}).get(each, 0) for each in current]
     search = _Search(items, rack_of, keeps=keeps, sizes=bytes_of)
     sets = search.result()
@@ -119,31 +119,31 @@ def plan_replicas(
     return ReplicaPlan(planned, search.is_at_its_end and leader_search.is_at_its_end)
 
 
-def _receivers(racks: Racks, wish: Wish) -> set[int]:
+def _receivers(racks: Racks, goal: Goal) -> set[int]:
     """The brokers that may get replicas."""
-    if wish.mode is PlanMode.ADD:
-        return set(wish.brokers)
-    able = set(wish.receivers or racks)
-    return able - wish.brokers if wish.mode is PlanMode.DRAIN else able
+    if goal.mode is PlanMode.ADD:
+        return set(goal.brokers)
+    able = set(goal.receivers or racks)
+    return able - goal.brokers if goal.mode is PlanMode.DRAIN else able
 
 
-def _check(current: Mapping[NamedPartition, Replicas], racks: Racks, wish: Wish) -> None:
-    receivers = _receivers(racks, wish)
+def _check(current: Mapping[NamedPartition, Replicas], racks: Racks, goal: Goal) -> None:
+    receivers = _receivers(racks, goal)
     if missing := receivers - set(racks):
         raise CannotPlan(f"not alive: broker {_listed(missing)}")
-    is_exclusive = wish.mode is PlanMode.BALANCE and bool(wish.receivers)
+    is_exclusive = goal.mode is PlanMode.BALANCE and bool(goal.receivers)
     for (topic, partition), replicas in current.items():
         name = f"{topic}-{partition}"
-        is_even = wish.mode in (PlanMode.BALANCE, PlanMode.ADD) and not is_exclusive
+        is_even = goal.mode in (PlanMode.BALANCE, PlanMode.ADD) and not is_exclusive
         if is_even and (dead := set(replicas) - set(racks)):
             raise CannotPlan(
                 f"{name} has a replica on broker {_listed(dead)}, which is not alive: "
                 "start it, or drain it first"
             )
-        count = wish.replication_factor or len(replicas)
-        moves = wish.mode is PlanMode.REPLICATION_FACTOR or wish.brokers & set(replicas)
+        count = goal.replication_factor or len(replicas)
+        moves = goal.mode is PlanMode.REPLICATION_FACTOR or goal.brokers & set(replicas)
         stays = set() if is_exclusive else set(replicas)
-        usable = receivers | (stays - wish.brokers if moves else stays)
+        usable = receivers | (stays - goal.brokers if moves else stays)
         if count > len(usable):
             raise CannotPlan(
                 f"{name} needs {count} replicas, and {len(usable)} brokers may hold them"

@@ -13,7 +13,7 @@ import pytest
 planner: Any = import_module("zkcontroller_cli.moving.replica_planner")
 moves: Any = import_module("zkcontroller_cli.values.moves")
 Mode: Final = planner.PlanMode
-Wish: Final = planner.Wish
+Goal: Final = planner.Goal
 
 Current = dict[Any, tuple[int, ...]]
 Racks = dict[int, str | None]
@@ -23,8 +23,8 @@ def orders(*replicas: tuple[int, ...]) -> Current:
     return {moves.NamedPartition("orders", n): each for n, each in enumerate(replicas)}
 
 
-def after(current: Current, racks: Racks, wish: Any) -> Current:
-    return {**current, **planner.plan_replicas(current, racks, wish).replicas}
+def after(current: Current, racks: Racks, goal: Any) -> Current:
+    return {**current, **planner.plan_replicas(current, racks, goal).replicas}
 
 
 def moved(before: Current, now: Current) -> int:
@@ -85,7 +85,7 @@ def best(current: Current, racks: Racks, allowed: Any) -> tuple[int, int]:
 def test_a_balance_is_as_even_as_brute_force_with_as_few_moves(seed: int) -> None:
     current, racks = random_cluster(Random(seed), partitions=4, brokers=5)
 
-    now = after(current, racks, Wish(Mode.BALANCE))
+    now = after(current, racks, Goal(Mode.BALANCE))
 
     assert (squares(loads(now, racks)), moved(current, now)) == best(
         current, racks, lambda _before, _after: True
@@ -96,7 +96,7 @@ def test_a_balance_is_as_even_as_brute_force_with_as_few_moves(seed: int) -> Non
 def test_leaders_are_as_even_as_the_replicas_allow(seed: int) -> None:
     current, racks = random_cluster(Random(seed), partitions=5, brokers=4)
 
-    now = after(current, racks, Wish(Mode.BALANCE))
+    now = after(current, racks, Goal(Mode.BALANCE))
 
     led = Counter(replicas[0] for replicas in now.values())
     assert squares(led.values()) == min(
@@ -109,35 +109,35 @@ def test_leaders_are_as_even_as_the_replicas_allow(seed: int) -> None:
 def test_every_plan_is_legal(seed: int, mode: str) -> None:
     random = Random(seed)
     current, racks = random_cluster(random, partitions=30, brokers=7)
-    wish = {
-        "balance": Wish(Mode.BALANCE),
-        "drain": Wish(Mode.DRAIN, frozenset(random.sample(list(racks), 2))),
-        "add": Wish(Mode.ADD, frozenset({7})),
-        "replication-factor": Wish(Mode.REPLICATION_FACTOR, frozenset(), random.randint(1, 4)),
+    goal = {
+        "balance": Goal(Mode.BALANCE),
+        "drain": Goal(Mode.DRAIN, frozenset(random.sample(list(racks), 2))),
+        "add": Goal(Mode.ADD, frozenset({7})),
+        "replication-factor": Goal(Mode.REPLICATION_FACTOR, frozenset(), random.randint(1, 4)),
     }[mode]
 
-    planned = planner.plan_replicas(current, racks, wish).replicas
+    planned = planner.plan_replicas(current, racks, goal).replicas
 
     now = {**current, **planned}
     for partition, replicas in now.items():
-        assert len(replicas) == (wish.replication_factor or len(current[partition]))
+        assert len(replicas) == (goal.replication_factor or len(current[partition]))
         assert len(set(replicas)) == len(replicas)
         assert set(replicas) <= set(racks)
         assert planned.get(partition) != current[partition]
         if mode == "balance":
             assert is_spread(replicas, racks)
     if mode == "drain":
-        assert all(not wish.brokers & set(replicas) for replicas in now.values())
+        assert all(not goal.brokers & set(replicas) for replicas in now.values())
         assert moved(current, now) == sum(
-            len(wish.brokers & set(replicas)) for replicas in current.values()
+            len(goal.brokers & set(replicas)) for replicas in current.values()
         )
     if mode == "add":
         assert all(set(now[p]) - set(current[p]) <= {7} for p in now)
     if mode == "replication-factor":
-        assert all(len(replicas) == wish.replication_factor for replicas in now.values())
+        assert all(len(replicas) == goal.replication_factor for replicas in now.values())
         for partition, replicas in current.items():
             kept = set(replicas) & set(now[partition])
-            assert len(kept) == min(len(replicas), wish.replication_factor)
+            assert len(kept) == min(len(replicas), goal.replication_factor)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -146,7 +146,7 @@ def test_without_racks_replicas_and_leaders_differ_by_one_at_most(seed: int) -> 
     ids = list(range(1, 8))
     current = orders(*(tuple(random.sample(ids[:4], 3)) for _ in range(60)))
 
-    now = after(current, dict.fromkeys(ids), Wish(Mode.BALANCE))
+    now = after(current, dict.fromkeys(ids), Goal(Mode.BALANCE))
 
     held = loads(now, ids)
     led = Counter(replicas[0] for replicas in now.values())
@@ -157,7 +157,7 @@ def test_without_racks_replicas_and_leaders_differ_by_one_at_most(seed: int) -> 
 def test_a_drained_brokers_replicas_go_to_a_rack_without_one() -> None:
     racks: Racks = {1: "a", 2: "b", 3: "c", 4: "c"}
 
-    now = after(orders((3, 1, 2)), racks, Wish(Mode.DRAIN, frozenset({3})))
+    now = after(orders((3, 1, 2)), racks, Goal(Mode.DRAIN, frozenset({3})))
 
     assert set(now[moves.NamedPartition("orders", 0)]) == {1, 2, 4}
 
@@ -165,7 +165,7 @@ def test_a_drained_brokers_replicas_go_to_a_rack_without_one() -> None:
 def test_a_dead_broker_is_drained_and_a_dead_replica_elsewhere_stays() -> None:
     racks: Racks = dict.fromkeys((1, 2, 3))
 
-    now = after(orders((9, 1), (8, 2)), racks, Wish(Mode.DRAIN, frozenset({9})))
+    now = after(orders((9, 1), (8, 2)), racks, Goal(Mode.DRAIN, frozenset({9})))
 
     first, second = now.values()
     assert set(first) in ({1, 2}, {1, 3})
@@ -173,24 +173,24 @@ def test_a_dead_broker_is_drained_and_a_dead_replica_elsewhere_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "reason"),
+    ("goal", "reason"),
     [
-        (Wish(Mode.BALANCE), "orders-0 has a replica on broker 9, which is not alive"),
-        (Wish(Mode.ADD, frozenset({4})), "not alive: broker 4"),
-        (Wish(Mode.REPLICATION_FACTOR, frozenset(), 5), "needs 5 replicas, and 4 brokers may"),
-        (Wish(Mode.DRAIN, frozenset({1, 2})), "orders-0 needs 3 replicas, and 2 brokers may"),
+        (Goal(Mode.BALANCE), "orders-0 has a replica on broker 9, which is not alive"),
+        (Goal(Mode.ADD, frozenset({4})), "not alive: broker 4"),
+        (Goal(Mode.REPLICATION_FACTOR, frozenset(), 5), "needs 5 replicas, and 4 brokers may"),
+        (Goal(Mode.DRAIN, frozenset({1, 2})), "orders-0 needs 3 replicas, and 2 brokers may"),
     ],
 )
-def test_what_cannot_be_is_named(wish: Any, reason: str) -> None:
+def test_what_cannot_be_is_named(goal: Any, reason: str) -> None:
     with pytest.raises(planner.CannotPlan, match=reason):
-        planner.plan_replicas(orders((1, 2, 9)), dict.fromkeys((1, 2, 3)), wish)
+        planner.plan_replicas(orders((1, 2, 9)), dict.fromkeys((1, 2, 3)), goal)
 
 
 def test_a_cluster_that_is_even_is_left_alone() -> None:
     current = orders((1, 2), (2, 3), (3, 1))
 
     assert (
-        planner.plan_replicas(current, dict.fromkeys((1, 2, 3)), Wish(Mode.BALANCE)).replicas == {}
+        planner.plan_replicas(current, dict.fromkeys((1, 2, 3)), Goal(Mode.BALANCE)).replicas == {}
     )
 
 
@@ -198,10 +198,10 @@ def test_a_search_that_is_ended_gives_a_legal_plan_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     current, racks = orders(*[(1, 2)] * 20), dict.fromkeys((1, 2, 3, 4))
-    whole = planner.plan_replicas(current, racks, Wish(Mode.BALANCE))
+    whole = planner.plan_replicas(current, racks, Goal(Mode.BALANCE))
     monkeypatch.setattr(planner, "MOST_STEPS", 0)
 
-    plan = planner.plan_replicas(current, racks, Wish(Mode.BALANCE))
+    plan = planner.plan_replicas(current, racks, Goal(Mode.BALANCE))
 
     assert whole.is_best
     assert not plan.is_best
@@ -228,7 +228,7 @@ def test_a_drain_copies_what_must_go_alone_and_is_as_even_as_brute_force(seed: i
     current = orders(*(tuple(random.sample(ids, random.randint(1, 2))) for _ in range(4)))
     gone = frozenset({random.choice(ids)})
 
-    now = after(current, dict.fromkeys(ids), Wish(Mode.DRAIN, gone))
+    now = after(current, dict.fromkeys(ids), Goal(Mode.DRAIN, gone))
 
     able = legal(current, lambda before, each: set(before) - gone <= each and not each & gone, ids)
     stay = [broker for broker in ids if broker not in gone]
@@ -243,7 +243,7 @@ def test_a_balance_on_some_brokers_is_as_even_as_brute_force_with_as_few_moves(s
     current = orders(*(tuple(random.sample(ids, random.randint(1, 2))) for _ in range(4)))
     to = frozenset(random.sample(ids, 3))
 
-    now = after(current, dict.fromkeys(ids), Wish(Mode.BALANCE, receivers=to))
+    now = after(current, dict.fromkeys(ids), Goal(Mode.BALANCE, receivers=to))
 
     able = legal(current, lambda _before, each: each <= to, ids)
     assert (squares(loads(now, to)), moved(current, now)) == min(
@@ -256,8 +256,8 @@ def test_a_drain_and_a_replication_factor_may_name_their_receivers() -> None:
     racks: Racks = dict.fromkeys((1, 2, 3, 4, 5))
     current = orders((1, 2), (2, 1), (3, 1))
 
-    drained = after(current, racks, Wish(Mode.DRAIN, frozenset({1}), receivers=frozenset({4, 5})))
-    grown = after(current, racks, Wish(Mode.REPLICATION_FACTOR, frozenset(), 3, frozenset({5})))
+    drained = after(current, racks, Goal(Mode.DRAIN, frozenset({1}), receivers=frozenset({4, 5})))
+    grown = after(current, racks, Goal(Mode.REPLICATION_FACTOR, frozenset(), 3, frozenset({5})))
 
     assert all(set(now) - set(was) <= {4, 5} for was, now in zip(
         current.values(), drained.values(), strict=True))  # fmt: skip
@@ -265,19 +265,19 @@ def test_a_drain_and_a_replication_factor_may_name_their_receivers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "reason"),
+    ("goal", "reason"),
     [
-        (Wish(Mode.DRAIN, frozenset({1}), receivers=frozenset({9})), "not alive: broker 9"),
-        (Wish(Mode.BALANCE, receivers=frozenset({2})), "orders-0 needs 2 replicas, and 1 brokers"),
+        (Goal(Mode.DRAIN, frozenset({1}), receivers=frozenset({9})), "not alive: broker 9"),
+        (Goal(Mode.BALANCE, receivers=frozenset({2})), "orders-0 needs 2 replicas, and 1 brokers"),
         (
-            Wish(Mode.DRAIN, frozenset({1}), receivers=frozenset({2})),
+            Goal(Mode.DRAIN, frozenset({1}), receivers=frozenset({2})),
             "orders-0 needs 2 replicas, and 1 brokers",
         ),
     ],
 )
-def test_receivers_that_cannot_take_the_replicas_are_named(wish: Any, reason: str) -> None:
+def test_receivers_that_cannot_take_the_replicas_are_named(goal: Any, reason: str) -> None:
     with pytest.raises(planner.CannotPlan, match=reason):
-        planner.plan_replicas(orders((1, 2)), dict.fromkeys((1, 2, 3)), wish)
+        planner.plan_replicas(orders((1, 2)), dict.fromkeys((1, 2, 3)), goal)
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -291,7 +291,7 @@ def test_a_balance_copies_as_few_bytes_as_the_best_of_the_plans_with_as_few_move
         current = orders(*(tuple(random.sample(ids[:3], 2)) for _ in range(5)))
         sizes = {each: random.randint(1, 100) for each in current}
         leaders = {each: replicas[0] for each, replicas in current.items()}
-        planned = planner.plan_replicas(current, dict.fromkeys(ids), Wish(Mode.BALANCE), sizes)
+        planned = planner.plan_replicas(current, dict.fromkeys(ids), Goal(Mode.BALANCE), sizes)
         now = {**current, **planned.replicas}
 
         def size_of(
