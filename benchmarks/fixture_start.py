@@ -86,7 +86,7 @@ def write_peer(folder: Path, site: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site)]
     subprocess.run([*install, *PEER], check=True)
     libs = kafka_libs()
-    *broker, _ = KafkaBroker(0, "", folder, libs=libs)._command(folder / "named-by-its-caller")
+    broker = KafkaBroker(0, "", folder, libs=libs).start_command()
     server = ["java", "-Xmx512M", "-Xms512M", "-cp", f"{libs}/*", _ZOOKEEPER]
     for name, command in (("kafka-server", broker), ("zookeeper-server", server)):
         script = folder / name

@@ -135,6 +135,10 @@ class KafkaBroker(BrokerProcess):
 
     @override
     def _command(self, properties: Path) -> Sequence[str]:
+        return [*self.start_command(), str(properties)]
+
+    def start_command(self) -> list[str]:
+        """What starts a broker: the file of its properties, and overrides, come behind it."""
         log4j = self.directory / "log4j.properties"
         log4j.write_text(_log4j(self._log_levels))
         libs = self._libs or kafka_libs()
@@ -149,7 +153,6 @@ class KafkaBroker(BrokerProcess):
             "-cp",
             f"{libs}/*",
             "kafka.Kafka",
-            str(properties),
         ]
 
 

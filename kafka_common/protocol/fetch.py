@@ -9,8 +9,8 @@ Source: Kafka ``FetchRequestData.json``, ``FetchResponse.json`` (versions 0 to 1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -124,11 +124,17 @@ def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequestDa
         raise InvalidFrame("a Fetch request is cut short or garbled") from None
 
 
-def _partition_layout(version: int) -> tuple[Struct, tuple[int | None, ...]]:
-    """The layout of a partition in a request, and where the fields of the value stand in it.
+class _PartitionLayout(NamedTuple):
+    """A partition in a request of one version; its number stands first."""
 
-    The partition's number stands first.
-    """
+    layout: Struct
+    places: tuple[int | None, ...]
+    """Where the fields of a :class:`FetchPartition` stand, but for its first."""
+    written: Callable[[FetchPartition], tuple[int, ...]]
+    """The fields of one in the order of the layout."""
+
+
+def _partition_layout(version: int) -> _PartitionLayout:
     layout = ["i"]
     places: dict[str, int] = {}
 
@@ -143,7 +149,11 @@ def _partition_layout(version: int) -> tuple[Struct, tuple[int | None, ...]]:
     has("log_start_offset", "q", _LOG_START_SINCE)
     has("partition_max_bytes", "i")
     _, *fields = FetchPartition._fields
-    return Struct(">" + "".join(layout)), tuple(places.get(field) for field in fields)
+    return _PartitionLayout(
+        Struct(">" + "".join(layout)),
+        tuple(places.get(field) for field in fields),
+        attrgetter(*places),
+    )
 
 
 _LAYOUTS: Final = [_partition_layout(version) for version in range(LAST_VERSION + 1)]
@@ -161,13 +171,11 @@ def write_fetch_request(version: int, request: FetchRequestData) -> bytes:
     if version >= _SESSIONS_SINCE:
         chunks.append(_SESSION.pack(request.session_id, request.session_epoch))
     chunks.append(with_pieces.length(len(request.topics)))
-    layout, places = _LAYOUTS[version]
-    fields = sorted((place, field) for field, place in enumerate(places, 1) if place is not None)
-    asked = itemgetter(*(field for _, field in fields))
+    layout, _, written = _LAYOUTS[version]
     for name, partitions in request.topics:
         chunks += [_topic_name(with_pieces, name), with_pieces.length(len(partitions))]
         for number, partition in partitions:
-            chunks += [layout.pack(number, *asked(partition)), with_pieces.tags]
+            chunks += [layout.pack(number, *written(partition)), with_pieces.tags]
         chunks.append(with_pieces.tags)
     if version >= _SESSIONS_SINCE:
         chunks.append(with_pieces.length(len(request.forgotten)))
@@ -193,7 +201,7 @@ class _Reader(WireReader[bytes]):
     def __init__(self, version: int, data: bytes, position: int) -> None:
         super().__init__(data, position, is_flexible=version >= FIRST_FLEXIBLE)
         self._version = version
-        self._layout, self._places = _LAYOUTS[version]
+        self._layout, self._places, _ = _LAYOUTS[version]
 
     def read(self) -> FetchRequestData:
         version = self._version

@@ -49,6 +49,16 @@ def sizes(operator: Operator, line: str) -> dict[str, str | None]:
     return {row["log_dir"]: row["error"] for row in rows}
 
 
+def mend_directories(
+    operator: Operator, section: Section
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Mends, and gives what was wrong with each log directory before and after."""
+    [named] = mend(operator, section)
+    before = sizes(operator, named)
+    operator.run_all(section.steps["Mend"][1:])
+    return before, sizes(operator, named)
+
+
 class LongSessions:
     """On a cluster whose sessions outlive a look at a frozen broker."""
 
@@ -129,10 +139,7 @@ class ShortSessions:
     def test_a_failed_log_directory_is_used_again(self, quick: Operator) -> None:
         section = SECTIONS["A failed log directory"]
         quick.run_all(section.steps["Cause"])
-        [named] = mend(quick, section)
-        before = sizes(quick, named)
-        quick.run_all(section.steps["Mend"][1:])
-        after = sizes(quick, named)
+        before, after = mend_directories(quick, section)
 
         assert section.rules == ("L02",)
         failed = quick.environment["LOG_DIRS"].split(",")[1]
@@ -144,10 +151,7 @@ class ShortSessions:
         (quick.directory / "fill.py").write_text(section.script)
         quick.run_all(section.steps["Cause"])
 
-        [named] = mend(quick, section)
-        before = sizes(quick, named)
-        quick.run_all(section.steps["Mend"][1:])
-        after = sizes(quick, named)
+        before, after = mend_directories(quick, section)
 
         assert section.rules == ("L02",)
         [failed] = [each for each, error in before.items() if error]

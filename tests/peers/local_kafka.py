@@ -6,6 +6,7 @@ the program that they start is another one.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Final
@@ -43,10 +44,9 @@ def write_zkctl(folder: Path, libs: Path) -> None:
     folder.mkdir()
     # Of this broker only the command is taken: zkctl writes the properties of each that it starts.
     java = KafkaBroker(0, "", folder, heap="512M", libs=libs, is_brief=True)
-    *command, _ = java._command(folder / "of-no-broker.properties")
-    words = " ".join(f"'{word}'" for word in command)
+    command = shlex.join(java.start_command())
     broker = folder / "broker"
-    broker.write_text(_BROKER.format(python=sys.executable, command=words))
+    broker.write_text(_BROKER.format(python=sys.executable, command=command))
     zkctl = folder / "zkctl"
     zkctl.write_text(_ZKCTL.format(python=sys.executable, broker=broker))
     for script in (broker, zkctl):
