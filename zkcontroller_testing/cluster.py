@@ -11,7 +11,7 @@ import contextlib
 import signal
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -408,7 +408,7 @@ class KafkaCluster:
         replicas: Sequence[Sequence[int]] | None = None,
         timeout_s: float = PATIENCE_S,
     ) -> None:
-        """Creates a topic; it has leaders when this returns.
+        """Creates a topic; its leaders take records when this returns.
 
         The replication factor is by default the number of brokers, at most three.  ``replicas``
         places them instead: a list for each partition, the preferred leader first.  While brokers
@@ -439,8 +439,7 @@ class KafkaCluster:
                 break
             time.sleep(CREATE_RETRY_S)
         raise_for(result)
-        for partition in range(len(replicas) if replicas else partitions):
-            self.wait_leader(name, partition, timeout_s=timeout_s)
+        self._wait_led(name, range(len(replicas) if replicas else partitions), timeout_s)
 
     def partition_state(self, topic: str, partition: int = 0) -> PartitionStateZnode | None:
         """Leader, leader epoch, ISR and controller epoch, as ZooKeeper has them."""
@@ -703,6 +702,22 @@ class KafkaCluster:
             ),
             "zookeeper.connect": (f"{LOOPBACK}:{at.zookeeper_door}{self._zookeeper.where.chroot}"),
         }
+
+    def _wait_led(self, topic: str, partitions: Iterable[int], timeout_s: float) -> None:
+        """Waits until the leaders know the partitions, which ZooKeeper has before them."""
+
+        def look() -> dict[int, int] | None:
+            leaders = {each: self.leader(topic, each) for each in partitions}
+            if not all(each >= 0 and self.is_alive(each) for each in leaders.values()):
+                return None
+            known = {each: self.metadata(each).partitions for each in set(leaders.values())}
+            named = {
+                each: found.leader if (found := known[leader].get((topic, each))) else None
+                for each, leader in leaders.items()
+            }
+            return leaders if named == leaders else None
+
+        until(look, lambda: f"the leaders of {topic} know that they are", timeout_s)
 
     async def _ask_metadata(self, broker_id: int, deadline: Deadline) -> MetadataAnswer:
         doors = dict(zip(self.broker_ids, self._internal_doors, strict=True))

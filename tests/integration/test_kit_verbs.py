@@ -241,6 +241,17 @@ def test_the_expired_session_of_the_controller_ends_its_office(cluster: KafkaClu
     cluster.wait_registered()
 
 
+def test_the_leader_of_a_new_topic_takes_records_at_once(cluster: KafkaCluster) -> None:
+    for other in {*cluster.broker_ids} - {cluster.wait_controller()}:
+        cluster.delay("UpdateMetadata", 1_000, broker=other)
+
+    cluster.create_topic("new", partitions=3)
+
+    for partition in range(3):
+        leader = cluster.leader("new", partition)
+        assert cluster.metadata(leader).partitions["new", partition].leader == leader
+
+
 def test_a_follower_that_is_cut_off_leaves_the_isr_and_returns(
     kafka_cluster_factory: Callable[..., KafkaCluster],
 ) -> None:
