@@ -54,8 +54,8 @@ class LocalCluster:
         assert answer.exit_code == 0, answer.stderr
         return answer.json
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 30) -> None:
-        """Ask until it is so; an assertion fails if it never is."""
+    def wait_for(self, condition: Callable[[], object], timeout_s: float = 30) -> None:
+        """Ask until the answer is true; an assertion fails if it never is."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, self("cluster", "status").stdout

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
 from tests.integration.coordinators import OF_GROUP, coordinator_of
+from tests.support.confluent_calls import unless_retriable
 
 pytestmark = pytest.mark.integration
 
@@ -47,33 +48,21 @@ class Consumer:
 
     def commit(self, offset: int) -> None:
         """Returns when it is committed, however often it takes to find the coordinator."""
-
-        def is_done() -> bool:
-            try:
-                self._consumer.commit(
-                    offsets=[confluent.TopicPartition("orders", 0, offset)], asynchronous=False
-                )
-            except confluent.KafkaException as failure:
-                if not failure.args[0].retriable():
-                    raise
-                return False
-            return True
-
-        wait_for(is_done, f"the commit of {offset}")
+        place = confluent.TopicPartition("orders", 0, offset)
+        wait_for(
+            lambda: unless_retriable(
+                lambda: self._consumer.commit(offsets=[place], asynchronous=False)
+            ),
+            f"the commit of {offset}",
+        )
 
     def committed(self) -> int:
-        def found() -> int | None:
-            try:
-                [offset] = self._consumer.committed(
-                    [confluent.TopicPartition("orders", 0)], timeout=10
-                )
-            except confluent.KafkaException as failure:
-                if not failure.args[0].retriable():
-                    raise
-                return None
-            return int(offset.offset)
-
-        return wait_for(found, "the committed offset")
+        place = confluent.TopicPartition("orders", 0)
+        [found] = wait_for(
+            lambda: unless_retriable(lambda: self._consumer.committed([place], timeout=10)),
+            "the committed offset",
+        )
+        return int(found.offset)
 
     def close(self) -> None:
         self._consumer.close()

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.integration.cli_cluster import LocalCluster
 from tests.integration.terminal import Terminal
+from tests.support.confluent_calls import unless_retriable
 
 pytestmark = pytest.mark.integration
 
@@ -43,17 +44,6 @@ def leaders(lines: list[str]) -> dict[str, int]:
     return {match[1]: int(match[2]) for match in found if match}
 
 
-def is_committed(consumer: Consumer, offsets: list[TopicPartition]) -> bool:
-    """Commit; false while the group has no coordinator yet."""
-    try:
-        consumer.commit(offsets=offsets, asynchronous=False)
-    except KafkaException as failure:
-        if not failure.args[0].retriable():
-            raise
-        return False
-    return True
-
-
 def bootstrap(cluster: LocalCluster) -> str:
     servers: str = cluster.json("cluster", "status")["bootstrap_servers"]
     return servers
@@ -69,7 +59,9 @@ def test_once_has_the_lag_of_a_group_and_the_controllers_event_queue(
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "billing"})
     committed = [TopicPartition("orders", 0, 20), TopicPartition("orders", 1, 10)]
-    cluster.wait_for(lambda: is_committed(consumer, committed))
+    cluster.wait_for(
+        lambda: unless_retriable(lambda: consumer.commit(offsets=committed, asynchronous=False))
+    )
     consumer.close()
 
     shown = cluster.json("top", "--once")

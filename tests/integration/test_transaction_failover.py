@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
 from tests.integration.coordinators import OF_TRANSACTION, coordinator_of
+from tests.support.confluent_calls import unless_retriable
 
 pytestmark = pytest.mark.integration
 
@@ -39,18 +40,8 @@ def cluster(
 
 
 def finish(end: Any) -> None:
-    """Ends a transaction, however often it takes; librdkafka says when it may be tried again."""
-
-    def is_done() -> bool:
-        try:
-            end(10)
-        except confluent.KafkaException as failure:
-            if not failure.args[0].retriable():
-                raise
-            return False
-        return True
-
-    wait_for(is_done, "the end of a transaction")
+    """Ends a transaction, however often it takes."""
+    wait_for(lambda: unless_retriable(lambda: end(10) or True), "the end of a transaction")
 
 
 def read(cluster: Cluster, count: int) -> list[bytes]:
