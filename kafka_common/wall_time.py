@@ -23,9 +23,7 @@ MOST_OFFSET_MS: Final = 20 * 365 * 24 * 3_600_000
 class _Offset:
     """What is added to the machine's clock.  Any thread reads it, one sets it."""
 
-    def __init__(self) -> None:
-        asked = os.environ.get(OFFSET_VARIABLE, "") if os.environ.get(SOCKET_VARIABLE) else ""
-        self.ns = int(asked or 0) * 1_000_000
+    ns = 0
 
 
 _offset: Final = _Offset()
@@ -39,6 +37,12 @@ def wall_time_ns() -> int:
 def wall_time_ms() -> int:
     """Milliseconds since 1970, likewise."""
     return wall_time_ns() // 1_000_000
+
+
+def set_wall_time_by_environment() -> None:
+    """Sets the clock as a test asked when it started this process; call it first of all."""
+    asked = os.environ.get(OFFSET_VARIABLE, "") if os.environ.get(SOCKET_VARIABLE) else ""
+    set_wall_time_offset(int(asked or 0))
 
 
 def set_wall_time_offset(offset_ms: int) -> None:

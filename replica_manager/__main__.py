@@ -33,6 +33,7 @@ from kafka_common.errors import ZkControllerError
 from kafka_common.observability.loop_watch import watching
 from kafka_common.observability.metrics import Metrics
 from kafka_common.process.interpreter import set_up_interpreter
+from kafka_common.wall_time import set_wall_time_by_environment
 from replica_manager.broker.broker_identity import stored_broker_id
 from replica_manager.broker.broker_settings import ZOOKEEPER_AUTH_VARIABLE
 from replica_manager.broker.zookeeper_broker import zookeeper_broker
@@ -91,6 +92,7 @@ def run_broker(
     ``source`` is where the configuration comes from, for messages; ``levels`` are logger to level
     of log4j, over the defaults; ``is_quiet`` leaves server.log out of standard output.
     """
+    set_wall_time_by_environment()
     set_up_interpreter()
     raise_open_files_limit()
     try:

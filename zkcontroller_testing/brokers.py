@@ -9,21 +9,33 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.wall_time import OFFSET_VARIABLE, SOCKET_VARIABLE
 from zkcontroller_cli.local.local_cluster import start_broker
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile
-from zkcontroller_cli.machine.processes import ProcessId, last_lines, wait_until
+from zkcontroller_cli.machine.processes import (
+    BROKER,
+    ProcessId,
+    last_lines,
+    python_module,
+    spawn,
+    wait_until,
+)
 from zkcontroller_cli.wire.polls import controllers_in_caches
+from zkcontroller_testing import fork_server
+from zkcontroller_testing.fork_server import ForkServer
 from zkcontroller_testing.holds import HoldServer
 from zkcontroller_testing.loop_thread import LoopThread
 from zkcontroller_testing.network import LOOPBACK
 from zkcontroller_testing.waiting import BrokerEnded, NotInTime, until
 
+FORKED_BROKERS: Final = ForkServer(BROKER)
 _GONE_S: Final = 10.0
+_SUSPENDED_POLL_S: Final = 0.001
 
 
 class BrokerProcesses:
@@ -58,7 +70,7 @@ class BrokerProcesses:
                     OFFSET_VARIABLE: str(self._holds.clock_offsets_ms.get(broker_id, 0)),
                 },
                 note=lambda _: None,
-                is_bound=True,
+                launch=_launch,
             )
 
     def wait_ready(
@@ -98,9 +110,9 @@ class BrokerProcesses:
         """Suspends a process; returns when it has stopped.  ConfigInvalid if it does not run."""
         self.signal(broker_id, signal.SIGSTOP)
         process = self.entry(broker_id).process
-        if process is not None and hasattr(os, "waitid"):
-            # The system wakes and ends only what has stopped when we are gone.
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        # The system wakes and ends only what has stopped when we are gone.
+        while process is not None and process.is_alive and not process.is_suspended:
+            time.sleep(_SUSPENDED_POLL_S)
 
     def limit_files(self, broker_id: int, size: int | None) -> None:
         """Writes of a broker's process to any file end at that size (EFBIG); None: as ours.
@@ -154,14 +166,35 @@ class BrokerProcesses:
         return f"the last lines of {console}:{lines}"
 
 
+def _launch(
+    module: str, arguments: Sequence[str], console: Path, environment: Mapping[str, str]
+) -> ProcessId:
+    """Starts a broker that ends with us: its output is added to ``console``."""
+    if not fork_server.IS_AVAILABLE:
+        return spawn(python_module(module, *arguments), console, environment, is_bound=True)
+    console.parent.mkdir(parents=True, exist_ok=True)
+    with console.open("ab") as output:
+        forked = FORKED_BROKERS.start(
+            f"{module}.__main__:main",
+            arguments,
+            stdout=output.fileno(),
+            stderr=output.fileno(),
+            environment={**os.environ, **environment},
+        )
+    forked.leave()
+    return ProcessId.of(forked.pid) or ProcessId(forked.pid, "gone")
+
+
 def _wait_gone(process: ProcessId, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     if not wait_until(lambda: not process.is_alive, timeout_s):
         return False
-    # It is our child: without this it would stay as a zombie until we end. It is one already while
-    # its other threads still end, and hold its files and ports.
-    with contextlib.suppress(ChildProcessError):
-        return wait_until(
-            lambda: os.waitpid(process.pid, os.WNOHANG)[0] != 0, deadline - time.monotonic()
-        )
-    return True
+    # It is a zombie already while its other threads still end, and hold its files and ports.
+    return wait_until(lambda: _is_reaped(process), deadline - time.monotonic())
+
+
+def _is_reaped(process: ProcessId) -> bool:
+    with contextlib.suppress(ChildProcessError):  # it is the fork server's
+        # Without this it would stay as a zombie until we end.
+        os.waitpid(process.pid, os.WNOHANG)
+    return process.is_gone

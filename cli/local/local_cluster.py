@@ -26,14 +26,16 @@ from zkcontroller_cli.console.options import Settings, say
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
 from zkcontroller_cli.machine.ports import LOOPBACK, is_free, pick_free, require_free
 from zkcontroller_cli.machine.processes import (
+    BROKER,
     NO_METRICS,
     ZKCTL,
     MetricsOptions,
     ProcessId,
-    broker_command,
+    broker_arguments,
     last_lines,
     python_module,
     spawn,
+    spawn_module,
     wait_until,
 )
 from zkcontroller_cli.znodes.cluster_view import ClusterView, read_view
@@ -191,24 +193,24 @@ def start_broker(
     environment: Mapping[str, str] | None = None,
     note: Callable[[str], None] = say,
     *,
-    is_bound: bool = False,
+    launch: Callable[[str, Sequence[str], Path, Mapping[str, str]], ProcessId] = spawn_module,
 ) -> None:
-    """Start one broker's process; it is not awaited.
+    """Start one broker's process, by ``launch``; it is not awaited.
 
-    ``environment`` is added to ours.  ``is_bound``: as for :func:`spawn`.
+    ``environment`` is added to ours.
     """
     path = cluster.properties_path(entry.broker_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Passwords and keys may stand there.
     write_private(path, format_properties(properties_of(cluster, entry)))
-    command = broker_command(path, overrides or {}, entry.metrics)
+    arguments = broker_arguments(path, overrides or {}, entry.metrics)
     note(f"starting broker {entry.broker_id} on port {entry.port}")
     if entry.metrics.port is not None:
         note(f"metrics of broker {entry.broker_id}: {entry.metrics.url}")
     # Kafka's own variable for where log files go.
     variables = {"LOG_DIR": str(cluster.logs_directory(entry.broker_id)), **(environment or {})}
     console = cluster.console_path(entry.broker_id)
-    entry.process = spawn(command, console, variables, is_bound=is_bound)
+    entry.process = launch(BROKER, arguments, console, variables)
     cluster.save()
 
 

@@ -23,6 +23,8 @@ from typing import Final
 _PROC: Final = Path("/proc")
 _POLL_S: Final = 0.02
 _TAIL_BYTES: Final = 64 * 1024
+_ENDED: Final = frozenset("ZX")
+_SUSPENDED: Final = frozenset("Tt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,16 @@ class ProcessId:
     def is_alive(self) -> bool:
         """Whether that very process still runs."""
         return _start_of(self.pid) == self.started
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it, its last thread and a zombie included."""
+        return _start_of(self.pid, zombies=True) != self.started
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether a signal has stopped it, and none has continued it."""
+        return _state_of(self.pid) in _SUSPENDED and self.is_alive
 
     def runs(self, *arguments: str) -> bool:
         """Whether it is this user's, and those arguments stand in its command line in that order.
@@ -136,11 +148,23 @@ def spawn(
 
 ZKCTL: Final = __name__.partition(".")[0]
 """The package that ``python -m`` runs as ``zkctl``."""
+BROKER: Final = "replica_manager"
+"""The one that it runs as a broker."""
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
     """The command line of a module; -P: nothing in the current folder is taken for a module."""
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def spawn_module(
+    module: str,
+    arguments: Sequence[str],
+    console: Path,
+    environment: Mapping[str, str],
+) -> ProcessId:
+    """Start a module's process, as :func:`spawn` does."""
+    return spawn(python_module(module, *arguments), console, environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +204,15 @@ def broker_command(
     properties: Path, overrides: Mapping[str, str], metrics: MetricsOptions = NO_METRICS
 ) -> list[str]:
     """The command line of a broker."""
+    return python_module(BROKER, *broker_arguments(properties, overrides, metrics))
+
+
+def broker_arguments(
+    properties: Path, overrides: Mapping[str, str], metrics: MetricsOptions
+) -> list[str]:
+    """What comes behind the module in a broker's command line."""
     options = [f"--override={key}={value}" for key, value in overrides.items()]
-    return python_module("replica_manager", str(properties), *options, *metrics.arguments)
+    return [str(properties), *options, *metrics.arguments]
 
 
 def last_lines(path: Path, count: int = 15) -> list[str]:
@@ -221,15 +252,24 @@ def _open_process(pid: int) -> int | None:
 
 
 def _start_of(pid: int, *, zombies: bool = False) -> str | None:
+    state, started = _state_and_start(pid)
+    return None if state in _ENDED and not zombies else started
+
+
+def _state_of(pid: int) -> str:
+    return _state_and_start(pid)[0]
+
+
+def _state_and_start(pid: int) -> tuple[str, str | None]:
     if not _PROC.exists():
-        return _start_by_ps(pid)
+        return _state_and_start_by_ps(pid)
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return None
+        return "", None
     # The command's name stands in parentheses and may hold anything: count from the last one.
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" and not zombies else f"{_boot_id()} {fields[18]}"
+    return state, f"{_boot_id()} {fields[18]}"
 
 
 @cache
@@ -241,8 +281,9 @@ def _boot_id() -> str:
         return "-"
 
 
-def _start_by_ps(pid: int) -> str | None:
+def _state_and_start_by_ps(pid: int) -> tuple[str, str | None]:
     answer = subprocess.run(
         ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()
-    return None if not answer or answer.startswith("Z") else answer.partition(" ")[2].strip()
+    state, _, started = answer.partition(" ")
+    return state[:1], started.strip() or None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.broker_processes import Cluster, admin_client, cluster_in
+from tests.support.metadata import wait_until_known
 
 NewTopicName = Callable[..., str]
 
@@ -38,6 +39,8 @@ def new_topic(cluster: Cluster) -> NewTopicName:
         topic = module.NewTopic(name, partitions, 3, config=settings)
         [created] = admin.create_topics([topic], operation_timeout=20).values()
         created.result(60)
+        addresses = [broker.address for broker in cluster.brokers.values()]
+        wait_until_known(addresses, cluster.brokers, name)
         return name
 
     return make

@@ -6,8 +6,6 @@ import importlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +18,16 @@ from zkcontroller.zookeeper.znodes import (
     ControllerZnode,
     PartitionStateZnode,
 )
+from zkcontroller_testing.fork_server import ForkedProcess, ForkServer
 
 PATIENCE_S: Final = 40.0
 POLL_S: Final = 0.05
 SESSION_TIMEOUT_MS: Final = 6_000
 LINES_TOLD: Final = 40
 """Of each log file, when a test fails."""
+
+# What is left to the garbage collector is said on standard error, which tests look at.
+_FORKED: Final = ForkServer("replica_manager", options=("-W", "default"))
 
 T = TypeVar("T")
 
@@ -79,17 +81,18 @@ class BrokerProcess:
         self.file = directory / f"server-{broker_id}.properties"
         self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self._errors = directory / f"stderr-{broker_id}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     def start(self, *options: str) -> BrokerProcess:
         """Starts the process; it may not be ready yet."""
-        command = [sys.executable, "-m", "replica_manager", str(self.file), *options]
         with self._errors.open("w") as errors:
-            self._process = subprocess.Popen(
-                [*command, "--logs-dir", str(self.logs), "--quiet"],
-                stderr=errors,
-                cwd=self.directory,
-                env=os.environ | {"PYTHONWARNINGS": "default"},
+            self._process = _FORKED.start(
+                "replica_manager.__main__:main",
+                [str(self.file), *options, "--logs-dir", str(self.logs), "--quiet"],
+                stdout=1,
+                stderr=errors.fileno(),
+                environment=os.environ,
+                directory=self.directory,
             )
         return self
 

@@ -29,7 +29,7 @@ def cluster(kafka_cluster_session: KafkaCluster) -> Iterator[KafkaCluster]:
             cluster.start(broker)
     cluster.wait_registered()
     cluster.wait_controller()
-    assert wait_until(lambda: has_begun(cluster), PATIENCE_S)
+    assert wait_until(lambda: has_begun(cluster) and is_in_sync(cluster), PATIENCE_S)
     yield cluster
     cluster.epochs_monotonic()
 
@@ -41,6 +41,12 @@ def has_begun(cluster: KafkaCluster) -> bool:
         row["kind"] == "update_metadata_sending" and row["controller_epoch"] == epoch
         for row in cluster.state_changes()
     )
+
+
+def is_in_sync(cluster: KafkaCluster) -> bool:
+    """Whether no ISR will grow: that is a write of the controller, too."""
+    states = cluster.metadata(cluster.wait_controller()).partitions.values()
+    return all(set(each.isr) == set(each.replicas) for each in states)
 
 
 def elect(cluster: KafkaCluster, _topic: str) -> None:

@@ -18,7 +18,7 @@ _OF_THE_CLIENT: Final = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
     )
 )
-"""librdkafka's own errors that mean that nobody answered."""
+"""librdkafka's own errors that mean that no broker answered."""
 
 
 def unless_retriable(call: Callable[[], T]) -> T | None:

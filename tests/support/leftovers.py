@@ -24,6 +24,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from zkcontroller_testing import fork_server
+
 GRACE_S: Final = 10.0
 """What was closed may take so long until it is gone: a thread ends, a client closes its sockets."""
 _FIRST_PAUSE_S: Final = 0.005
@@ -81,7 +83,8 @@ def _what_stays(look: Callable[[], dict[Hashable, str]]) -> list[str]:
 
 def _descriptors() -> dict[Hashable, str]:
     found: dict[Hashable, str] = {}
-    for name in set(os.listdir("/proc/self/fd")) - _STANDARD:
+    kept = _STANDARD | {str(each) for each in fork_server.servers}
+    for name in set(os.listdir("/proc/self/fd")) - kept:
         with suppress(FileNotFoundError):  # the listing's own
             target = os.readlink(f"/proc/self/fd/{name}")
             if not target.startswith(_LIBRARIES):

@@ -34,4 +34,6 @@ def test_a_process_starts_with_another_clock_only_where_a_test_listens(
     monkeypatch.setenv(wall_time.SOCKET_VARIABLE, socket)
     monkeypatch.setenv(wall_time.OFFSET_VARIABLE, str(HOUR_MS))
 
-    assert wall_time._Offset().ns == offset_ms * 1_000_000
+    wall_time.set_wall_time_by_environment()
+
+    assert wall_time.wall_time_ms() == 1_700_000_000_000 + offset_ms

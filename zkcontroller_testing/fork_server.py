@@ -1,0 +1,260 @@
+"""Starts Python programs by fork, out of one process that has imported them before.
+
+Of a broker's start the interpreter and some 800 modules cost most: a third of a second of processor
+time.  A fork has them from the beginning, and shares their memory.  What runs is the same function
+that the command line would run, with its own environment, files, folder and process group; only the
+command line that the system shows is the server's.
+
+The server (``python -m zkcontroller_testing.fork_server``) has one thread, so that nothing is lost
+by a fork, and ends with the process that uses it.  What it started lives on then, as children of
+a process do.
+
+Source of the idea: Python's ``multiprocessing.forkserver``, which would run the caller's own main
+module in each child.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+IS_AVAILABLE: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
+_MOST_BYTES: Final = 1024 * 1024
+"""Of a request: an environment and a command line, which Linux bounds by 2 MB."""
+_FILES: Final = 3
+"""Handed over with a request: standard output, standard error, and the pipe of the status."""
+_NUMBER: Final = Struct(">i")
+"""What the pipe of the status has: the pid, and at the end the exit code."""
+_POLL_S: Final = 0.005
+servers: Final[dict[int, int]] = {}
+"""The servers of this process: the descriptor of the socket, and the pid."""
+
+
+class ForkedProcess:
+    """A program that was started; ``poll`` and so on are those of :class:`subprocess.Popen`."""
+
+    def __init__(self, status: int) -> None:
+        self._status = os.fdopen(status, "rb", buffering=0)
+        self.returncode: int | None = None
+        self.pid = self._said()
+        os.set_blocking(status, False)
+
+    def poll(self) -> int | None:
+        """The exit code (negative: the signal), once it has ended and has closed its files."""
+        if self.returncode is None:
+            with contextlib.suppress(BlockingIOError):
+                self.returncode = self._said()
+                self._status.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; subprocess.TimeoutExpired if it has not ended after so many seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired([f"process {self.pid}"], timeout or 0)
+            time.sleep(_POLL_S)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def leave(self) -> None:
+        """Its exit code is of no interest."""
+        self._status.close()
+
+    def _said(self) -> int:
+        found = self._status.read(_NUMBER.size)
+        if found is None:
+            raise BlockingIOError
+        if not found:
+            self._status.close()
+            raise ChildProcessError("the fork server has ended")
+        number: int
+        (number,) = _NUMBER.unpack(found)
+        return number
+
+
+class ForkServer:
+    """One server, started with the first program; for threads of one process.
+
+    ``packages`` are those whose ``__main__`` is run, ``options`` Python's own, as ``-W``.
+    """
+
+    def __init__(self, *packages: str, options: Sequence[str] = ()) -> None:
+        self._command = [*options, "-P", "-m", __name__]
+        self._packages = packages
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def start(
+        self,
+        function: str,
+        arguments: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        environment: Mapping[str, str],
+        directory: Path | None = None,
+    ) -> ForkedProcess:
+        """Runs ``module:name`` with the arguments; what the function answers is the exit code.
+
+        The program has no standard input, and a process group of its own in our session.  Limits
+        and the mask of new files are those that we had at the first start.
+        """
+        where = str(directory or Path.cwd())
+        request = orjson.dumps([function, [*arguments], {**environment}, where])
+        status, theirs = os.pipe()
+        try:
+            with self._lock:
+                files = [stdout, stderr, theirs]
+                try:
+                    socket.send_fds(self._connected(), [request], files)
+                except (BrokenPipeError, ConnectionResetError):  # someone has killed it
+                    self.close()
+                    socket.send_fds(self._connected(), [request], files)
+        finally:
+            os.close(theirs)
+        return ForkedProcess(status)
+
+    def close(self) -> None:
+        """Ends the server; what it has started lives on."""
+        if self._socket is not None:
+            servers.pop(self._socket.fileno(), None)
+            self._socket.close()
+            self._socket = None
+        atexit.unregister(self.close)
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+            number = str(theirs.fileno())
+            with theirs:
+                server = subprocess.Popen(
+                    # Its children's command line, too: a broker is known by "-m replica_manager".
+                    [sys.executable, *self._command, number, "-m", *self._packages],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,
+                )
+            server.returncode = 0  # it ends with us
+            servers[ours.fileno()] = server.pid
+            atexit.register(self.close)
+            self._socket = ours
+        return self._socket
+
+
+class _Server:
+    """The server's side."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(requests, selectors.EVENT_READ)
+
+    def serve(self) -> _Program | None:
+        """Forks for each request; returns in each child its program, and None at the end."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is not self._requests:
+                    self._end_of(key)
+                    continue
+                request, files, _, _ = socket.recv_fds(self._requests, _MOST_BYTES, _FILES)
+                if not request:
+                    return None
+                *outputs, status = files
+                if child := os.fork():
+                    for file in outputs:
+                        os.close(file)
+                    os.write(status, _NUMBER.pack(child))
+                    self._selector.register(os.pidfd_open(child), selectors.EVENT_READ, status)
+                else:
+                    os.close(status)
+                    self._forget()
+                    return _become(orjson.loads(request), outputs)
+
+    def _end_of(self, key: selectors.SelectorKey) -> None:
+        """Hands on the exit code of the child of a descriptor."""
+        self._selector.unregister(key.fileobj)
+        found = os.waitid(os.P_PIDFD, key.fd, os.WEXITED)
+        assert found is not None, "the descriptor is readable as the process has ended"
+        code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        with contextlib.suppress(BrokenPipeError):  # no one asks
+            os.write(key.data, _NUMBER.pack(code))
+        os.close(key.data)
+        os.close(key.fd)
+
+    def _forget(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            if key.fileobj is not self._requests:
+                os.close(key.fd)
+                os.close(key.data)
+        self._selector.close()
+        self._requests.close()
+
+
+class _Program(NamedTuple):
+    function: str
+    """``module:name``."""
+    arguments: list[str]
+
+    def run(self) -> int:
+        """Its exit code."""
+        module, _, name = self.function.partition(":")
+        sys.argv = [module, *self.arguments]
+        code: int = getattr(import_module(module), name)(self.arguments)
+        return code
+
+
+def _become(request: list[Any], outputs: Sequence[int]) -> _Program:
+    function, arguments, environment, directory = request
+    os.setpgid(0, 0)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, file in enumerate(outputs, 1):
+        os.dup2(file, number)
+        os.close(file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return _Program(function, arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Imports the main modules of packages, then serves on a socket, by its descriptor."""
+    descriptor, _, *packages = arguments
+    for name in packages:
+        import_module(f"{name}.__main__")
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=int(descriptor)) as requests:
+        program = _Server(requests).serve()
+    return 0 if program is None else program.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
