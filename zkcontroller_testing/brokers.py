@@ -170,7 +170,7 @@ def _launch(
     module: str, arguments: Sequence[str], console: Path, environment: Mapping[str, str]
 ) -> ProcessId:
     """Starts a broker that ends with us: its output is added to ``console``."""
-    if not fork_server.IS_AVAILABLE:
+    if not fork_server.is_available():
         return spawn(python_module(module, *arguments), console, environment, is_bound=True)
     console.parent.mkdir(parents=True, exist_ok=True)
     with console.open("ab") as output:

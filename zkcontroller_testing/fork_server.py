@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import json
 import os
 import selectors
 import signal
@@ -27,23 +28,33 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import orjson
-
-IS_AVAILABLE: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
-_MOST_BYTES: Final = 1024 * 1024
-"""Of a request: an environment and a command line, which Linux bounds by 2 MB."""
-_FILES: Final = 3
-"""Handed over with a request: standard output, standard error, and the pipe of the status."""
+_FORK: Final = b"f"
+"""A request; the files beside it say which."""
+_FILES: Final = 4
+"""Handed over with a request: its text, standard output and error, the pipe of the status."""
 _NUMBER: Final = Struct(">i")
 """What the pipe of the status has: the pid, and at the end the exit code."""
 _POLL_S: Final = 0.005
 servers: Final[dict[int, int]] = {}
 """The servers of this process: the descriptor of the socket, and the pid."""
+
+
+@cache
+def is_available() -> bool:
+    """Whether this system has what a server needs: Linux 5.4 has."""
+    if sys.platform != "linux":
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:  # not to everyone in a container
+        return False
+    return True
 
 
 class ForkedProcess:
@@ -92,7 +103,7 @@ class ForkedProcess:
             raise BlockingIOError
         if not found:
             self._status.close()
-            raise ChildProcessError("the fork server has ended")
+            raise ChildProcessError("the fork server has ended: why is on standard error")
         number: int
         (number,) = _NUMBER.unpack(found)
         return number
@@ -126,18 +137,21 @@ class ForkServer:
         and the mask of new files are those that we had at the first start.
         """
         where = str(directory or Path.cwd())
-        request = orjson.dumps([function, [*arguments], {**environment}, where])
         status, theirs = os.pipe()
-        try:
-            with self._lock:
-                files = [stdout, stderr, theirs]
-                try:
-                    socket.send_fds(self._connected(), [request], files)
-                except (BrokenPipeError, ConnectionResetError):  # someone has killed it
-                    self.close()
-                    socket.send_fds(self._connected(), [request], files)
-        finally:
-            os.close(theirs)
+        # In a file of the memory: the environment may be larger than a message.
+        with os.fdopen(os.memfd_create("request"), "w", encoding="ascii") as request:
+            json.dump([function, [*arguments], {**environment}, where], request)
+            request.flush()
+            files = [request.fileno(), stdout, stderr, theirs]
+            try:
+                with self._lock:
+                    try:
+                        socket.send_fds(self._connected(), [_FORK], files)
+                    except (BrokenPipeError, ConnectionResetError):  # someone has killed it
+                        self.close()
+                        socket.send_fds(self._connected(), [_FORK], files)
+            finally:
+                os.close(theirs)
         return ForkedProcess(status)
 
     def close(self) -> None:
@@ -151,7 +165,6 @@ class ForkServer:
     def _connected(self) -> socket.socket:
         if self._socket is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
             number = str(theirs.fileno())
             with theirs:
                 server = subprocess.Popen(
@@ -183,19 +196,19 @@ class _Server:
                 if key.fileobj is not self._requests:
                     self._end_of(key)
                     continue
-                request, files, _, _ = socket.recv_fds(self._requests, _MOST_BYTES, _FILES)
-                if not request:
+                message, files, _, _ = socket.recv_fds(self._requests, len(_FORK), _FILES)
+                if not message:
                     return None
-                *outputs, status = files
+                request, *outputs, status = files
                 if child := os.fork():
-                    for file in outputs:
+                    for file in (request, *outputs):
                         os.close(file)
                     os.write(status, _NUMBER.pack(child))
                     self._selector.register(os.pidfd_open(child), selectors.EVENT_READ, status)
                 else:
                     os.close(status)
                     self._forget()
-                    return _become(orjson.loads(request), outputs)
+                    return _become(request, outputs)
 
     def _end_of(self, key: selectors.SelectorKey) -> None:
         """Hands on the exit code of the child of a descriptor."""
@@ -230,8 +243,10 @@ class _Program(NamedTuple):
         return code
 
 
-def _become(request: list[Any], outputs: Sequence[int]) -> _Program:
-    function, arguments, environment, directory = request
+def _become(request: int, outputs: Sequence[int]) -> _Program:
+    with os.fdopen(request, encoding="ascii") as text:
+        text.seek(0)  # the place in the file is shared with its writer
+        function, arguments, environment, directory = json.load(text)
     os.setpgid(0, 0)
     os.chdir(directory)
     os.environ.clear()

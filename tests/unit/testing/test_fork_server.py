@@ -15,10 +15,10 @@ import pytest
 from zkcontroller_testing import fork_server
 from zkcontroller_testing.fork_server import ForkedProcess, ForkServer
 
-pytestmark = pytest.mark.skipif(not fork_server.IS_AVAILABLE, reason="needs Linux")
+pytestmark = pytest.mark.skipif(not fork_server.is_available(), reason="needs Linux")
 
 PROGRAM: Final = """
-import os, signal, sys, time
+import os, sys, time
 
 def main(arguments):
     match arguments[0]:
@@ -33,8 +33,6 @@ def main(arguments):
             raise OSError("no such thing")
         case "files":
             return len(os.listdir("/proc/self/fd"))
-        case "server":
-            return os.kill(os.getppid(), signal.SIGKILL) or 0
 """
 WAIT_S: Final = 30.0
 
@@ -77,7 +75,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
 
 
 def test_a_program_has_its_own_arguments_environment_folder_and_group(programs: Programs) -> None:
-    code = programs.start("show", "all", COLOUR="red").wait(WAIT_S)
+    # Larger than a message of a socket, and no UTF-8, as an environment may be.
+    code = programs.start("show", "all", COLOUR="red", LONG="\udc80" * 1_000_000).wait(WAIT_S)
 
     assert code == 3
     assert set(programs.printed.read_text().splitlines()) == {
@@ -119,9 +118,12 @@ def test_none_holds_files_of_another_or_of_the_server(programs: Programs) -> Non
 
 
 def test_another_server_follows_one_that_was_killed(programs: Programs) -> None:
-    orphan = programs.start("server")
+    orphan = programs.start("wait")
+    [server] = (each for each in fork_server.servers.values() if orphan.pid in _children(each))
+    os.kill(server, signal.SIGKILL)
     with pytest.raises(ChildProcessError, match="the fork server has ended"):
         orphan.wait(WAIT_S)
+    os.kill(orphan.pid, signal.SIGKILL)
 
     assert programs.start("files").wait(WAIT_S) > 0
 
