@@ -1,11 +1,13 @@
-"""Whole runs of pytest whose tests want a cluster each: the kit's fixture beside pytest-kafka's.
+"""Whole runs of pytest whose tests want a cluster each: the kit's fixture beside those of others.
 
-``python -m benchmarks.fixture_start`` runs the same tests twice a round: on ``kafka_cluster`` of
-the kit, and on the fixtures of pytest-kafka 0.8.1, which starts Kafka 3.9.1 and its ZooKeeper.  A
-test creates a topic with three replicas and produces a record that three brokers acknowledge.
-Both are used as their guides have it: every test has three brokers of its own, and the kit has one
-ZooKeeper for the session, pytest-kafka one for each test.  Measured is the command, from its start
-to its end: a file of one test, and what each further test costs.
+``python -m benchmarks.fixture_start`` runs the same tests on ``kafka_cluster`` of the kit and on
+the fixtures of pytest-kafka 0.8.1, which starts Kafka 3.9.1 and its ZooKeeper; with
+``--testcontainers IMAGE``, which wants Docker and an image of ``scripts/build-kafka-image.sh``, on
+the ``KafkaContainer`` of Testcontainers, too.  A test creates a topic with three replicas and
+produces a record that three brokers acknowledge; ``KafkaContainer`` has one broker, and there it
+is one replica.  All are used as their guides have it: every test has brokers of its own, and the
+kit has one ZooKeeper for the session, the others one for each test.  Measured is the command, from
+its start to its end: a file of one test, and what each further test costs.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +40,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 
 @pytest.mark.parametrize("number", range({count}))
-def test_a_record_reaches_three_brokers(bootstrap_servers, number):
+def test_a_record_reaches_the_brokers(bootstrap_servers, number):
     client = {{"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 2}}
     admin = AdminClient(client)
-    admin.create_topics([NewTopic("first", 1, 3)])["first"].result(60)
+    admin.create_topics([NewTopic("first", 1, {replicas})])["first"].result(60)
     producer = Producer(client)
     producer.produce("first", b"record", partition=0)
     assert producer.flush(60) == 0
@@ -67,24 +70,53 @@ one, two, three = (
 def bootstrap_servers(one, two, three):
     return ",".join("localhost:%d" % port for _, port in (one, two, three))
 """
+_CONTAINER: Final = """\
+import pytest
+from testcontainers.community.kafka import KafkaContainer
 
 
-def seconds(folder: Path, count: int, environment: Mapping[str, str], *options: str) -> float:
-    """Runs ``count`` tests in the folder; CalledProcessError if one fails."""
-    (folder / "test_first.py").write_text(_TESTS.format(count=count))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    began_s = time.monotonic()
-    subprocess.run(
-        command, cwd=folder, env=dict(environment), check=True, timeout=TIMEOUT_S,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    return time.monotonic() - began_s
+@pytest.fixture
+def bootstrap_servers():
+    with KafkaContainer("{image}") as kafka:
+        yield kafka.get_bootstrap_server()
+"""
 
 
-def write_peer(folder: Path, site: Path) -> None:
-    """pytest-kafka in ``site``, and start scripts for it with the JVM options of Kafka's own."""
+@dataclass(frozen=True)
+class Side:
+    """A folder with a ``conftest.py`` whose fixture brings brokers."""
+
+    name: str
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ("-p", "no:kafka_cluster")
+    replicas: int = 3
+
+    def write(self, conftest: str) -> None:
+        """Makes the folder."""
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "conftest.py").write_text(conftest)
+
+    def seconds(self, count: int) -> float:
+        """Runs ``count`` tests; CalledProcessError if one fails."""
+        tests = _TESTS.format(count=count, replicas=self.replicas)
+        (self.folder / "test_first.py").write_text(tests)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.options]
+        began_s = time.monotonic()
+        subprocess.run(
+            command, cwd=self.folder, env=os.environ | self.environment, check=True,
+            timeout=TIMEOUT_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        return time.monotonic() - began_s
+
+
+def pytest_kafka(directory: Path) -> Side:
+    """pytest-kafka, and start scripts for it with the JVM options of Kafka's own."""
+    folder, site = directory / "pytest-kafka", directory / "site"
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site)]
     subprocess.run([*install, *PEER], check=True)
+    side = Side("pytest-kafka", folder, {"PYTHONPATH": str(site)})
+    folder.mkdir()
     libs = kafka_libs()
     broker = KafkaBroker(0, "", folder, libs=libs).start_command()
     server = ["java", "-Xmx512M", "-Xms512M", "-cp", f"{libs}/*", _ZOOKEEPER]
@@ -92,36 +124,41 @@ def write_peer(folder: Path, site: Path) -> None:
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$1"\n')
         script.chmod(0o755)
-    (folder / "conftest.py").write_text(_PEER.format(folder=folder))
+    side.write(_PEER.format(folder=folder))
+    return side
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a table; 0 when everything was measured."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.fixture_start",
-        description="Tests with a cluster each, by the kit and by pytest-kafka",
+        description="Tests with a cluster each, by the kit, by pytest-kafka and by Testcontainers",
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--testcontainers", metavar="IMAGE", help="for KafkaContainer")
     options = parser.parse_args(arguments)
     found: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="fixture-start-") as name:
-        kit, peer, site = (Path(name) / each for each in ("kit", "peer", "site"))
-        kit.mkdir()
-        peer.mkdir()
-        (kit / "conftest.py").write_text(_KIT)
-        write_peer(peer, site)
-        environment = os.environ | {"PYTHONPATH": str(site)}
+        kit = Side("kit", Path(name) / "kit", options=())
+        kit.write(_KIT)
+        sides = [kit, pytest_kafka(Path(name))]
+        if options.testcontainers:
+            # Its janitor is an image of its own, which a registry would have to bring.
+            environment = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
+            container = Side("testcontainers", Path(name) / "container", environment, replicas=1)
+            container.write(_CONTAINER.format(image=options.testcontainers))
+            sides.append(container)
         for _ in range(options.rounds):
             for count in (1, 1 + FURTHER):
-                found.setdefault(("kit", count), []).append(seconds(kit, count, os.environ))
-                took_s = seconds(peer, count, environment, "-p", "no:kafka_cluster")
-                found.setdefault(("peer", count), []).append(took_s)
-    print(f"{f'median of {options.rounds}':28}{'kit s':>9}{'pytest-kafka s':>16}{'ratio':>8}")
-    first = [statistics.median(found[side, 1]) for side in ("kit", "peer")]
-    whole = [statistics.median(found[side, 1 + FURTHER]) for side in ("kit", "peer")]
-    further = [(long - short) / FURTHER for long, short in zip(whole, first, strict=True)]
-    for text, (ours, theirs) in (("a file of one test", first), ("each further test", further)):
-        print(f"{text:28}{ours:9.2f}{theirs:16.2f}{ours / theirs:8.2f}")
+                for side in sides:
+                    found.setdefault((side.name, count), []).append(side.seconds(count))
+    print(f"{f'median of {options.rounds}':24}", *(f"{side.name + ' s':>24}" for side in sides))
+    first = {side.name: statistics.median(found[side.name, 1]) for side in sides}
+    whole = {side.name: statistics.median(found[side.name, 1 + FURTHER]) for side in sides}
+    further = {name: (whole[name] - first[name]) / FURTHER for name in first}
+    for text, row in (("a file of one test", first), ("each further test", further)):
+        cells = (f"{row[each.name]:14.2f} ({row['kit'] / row[each.name]:6.3f})" for each in sides)
+        print(f"{text:24}", *(f"{cell:>24}" for cell in cells))
     return 0
 
 
