@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from kio.schema.errors import ErrorCode
 
@@ -85,8 +85,8 @@ class KafkaCluster:
     ``zookeeper``: ``embedded`` (its own; needs Java), ``shared`` (one for all workers of a pytest
     run), ``container`` (Docker), or ``host:port/chroot`` of one that runs.  ``listeners``: what
     clients speak, ``plaintext``, ``tls``, ``sasl`` or ``sasl_tls``.  ``configs``: keys of
-    ``server.properties`` for every broker.  ``disks``: brokers whose data is on a disk of its own,
-    and its size in MB; needs root.
+    ``server.properties`` for every broker; ``broker_configs``: for some, as ``broker.rack``.
+    ``disks``: brokers whose data is on a disk of its own, and its size in MB; needs root.
 
     Waits raise :class:`NotInTime`, an ``AssertionError``, when their time is over.
     """
@@ -98,6 +98,7 @@ class KafkaCluster:
         *,
         listeners: str = "plaintext",
         configs: Mapping[str, str] | None = None,
+        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
         disks: Mapping[int, int] | None = None,
         directory: Path | None = None,
         shared_directory: Path | None = None,
@@ -109,12 +110,14 @@ class KafkaCluster:
         self._configs = dict(configs or {})
         self._shared_directory = shared_directory
         self.broker_ids: tuple[int, ...] = tuple(range(1, brokers + 1))
+        for name, given in (("broker_configs", broker_configs or {}), ("disks", disks or {})):
+            if strangers := given.keys() - {*self.broker_ids}:
+                raise ConfigInvalid(name, min(strangers), f"is none of {self.broker_ids}")
+        self._broker_configs = dict(broker_configs or {})
         self.directory = directory or Path(tempfile.mkdtemp(prefix="kafka-cluster-"))
         """Holds ``broker-N/logs``, ``broker-N/data``; ``zkctl --dir`` takes it."""
         self._disks: dict[int, BrokerDisk] = {}
         for broker_id, megabytes in (disks or {}).items():
-            if broker_id not in self.broker_ids:
-                raise ConfigInvalid("disks", broker_id, f"is none of {self.broker_ids}")
             disk = BrokerDisk(self.directory.absolute(), broker_id, megabytes)
             self._disks[broker_id] = disk
         self.journal: list[tuple[float, str]] = []
@@ -129,7 +132,7 @@ class KafkaCluster:
 
     # Life
 
-    def start(self, broker_id: int | None = None, *, wait: bool = True) -> KafkaCluster:
+    def start(self, broker_id: int | None = None, *, wait: bool = True) -> Self:
         """Starts the whole cluster, or one of its brokers again.
 
         It returns when the brokers started are registered and name the controller; with ``wait``
@@ -159,7 +162,7 @@ class KafkaCluster:
         self._stack.close()
         self._is_started = False
 
-    def __enter__(self) -> KafkaCluster:
+    def __enter__(self) -> Self:
         return self if self._is_started else self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -685,17 +688,18 @@ class KafkaCluster:
         self._brokers = BrokerProcesses(
             self._file,
             {each: ports.internal for each, ports in at.items()},
-            {each: {**secured, **self._overrides(ports)} for each, ports in at.items()},
+            {each: {**secured, **self._overrides(each, ports)} for each, ports in at.items()},
             self._holds,
             self._loop,
         )
         stack.callback(self._close_ledgers)
         stack.callback(self._brokers.kill_all)
 
-    def _overrides(self, at: BrokerPorts) -> dict[str, str]:
+    def _overrides(self, broker_id: int, at: BrokerPorts) -> dict[str, str]:
         return {
             **_DEFAULTS,
             **self._configs,
+            **self._broker_configs.get(broker_id, {}),
             "listeners": f"INTERNAL://{LOOPBACK}:{at.internal},CLIENTS://{LOOPBACK}:{at.clients}",
             "advertised.listeners": (
                 f"INTERNAL://{LOOPBACK}:{at.internal_door},CLIENTS://{LOOPBACK}:{at.clients_door}"

@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(brokers=3, zookeeper='shared', listeners='plaintext', configs={{}}, "
-        "disks={}): what cluster the fixture kafka_cluster starts for this test",
+        "broker_configs={}, disks={}): what cluster the fixture kafka_cluster starts for this test",
     )
 
 

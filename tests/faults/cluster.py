@@ -1,36 +1,24 @@
-"""Three brokers of ours that can be killed, frozen, cut off and robbed of their disks.
-
-Each is bound to a loopback address that only this process uses, so that it comes back where it was;
-brokers reach one another through a :class:`~tests.faults.links.Link`, and ZooKeeper through a
-:class:`~tests.integration.zookeeper_proxy.Proxy` of its own.
-"""
+"""Three brokers of the kit: what they are put through, and what must be so afterwards."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from benchmarks.broker_process import OurBroker
 from kafka_common.errors import SessionExpired
 from kafka_common.protocol.record_batch import iterate_batches
 from tests.faults.checks import differing_partitions
-from tests.faults.links import Link
-from tests.integration.zookeeper_proxy import Proxy
-from tests.support.metadata import wait_until_known
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Znode
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_testing import KafkaCluster
 
 kafka_admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
 
@@ -39,115 +27,56 @@ SESSION_TIMEOUT_MS: Final = 4_000
 """The shortest that a ZooKeeper with ticks of two seconds grants."""
 LAG_MS: Final = 2_000
 PATIENCE_S: Final = 40.0
-_ANSWER_S: Final = 8.0
 LINES_TOLD: Final = 60
 
-_INTERNAL_PORT: Final = 19_091
-_CLIENT_PORT: Final = 19_092
 _POLL_S: Final = 0.05
-_CHROOT: Final = "/faults"
-_numbers = itertools.count()
+_CONFIGS: Final = {
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "replica.lag.time.max.ms": str(LAG_MS),
+    "request.timeout.ms": "4000",
+    "controller.socket.timeout.ms": "4000",
+    "replica.socket.timeout.ms": "4000",
+    "auto.create.topics.enable": "false",
+    "unclean.leader.election.enable": "false",
+}
 
 
-class FaultCluster:
-    """The brokers, the ZooKeeper, the links; and what the state znodes say."""
+class FaultCluster(KafkaCluster):
+    """A cluster whose ZooKeeper may be killed, too."""
 
     def __init__(
         self,
         directory: Path,
         zookeeper: EmbeddedZooKeeper,
         properties: Mapping[str, str],
-        log_dirs: Mapping[int, Sequence[Path]] | None = None,
+        log_dirs: Mapping[int, Sequence[Path]],
     ) -> None:
         """``log_dirs`` of brokers that have others than ``data`` in their own folder."""
-        self.log_dirs: dict[int, tuple[Path, ...]] = {
-            broker: (directory / f"broker-{broker}" / "data",) for broker in BROKERS
-        }
-        for broker, paths in (log_dirs or {}).items():
-            self.log_dirs[broker] = tuple(paths)
-        self.zookeeper = zookeeper
-        self._properties = properties
-        self._number = next(_numbers)
-        # A broker dies with the thread that has started it: these live as long as the cluster.
-        self._executor = ThreadPoolExecutor(len(BROKERS))
-        self.session = ZooKeeperSession(
-            ZooKeeperConfig(
-                connect=zookeeper.connect + _CHROOT, session_timeout_ms=SESSION_TIMEOUT_MS
-            )
+        super().__init__(
+            len(BROKERS),
+            zookeeper.connect,
+            configs={**_CONFIGS, **properties},
+            broker_configs={
+                broker: {"log.dirs": ",".join(map(str, paths))}
+                for broker, paths in log_dirs.items()
+            },
+            directory=directory,
         )
-        self.session.start()
-        self.zookeeper_ways = {broker: Proxy(zookeeper.connect) for broker in BROKERS}
-        self.links = {
-            broker: Link(_host(self._number, broker), _INTERNAL_PORT) for broker in BROKERS
-        }
-        self.brokers = {
-            broker: OurBroker(
-                broker,
-                self.zookeeper_ways[broker].connect + _CHROOT,
-                directory / f"broker-{broker}",
-                self._config(broker),
-            )
+        self.zookeeper = zookeeper
+        self.log_dirs = {
+            broker: tuple(log_dirs.get(broker, (directory / f"broker-{broker}" / "data",)))
             for broker in BROKERS
         }
 
-    def _config(self, broker: int) -> dict[str, str]:
-        host = _host(self._number, broker)
-        return {
-            "listeners": f"INTERNAL://{host}:{_INTERNAL_PORT},CLIENTS://{host}:{_CLIENT_PORT}",
-            "advertised.listeners": (
-                f"INTERNAL://127.0.0.1:{self.links[broker].port},CLIENTS://{host}:{_CLIENT_PORT}"
-            ),
-            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
-            "inter.broker.listener.name": "INTERNAL",
-            "log.dirs": ",".join(map(str, self.log_dirs[broker])),
-            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-            "replica.lag.time.max.ms": str(LAG_MS),
-            "replica.fetch.backoff.ms": "200",
-            "request.timeout.ms": "4000",
-            "controller.socket.timeout.ms": "4000",
-            "replica.socket.timeout.ms": "4000",
-            "auto.create.topics.enable": "false",
-            "auto.leader.rebalance.enable": "false",
-            "unclean.leader.election.enable": "false",
-            # A consumer looks for its coordinator, whether it needs one or not.
-            "offsets.topic.num.partitions": "1",
-            "offsets.topic.replication.factor": "3",
-            **self._properties,
-        }
-
-    def start(self, *broker_ids: int) -> None:
-        """Starts brokers, the first time or again; they serve when this returns."""
-        start = self._executor.map(lambda id_: self.brokers[id_].start(), broker_ids or BROKERS)
-        list(start)
+    def server_log(self, broker: int) -> list[str]:
+        """The lines of its server.log."""
+        return (self.logs_directory(broker) / "server.log").read_text().splitlines()
 
     def tell(self) -> None:
         """Prints what the brokers said last; pytest shows it if the test failed."""
-        for broker_id, broker in self.brokers.items():
-            print(f"--- broker {broker_id}")
-            print("\n".join(broker.log_lines("server.log")[-LINES_TOLD:]))
-
-    def close(self) -> None:
-        """Ends everything the hard way."""
-        for broker in self.brokers.values():
-            broker.kill()
-        for link in self.links.values():
-            link.close()
-        for way in self.zookeeper_ways.values():
-            way.close()
-        self.session.close()
-        self._executor.shutdown()
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(map(self.address, BROKERS))
-
-    def address(self, broker: int) -> str:
-        """Where clients reach that one."""
-        return f"{_host(self._number, broker)}:{_CLIENT_PORT}"
-
-    def wait_until_known(self) -> None:
-        """Every broker tells clients of all of them."""
-        wait_until_known(self.bootstrap_servers.split(","), BROKERS)
+        for broker in BROKERS:
+            print(f"--- broker {broker}")
+            print("\n".join(self.server_log(broker)[-LINES_TOLD:]))
 
     def create(
         self,
@@ -155,45 +84,32 @@ class FaultCluster:
         partitions: int,
         *,
         leader: int | None = None,
-        config: Mapping[str, str] | None = None,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """A topic with three replicas, all in sync when this returns; two must be to write.
 
         ``leader`` is the preferred one of every partition.
         """
-        admin = kafka_admin.AdminClient(
-            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        self.create_topic(
+            topic,
+            partitions,
+            configs={"min.insync.replicas": "2", **(configs or {})},
+            replicas=None if leader is None else [[leader, *others_than(leader)]] * partitions,
         )
-        where: dict[str, Any] = {"replication_factor": len(BROKERS)}
-        if leader is not None:
-            where = {"replica_assignment": [[leader, *others_than(leader)]] * partitions}
-        full_config = {"min.insync.replicas": "2", **(config or {})}
-        new = kafka_admin.NewTopic(topic, partitions, **where, config=full_config)
-        admin.create_topics([new], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
         self.wait_until_in_sync(topic, partitions)
 
     # What happens to brokers.
 
-    def kill(self, broker: int) -> None:
-        """SIGKILL."""
-        self.brokers[broker].kill()
-
-    def freeze(self, broker: int) -> None:
-        os.kill(self.brokers[broker].pid, signal.SIGSTOP)
-
-    def thaw(self, broker: int) -> None:
-        os.kill(self.brokers[broker].pid, signal.SIGCONT)
-
-    def freeze_until_out_of_isr(self, broker: int, topic: str, partition: int) -> None:
-        """Freezes a follower until the leader of that partition has given it up; then thaws it."""
-        self.freeze(broker)
+    def pause_until_out_of_isr(self, broker: int, topic: str, partition: int) -> None:
+        """Pauses a follower until the leader of that partition has given it up."""
+        self.pause(broker)
         try:
             self.wait_until(
                 lambda: broker not in self.state(topic, partition)[1],
                 lambda: f"{broker} leaves {self.state(topic, partition)}",
             )
         finally:
-            self.thaw(broker)
+            self.resume(broker)
 
     @contextmanager
     def slow_follower(self, broker: int, topic: str, bytes_per_second: int) -> Iterator[None]:
@@ -214,106 +130,77 @@ class FaultCluster:
         self._alter(throttle, kafka_admin.AlterConfigOpType.DELETE)
 
     def _alter(self, keys: Mapping[Any, tuple[str, str]], operation: Any) -> None:
+        admin = kafka_admin.AdminClient({**self.client_config(), "log_level": 0})
         for resource, (name, value) in keys.items():
             entry = kafka_admin.ConfigEntry(name, value, incremental_operation=operation)
             resource.add_incremental_config(entry)
-            deadline = time.monotonic() + PATIENCE_S
-            while True:
-                # A broker that has just started names no controller yet, and a client that was
-                # given that answer does not ask again for long.
-                admin = kafka_admin.AdminClient(
-                    {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
-                )
-                [done] = admin.incremental_alter_configs([resource]).values()
-                try:
-                    done.result(_ANSWER_S)
-                    break
-                except TimeoutError:
-                    if time.monotonic() > deadline:
-                        raise
+            [done] = admin.incremental_alter_configs([resource]).values()
+            done.result(PATIENCE_S)
             resource.incremental_configs.clear()
 
     def keep_from_fetching(self, leader: int) -> None:
         """No other broker reaches that one; it reaches them, the controller among them."""
-        self.links[leader].cut_off(*others_than(leader))
+        for other in others_than(leader):
+            self.cut(other, leader, one_way=True)
+
+    def keep_from_others(self, broker: int) -> None:
+        """It reaches no other broker; they reach it."""
+        for other in others_than(broker):
+            self.cut(broker, other, one_way=True)
 
     def isolate(self, broker: int) -> None:
         """It and the others do not reach each other; ZooKeeper and clients it does reach."""
-        self.keep_from_fetching(broker)
         for other in others_than(broker):
-            self.links[other].cut_off(broker)
+            self.cut(broker, other)
 
     def keep_from_zookeeper(self, *brokers: int) -> None:
         """These have no way to ZooKeeper until :meth:`heal`."""
         for broker in brokers:
-            self.zookeeper_ways[broker].refuse()
-
-    def heal(self) -> None:
-        """Every way is open."""
-        for link in self.links.values():
-            link.cut_off()
-        for way in self.zookeeper_ways.values():
-            way.allow()
+            self.cut(broker, "zookeeper")
 
     def wipe(self, broker: int) -> None:
         """A new, empty disk for a broker that is down."""
-        assert not self.brokers[broker].is_running
+        assert not self.is_alive(broker)
         for log_dir in self.log_dirs[broker]:
             shutil.rmtree(log_dir)
 
     def tear_tails(self, broker: int, topic: str, random: Random) -> None:
         """The last bytes of its logs never came to the disk: for a broker that was killed."""
-        assert not self.brokers[broker].is_running
+        assert not self.is_alive(broker)
         for log_dir in self.log_dirs[broker]:
             for folder in sorted(log_dir.glob(f"{topic}-*")):
                 last = max(folder.glob("*.log"))
                 size = last.stat().st_size
                 os.truncate(last, size - min(size, random.randint(1, 300)))
 
-    # What the znodes say.
+    # What the znodes say, also while ZooKeeper comes and goes.
 
     def state(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
         """Leader and ISR; (-1, ()) while there is no state."""
-        try:
-            found = self.session.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        except SessionExpired:
-            return -1, ()
-        if not isinstance(found, Znode):
+        found = self._read(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        if found is None:
             return -1, ()
         fields = json.loads(found.data)
         return fields["leader"], tuple(fields["isr"])
 
-    def leader(self, topic: str, partition: int) -> int:
-        return self.state(topic, partition)[0]
-
-    def live_brokers(self) -> set[int] | None:
-        """Those that are registered; None while no broker can say."""
+    def registered(self) -> set[int] | None:
+        """Those that are registered; None while no one can say."""
         try:
-            names = self.session.children("/brokers/ids")
+            return set(self.live_brokers)
         except SessionExpired:
             return None
-        return {int(name) for name in names} if isinstance(names, list) else None
 
-    def broker_epoch(self, broker: int) -> int:
+    def epoch_of(self, broker: int) -> int:
         """The czxid of its registration; -1 while there is none."""
+        found = self._read(f"/brokers/ids/{broker}")
+        return -1 if found is None else found.czxid
+
+    def _read(self, path: str) -> Znode | None:
         try:
-            found = self.session.read(f"/brokers/ids/{broker}")
+            found = self._session.read(path)
         except SessionExpired:
-            return -1
-        return found.czxid if isinstance(found, Znode) else -1
-
-    def controller(self) -> int:
-        """The broker that is controller; waits until there is one."""
-        found: list[int] = []
-
-        def is_there() -> bool:
-            znode = self.session.read("/controller")
-            if isinstance(znode, Znode):
-                found.append(json.loads(znode.data)["brokerid"])
-            return bool(found)
-
-        self.wait_until(is_there, lambda: "a controller")
-        return found[-1]
+            return None
+        return found if isinstance(found, Znode) else None
 
     def wait_until_in_sync(
         self, topic: str, partitions: int, meanwhile: Callable[[], None] = lambda: None
@@ -342,7 +229,7 @@ class FaultCluster:
     def wait_until_registered_anew(self, broker: int, before: int) -> None:
         """With a later broker epoch than ``before``."""
         self.wait_until(
-            lambda: self.broker_epoch(broker) > before,
+            lambda: self.epoch_of(broker) > before,
             lambda: f"{broker} has a later epoch than {before}",
         )
 
@@ -387,9 +274,3 @@ class FaultCluster:
 
 def others_than(broker: int) -> list[int]:
     return [other for other in BROKERS if other != broker]
-
-
-def _host(number: int, broker: int) -> str:
-    """A loopback address of this process, that cluster of its and that broker."""
-    pid = os.getpid()
-    return f"127.{64 + (pid >> 8) % 128}.{pid & 255}.{10 * number + broker}"

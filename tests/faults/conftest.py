@@ -34,13 +34,8 @@ def three_brokers(
     """A ZooKeeper that may be killed, and three brokers that serve."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper:
         directory = tmp_path_factory.mktemp("brokers")
-        cluster = FaultCluster(directory, zookeeper, properties or {}, log_dirs)
-        try:
-            cluster.start()
-            cluster.wait_until_known()
+        with FaultCluster(directory, zookeeper, properties or {}, log_dirs or {}) as cluster:
             yield cluster
-        finally:
-            cluster.close()
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +58,8 @@ def cluster(started_cluster: FaultCluster) -> Iterator[FaultCluster]:
     """The same, all of it alive; what brokers say is shown if the test fails."""
     cluster = started_cluster
     cluster.heal()
-    dead = [broker for broker in BROKERS if not cluster.brokers[broker].is_running]
-    if dead:  # a test before this one has failed
-        cluster.start(*dead)
-        cluster.wait_until_known()
+    for broker in BROKERS:
+        if not cluster.is_alive(broker):  # a test before this one has failed
+            cluster.start(broker)
     yield cluster
     cluster.tell()

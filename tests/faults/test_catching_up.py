@@ -65,4 +65,5 @@ def test_a_follower_far_behind_joins_the_isr_with_everything_and_can_lead_alone(
                 lambda: all(cluster.leader(topic, p) == late for p in range(PARTITIONS)),
                 lambda: f"{late} leads: {[cluster.state(topic, p) for p in range(PARTITIONS)]}",
             )
-            cluster.start(*others)
+            for other in others:
+                cluster.start(other)

@@ -37,10 +37,10 @@ def test_a_leader_frozen_beyond_its_session_wakes_up_deposed(
 ) -> None:
     with under_load(cluster, "deposed") as load:
         victim = cluster.leader("deposed", random.randrange(PARTITIONS))
-        cluster.freeze(victim)
+        cluster.pause(victim)
         cluster.wait_until_out_of_isrs(victim, "deposed", PARTITIONS)
         load.wait_for_progress(random.randrange(1, 200))
-        cluster.thaw(victim)
+        cluster.resume(victim)
 
 
 def test_a_follower_frozen_within_its_session_leaves_the_isr_and_comes_back(
@@ -49,7 +49,7 @@ def test_a_follower_frozen_within_its_session_leaves_the_isr_and_comes_back(
     assert LAG_MS * 1.5 < SESSION_TIMEOUT_MS
     with under_load(cluster, "frozen") as load:
         victim = random.choice(others_than(cluster.leader("frozen", 0)))
-        cluster.freeze_until_out_of_isr(victim, "frozen", 0)
+        cluster.pause_until_out_of_isr(victim, "frozen", 0)
         load.wait_for_progress()
 
 
@@ -62,7 +62,7 @@ def test_zookeeper_killed_and_back(cluster: FaultCluster, random: Random) -> Non
             time.sleep(random.uniform(0, 2 * SESSION_TIMEOUT_MS / 1000))
             cluster.zookeeper.start()
             cluster.wait_until(
-                lambda: cluster.live_brokers() == set(BROKERS), lambda: "all are registered"
+                lambda: cluster.registered() == set(BROKERS), lambda: "all are registered"
             )
             load.wait_for_progress()
 
@@ -70,16 +70,14 @@ def test_zookeeper_killed_and_back(cluster: FaultCluster, random: Random) -> Non
 def test_a_follower_cut_off_from_the_others(cluster: FaultCluster, random: Random) -> None:
     with under_load(cluster, "cut-off") as load:
         victim = random.choice(BROKERS)
-        for broker in BROKERS:
-            cluster.links[broker].cut_off(victim)
+        cluster.keep_from_others(victim)
         led_by_others = [p for p in range(PARTITIONS) if cluster.leader("cut-off", p) != victim]
         cluster.wait_until(
             lambda: all(victim not in cluster.state("cut-off", p)[1] for p in led_by_others),
             lambda: f"{victim} leaves {[cluster.state('cut-off', p) for p in led_by_others]}",
         )
         load.wait_for_progress(random.randrange(1, 200))
-        for broker in BROKERS:
-            cluster.links[broker].cut_off()
+        cluster.heal()
 
 
 def test_a_broker_that_comes_back_with_an_empty_disk(cluster: FaultCluster, random: Random) -> None:

@@ -91,17 +91,14 @@ def test_a_full_disk_takes_its_log_directory_offline_and_the_other_serves_on(
             lambda: f"{broker} leaves {gone}: {[cluster.state('full', p) for p in gone]}",
         )
         load.wait_for_progress(random.randrange(100, 300))
-        assert cluster.live_brokers() == set(BROKERS)
+        assert cluster.registered() == set(BROKERS)
         assert all(broker not in cluster.state("full", p)[1] for p in gone)
         cluster.wait_until(
             lambda: all(broker in cluster.state("full", p)[1] for p in left),
             lambda: f"{broker} stays in {left}: {[cluster.state('full', p) for p in left]}",
         )
         cluster.wait_until(
-            lambda: any(
-                "No space left on device" in line
-                for line in cluster.brokers[broker].log_lines("server.log")
-            ),
+            lambda: any("No space left on device" in line for line in cluster.server_log(broker)),
             lambda: f"{broker} says why",
         )
 
@@ -117,9 +114,7 @@ def test_a_broker_whose_only_disk_is_full_ends_and_comes_back(
     [full] = cluster.log_dirs[broker]
     with under_load(cluster, "halted") as load:
         fill(full)
-        cluster.wait_until(
-            lambda: not cluster.brokers[broker].is_running, lambda: f"broker {broker} ends"
-        )
+        cluster.wait_until(lambda: not cluster.is_alive(broker), lambda: f"broker {broker} ends")
         cluster.wait_until_out_of_isrs(broker, "halted", PARTITIONS)
         load.wait_for_progress(random.randrange(100, 300))
 

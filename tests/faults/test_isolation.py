@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_MS: Final = 2 * LAG_MS
 def test_a_leader_and_controller_without_followers_leads_alone_and_acknowledges_nothing(
     cluster: FaultCluster,
 ) -> None:
-    leader, topic = cluster.controller(), "alone"
+    leader, topic = cluster.wait_controller(), "alone"
     with (
         under_load(cluster, topic, leader=leader) as load,
         probing(
@@ -65,7 +65,7 @@ def test_a_leader_and_controller_without_followers_leads_alone_and_acknowledges_
 def test_a_leader_that_reaches_neither_followers_nor_controller_acknowledges_nothing(
     cluster: FaultCluster, random: Random
 ) -> None:
-    leader, topic = random.choice(others_than(cluster.controller())), "unheard"
+    leader, topic = random.choice(others_than(cluster.wait_controller())), "unheard"
     with (
         under_load(cluster, topic, leader=leader) as load,
         probing(

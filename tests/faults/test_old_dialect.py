@@ -17,7 +17,7 @@ def test_below_2_7_a_frozen_follower_and_a_dead_leader_cost_no_record(
 ) -> None:
     with under_load(old_cluster, "old") as load:
         led = old_cluster.leader("old", 0)
-        old_cluster.freeze_until_out_of_isr(random.choice(others_than(led)), "old", 0)
+        old_cluster.pause_until_out_of_isr(random.choice(others_than(led)), "old", 0)
         old_cluster.wait_until_in_sync("old", PARTITIONS)
         old_cluster.kill(led)
         old_cluster.wait_until_out_of_isrs(led, "old", PARTITIONS)

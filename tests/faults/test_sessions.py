@@ -21,7 +21,7 @@ def test_zookeeper_away_for_three_session_timeouts_and_every_session_expired(
     cluster: FaultCluster,
 ) -> None:
     with under_load(cluster, "expired") as load:
-        epochs = {broker: cluster.broker_epoch(broker) for broker in BROKERS}
+        epochs = {broker: cluster.epoch_of(broker) for broker in BROKERS}
         cluster.zookeeper.kill()
         cluster.keep_from_zookeeper(*BROKERS)
         load.wait_for_progress(200)
@@ -30,7 +30,7 @@ def test_zookeeper_away_for_three_session_timeouts_and_every_session_expired(
         # A ZooKeeper that starts gives every session its whole time anew: none may use it.
         cluster.zookeeper.start()
         cluster.wait_until(
-            lambda: cluster.live_brokers() == set(), lambda: f"nobody in {cluster.live_brokers()}"
+            lambda: cluster.registered() == set(), lambda: f"nobody in {cluster.registered()}"
         )
         # Leaders lead on, though no broker is registered or is controller.
         load.wait_for_progress(200)
@@ -38,7 +38,7 @@ def test_zookeeper_away_for_three_session_timeouts_and_every_session_expired(
 
         for broker, epoch in epochs.items():
             cluster.wait_until_registered_anew(broker, epoch)
-        assert cluster.controller() in BROKERS
+        assert cluster.wait_controller() in BROKERS
         load.wait_for_progress()
 
 
@@ -49,15 +49,15 @@ def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
     # Each leads a partition: a client that knows only the deposed one would believe it.
     with under_load(cluster, topic) as load:
         for is_controller in (True, False):
-            controller = cluster.controller()
+            controller = cluster.wait_controller()
             victim = controller if is_controller else cluster.leader(topic, 0)
             led = [p for p in range(PARTITIONS) if cluster.leader(topic, p) == victim]
             assert led
-            epoch = cluster.broker_epoch(victim)
+            epoch = cluster.epoch_of(victim)
             cluster.keep_from_zookeeper(victim)
             cluster.wait_until_out_of_isrs(victim, topic, PARTITIONS)
             cluster.wait_until(
-                lambda: victim not in (cluster.live_brokers() or BROKERS),  # noqa: B023
+                lambda: victim not in (cluster.registered() or BROKERS),  # noqa: B023
                 lambda: f"{victim} is not registered",  # noqa: B023
             )
             # It still believes that it leads.  Once its followers know that it does not, it
@@ -72,7 +72,7 @@ def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
             cluster.heal()
             cluster.wait_until_registered_anew(victim, epoch)
             cluster.wait_until_in_sync(topic, PARTITIONS)
-            assert not is_controller or cluster.controller() != victim
+            assert not is_controller or cluster.wait_controller() != victim
 
 
 def test_brokers_started_again_before_their_sessions_end(
@@ -81,13 +81,13 @@ def test_brokers_started_again_before_their_sessions_end(
     with under_load(cluster, "bounced") as load:
         for is_clean in (False, True, False):
             victim = cluster.leader("bounced", random.randrange(PARTITIONS))
-            epoch = cluster.broker_epoch(victim)
+            epoch = cluster.epoch_of(victim)
             if is_clean:
-                assert cluster.brokers[victim].stop() == 0
+                cluster.stop(victim)
             else:
                 cluster.kill(victim)
             cluster.start(victim)
-            assert cluster.broker_epoch(victim) > epoch
+            assert cluster.epoch_of(victim) > epoch
             cluster.wait_until_in_sync("bounced", PARTITIONS)
             load.wait_for_progress(random.randrange(1, 200))
 
@@ -100,7 +100,13 @@ def _acknowledges(
 ) -> bool:
     """Whether one record is acknowledged by that very broker, in sync with all others."""
     value = f"direct{next(_numbers)}"
+    address = cluster.bootstrap_servers.split(",")[broker - 1]
     answer = produce_to(
-        cluster.address(broker), topic, partition, value, load.history, timeout_ms=LAG_MS
+        address,
+        topic,
+        partition,
+        value,
+        load.history,
+        timeout_ms=LAG_MS,
     )
     return answer is ErrorCode.none

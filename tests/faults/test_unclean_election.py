@@ -38,8 +38,8 @@ def test_an_unclean_election_costs_what_the_old_leader_alone_had_and_nothing_els
     def logs(broker: int) -> list[bytes]:
         return [cluster.log_bytes(broker, TOPIC, p) for p in range(PARTITIONS)]
 
-    old = random.choice(others_than(cluster.controller()))
-    cluster.create(TOPIC, PARTITIONS, leader=old, config=ALLOWED)
+    old = random.choice(others_than(cluster.wait_controller()))
+    cluster.create(TOPIC, PARTITIONS, leader=old, configs=ALLOWED)
     write("before")
     cluster.wait_until_replicas_agree(TOPIC, PARTITIONS)
     common = logs(old)

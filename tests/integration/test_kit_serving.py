@@ -52,6 +52,7 @@ NAMES: Final = {
     "partitions": [1, 2],
     "delay_ms": [0, 5],
     "replicas": [[[1]], [[1], [1]]],
+    "broker_configs": [{}, {"1": {"broker.rack": "a"}}],
     "disks": [{}, {"1": 16}],
 }
 

@@ -99,6 +99,17 @@ def test_each_broker_shows_what_it_knows(cluster: KafkaCluster, topic: str) -> N
     assert "unheard-of" not in late.topics
 
 
+def test_each_broker_may_have_keys_of_its_own(
+    kafka_cluster_factory: Callable[..., KafkaCluster],
+) -> None:
+    racks = {"broker.rack": "all"}
+    cluster = kafka_cluster_factory(2, configs=racks, broker_configs={2: {"broker.rack": "two"}})
+
+    assert [each.rack for _, each in sorted(cluster.metadata(1).brokers.items())] == ["all", "two"]
+    with pytest.raises(ConfigInvalid, match="3 for broker_configs: is none of"):
+        KafkaCluster(2, broker_configs={3: racks})
+
+
 def test_what_a_broker_knows_is_not_waited_for_without_end(cluster: KafkaCluster) -> None:
     with pytest.raises(ConfigInvalid, match="is none of 1, 2, 3"):
         cluster.metadata(4)

@@ -94,6 +94,10 @@ class NewClusterFields(_Fields):
         Literal["plaintext", "tls", "sasl", "sasl_tls"], Meta(description="What clients speak.")
     ] = "plaintext"
     configs: Annotated[Configs, Meta(description="Keys of server.properties, every broker's.")] = {}
+    broker_configs: Annotated[
+        dict[BrokerNumber, Configs],
+        Meta(max_length=MOST_BROKERS, description="Keys for some of the brokers."),
+    ] = {}
     disks: Annotated[
         dict[BrokerNumber, Annotated[int, Meta(ge=LEAST_MB, le=MOST_MB)]],
         Meta(

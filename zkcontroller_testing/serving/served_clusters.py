@@ -159,6 +159,7 @@ class ServedClusters:
                 wanted.zookeeper,
                 listeners=wanted.listeners,
                 configs=wanted.configs,
+                broker_configs=wanted.broker_configs,
                 disks=wanted.disks,
                 directory=directory,
                 shared_directory=self._directory / SHARED_FOLDER,

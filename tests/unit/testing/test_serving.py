@@ -227,6 +227,15 @@ def test_the_server_answers_with_its_document(server: KitHttpServer) -> None:
         ("POST", "/clusters", b'{"disks":{"1":1025}}', JSON, 400, "invalid", "disks[...]"),
         ("POST", "/clusters", b'{"disks":{"4":64}}', JSON, 400, "invalid", "disks"),
         (
+            "POST",
+            "/clusters",
+            b'{"broker_configs":{"4":{}}}',
+            JSON,
+            400,
+            "invalid",
+            "broker_configs",
+        ),
+        (
             *("POST", "/clusters/7/brokers/1/set_clock", b'{"ahead_ms":630720000001}', JSON),
             *(400, "invalid", "ahead_ms"),
         ),
