@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -37,3 +39,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, most in (("seed", count), ("costly_seed", costly)):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, range(first, first + most) if seed is None else [seed])
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What nodes log about misfortune would be most of the time."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)

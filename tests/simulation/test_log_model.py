@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,12 +23,9 @@ Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def _quiet(monkeypatch: Patch) -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
+def _unflushed(monkeypatch: Patch) -> None:
     # The run tracks what was flushed, and loses the rest itself.
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def live(root: Path, seed: int) -> LogScenario:

@@ -6,9 +6,7 @@ states count as one if their nodes, logs and messages are equal, whatever their 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -19,13 +17,6 @@ from tests.simulation.raft_small_quorum import Choice, SmallQuorum
 
 MOST_STATES: Final = 600
 """Of each beginning."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def explored(beginning: tuple[Choice, ...], most_states: int = MOST_STATES) -> list[SmallQuorum]:

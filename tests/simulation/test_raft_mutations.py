@@ -8,8 +8,7 @@ leader's records.  So every candidate that it votes for later must have them too
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -50,13 +49,6 @@ SEEDS: Final = range(400)
 
 Patch = pytest.MonkeyPatch
 Scenario = Callable[[int], object]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def ends_badly(scenario: Scenario, seed: int) -> bool:

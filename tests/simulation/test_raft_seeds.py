@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -32,14 +30,6 @@ WHAT_STORMS_BRING: Final = (
     "reaches its limit",
 )
 """About ten runs together must show all of these; otherwise they prove less than they seem to."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """What nodes log about misfortune would be most of the time."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def fingerprint(world: RaftWorld) -> str:

@@ -5,8 +5,7 @@ Each mutation is a mistake that a programmer could make; most of them were made 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -30,13 +29,6 @@ SEEDS: Final = range(200)
 """Seeds that find every mutation; a test tries one after the other until a run fails."""
 
 Patch = pytest.MonkeyPatch
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def ends_badly(seed: int) -> bool:

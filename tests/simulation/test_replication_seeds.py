@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +15,6 @@ from tests.simulation.replication_world import (
     ReplicationWorld,
     replicated_world,
 )
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """What brokers log about misfortune would be most of the time."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def fingerprint(world: ReplicationWorld) -> str:

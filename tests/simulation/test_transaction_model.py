@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,13 +24,6 @@ MOST_SEEDS: Final = 100
 """A test tries at most this many seeds; it stops at the first run that fails."""
 
 Patch = pytest.MonkeyPatch
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def live(root: Path, seed: int, patch: Patch) -> TransactionScenario:
