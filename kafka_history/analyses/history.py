@@ -257,10 +257,16 @@ class History(Answers[DataFrame]):
         ]
         between = as_rows(self._spark, stretches, _Stretch)
         is_dump = F.coalesce(of_kind({_broker_lives.DUMP}), F.lit(False))
+        second = F.floor(F.col("time_ms") / 1000)
+        # A second in which a life begins may hold the end of another one.
+        begun_in_it = (F.col("starting") == F.col("broker_id")) & (
+            F.floor(F.col("begun_ms") / 1000) == second
+        )
         each_second = (
             self.events.where("broker_id IS NOT NULL AND time_ms IS NOT NULL")
             .where(~says(*_broker_lives.PRELUDE) & ~is_dump)
-            .groupBy("broker_id", F.floor(F.col("time_ms") / 1000))
+            .join(F.broadcast(between.toDF("starting", "begun_ms", "_")), begun_in_it, "left")
+            .groupBy("broker_id", second, "begun_ms", F.col("time_ms") >= F.col("begun_ms"))
             .agg(F.max(F.struct(*_ORDER)).alias("e"))
         )
         is_in = (F.col("who") == F.col("broker_id")) & (

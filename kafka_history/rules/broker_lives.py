@@ -10,7 +10,7 @@ first *disconnected* of a peer in between tells it best.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -96,13 +96,20 @@ class SessionExpiry(NamedTuple):
 
 
 def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, SignOfLife]]:
-    """The last line of each second in which a broker wrote, given all that it wrote, in order."""
-    last: dict[tuple[int, int], Event] = {}
+    """The last line of each second in which a broker wrote, given all that it wrote, in order.
+
+    A process that starts within the second in which another one died has a last line of its own.
+    """
+    last: dict[tuple[int, int, int], Event] = {}
+    begun: Counter[int] = Counter()
     for event in events:
-        is_sign = event.text is not None and event.kind != DUMP and not event.says(*PRELUDE)
-        if event.broker_id is not None and is_sign:
-            last[event.broker_id, event.time_ms // 1000] = event
-    for (broker, _), event in last.items():
+        broker = event.broker_id
+        if broker is None or event.text is None:
+            continue
+        begun[broker] += any(mark in _STARTS for mark, about in _marks(event) if about == broker)
+        if event.kind != DUMP and not event.says(*PRELUDE):
+            last[broker, begun[broker], event.time_ms // 1000] = event
+    for (broker, _, _), event in last.items():
         yield broker, _sign(event)
 
 

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_history.analyses.history import History
+from tests.support.event_rows import row
 
 from .made_incidents import MadeIncident, since_start
 from .rows import answers, frame
@@ -49,3 +50,18 @@ def test_all_that_was_done_is_found_and_nothing_else(spark: SparkSession, seed: 
     assert answers(found.violations, "rule") == []
     assert answers(found.tenures, "broker", "ended_by") == [(9, "open")]
     assert answers(found.zookeeper_gaps, "from_ms") == []
+
+
+def test_one_life_may_end_and_another_begin_within_a_second(spark: SparkSession) -> None:
+    rows = [
+        row("server-life", 0, 1, "starting"),
+        row("thread-life", 8_200, 1, "the last word"),
+        row("server-life", 8_600, 1, "starting"),
+        row("thread-life", 8_900, 1, "a word of the next one"),
+    ]
+
+    found = answers(History(frame(spark, *rows)).broker_lives, "from_ms", "to_ms", "last_ms")
+
+    one, other = sorted(tuple(map(since_start, each)) for each in found)
+    assert one == (0, 8_200, 8_200)
+    assert other == (8_600, None, 8_900)

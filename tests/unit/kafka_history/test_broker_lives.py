@@ -42,6 +42,19 @@ def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
     assert (one.last_ms, one.missed_ms) == (START_MS + 10_000, START_MS + 16_000)
 
 
+def test_one_life_may_end_and_another_begin_within_a_second() -> None:
+    (one, other) = lives_of(
+        server(0, 1, "starting"),
+        event("thread-life", 5_000, 1, "a word"),
+        event("thread-life", 8_200, 1, "the last word"),
+        server(8_600, 1, "starting"),
+        event("thread-life", 8_900, 1, "a word of the next one"),
+    )
+
+    assert (one.ended_by, one.to_ms, one.last_ms) == ("killed", START_MS + 8_200, START_MS + 8_200)
+    assert (other.from_ms, other.last_ms) == (START_MS + 8_600, START_MS + 8_900)
+
+
 def test_a_broker_that_died_right_behind_a_lost_session_is_missed_by_the_next_view() -> None:
     (one, _) = lives_of(
         server(0, 1, "starting"),
