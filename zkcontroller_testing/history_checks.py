@@ -5,6 +5,7 @@ lost-record           a record was acknowledged, and a reading of everything doe
 duplicate             a record of an idempotent producer is there more than once
 reordered             records of an idempotent producer are in another order than it sent them
 nonmonotonic-read     a consumer that did not seek was given an offset that it had behind it
+skipped-read          a consumer that did not seek was not given a record between two others
 watermark-back        the end of a partition lies before what was read, or before an earlier end
 inconsistent-offset   an offset had one record for one client, and another one for another
 aborted-read          a record that was refused, or whose transaction was aborted, was read
@@ -22,6 +23,7 @@ Source: https://github.com/jepsen-io/jepsen ``jepsen.tests.kafka``.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -191,6 +193,31 @@ def nonmonotonic_reads(history: Sequence[Operation]) -> Iterator[HistoryViolatio
             if before is not None and each.offset <= before.offset:
                 what = f"{each.process} was given {each.offset} after {before.offset}"
                 yield _violation("nonmonotonic-read", what, each.place, before, each)
+            last[key] = each
+
+
+def skipped_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
+    """Between two records that a consumer is given in turn, no reader of its kind has another."""
+    known: defaultdict[tuple[str, bool], dict[int, Operation]] = defaultdict(dict)
+    for each in history:
+        if each.act is ClientAct.READ and each.is_ok:
+            known[each.place, each.is_committed_only].setdefault(each.offset, each)
+    in_order = {key: sorted(reads) for key, reads in known.items()}
+    last: dict[tuple[str, str], Operation] = {}
+    for each in history:
+        key = each.process, each.place
+        if each.act is ClientAct.SEEK:
+            last.pop(key, None)
+        elif each.act is ClientAct.READ and each.is_ok:
+            before = last.get(key)
+            kind = each.place, each.is_committed_only
+            if before is not None:
+                offsets = in_order[kind]
+                after = bisect_right(offsets, before.offset)
+                if after < len(offsets) and offsets[after] < each.offset:
+                    other = known[kind][offsets[after]]
+                    what = f"{each.process} was not given {other.offset}, as {other.process} was"
+                    yield _violation("skipped-read", what, each.place, before, each, other)
             last[key] = each
 
 
@@ -376,6 +403,7 @@ CHECKS: Final[Sequence[Check]] = (
     duplicates,
     reordered,
     nonmonotonic_reads,
+    skipped_reads,
     watermarks_back,
     inconsistent_offsets,
     aborted_reads,

@@ -124,7 +124,8 @@ class RecordedProducer(_RecordedClient):
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                invocation.ok(offset=message.offset())
+                # None where a later batch was acknowledged first, and this one by that.
+                invocation.ok(offset=-1 if message.offset() is None else message.offset())
             elif error.name() in _REFUSED:
                 invocation.fail(error)
             else:

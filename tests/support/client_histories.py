@@ -196,6 +196,19 @@ def go_back(history: list[Operation], random: Random) -> list[Operation] | None:
     return None if read is None else [*history, replace(read, index=len(history))]
 
 
+def skip(history: list[Operation], random: Random) -> list[Operation] | None:
+    """A consumer is not given a record that lies between two others."""
+    reads = [each for each in history if each.process == "reader" and each.act is ClientAct.READ]
+    between = [
+        each
+        for number, each in enumerate(reads)
+        if any(other.place == each.place for other in reads[:number])
+        and any(other.place == each.place for other in reads[number + 1 :])
+    ]
+    read = _some(random, between)
+    return None if read is None else [each for each in history if each is not read]
+
+
 def shorten(history: list[Operation], random: Random) -> list[Operation] | None:
     """The end of a partition lies before what was read."""
     read = _some(random, _final_reads(history))
@@ -303,6 +316,7 @@ MUTATIONS: Final[dict[Mutation, str]] = {
     repeat: "duplicate",
     swap: "reordered",
     go_back: "nonmonotonic-read",
+    skip: "skipped-read",
     shorten: "watermark-back",
     dispute: "inconsistent-offset",
     show_aborted: "aborted-read",
