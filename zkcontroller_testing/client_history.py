@@ -144,10 +144,12 @@ class ClientHistory:
         transactions: int = 1,
         consumers: int = 1,
         members: int = 1,
+        config: Mapping[str, Any] | None = None,
     ) -> RecordedLoad:
         """A ``with`` block in which so many clients of each kind write and read the topic.
 
-        When it ends, everything is flushed, and the topic is read to its end.
+        When it ends, everything is flushed, and the topic is read to its end.  ``config`` adds to
+        that of the producers without transactions.
         """
         from zkcontroller_testing.recorded_clients import RecordedLoad
 
@@ -159,6 +161,7 @@ class ClientHistory:
             transactions=transactions,
             consumers=consumers,
             members=members,
+            config=config or {},
         )
 
     def read_to_end(self, topic: str, partitions: int = 1) -> None:

@@ -108,7 +108,7 @@ class RecordedProducer(_RecordedClient):
         if is_transactional:
             self._producer.init_transactions(PATIENCE_S)
 
-    def send(self, topic: str, partition: int = 0) -> None:
+    def send(self, topic: str, partition: int = 0, *, key: bytes | None = None) -> None:
         """Sends the next value; :meth:`flush` waits for the answers."""
         self._number += 1
         value = f"{self.name}:{self._number}"
@@ -133,7 +133,7 @@ class RecordedProducer(_RecordedClient):
 
         try:
             self._producer.produce(
-                topic, value.encode(), partition=partition, on_delivery=delivered
+                topic, value.encode(), key=key, partition=partition, on_delivery=delivered
             )
         except BufferError as error:  # the queue is full while there is no leader
             invocation.fail(error)
@@ -394,8 +394,10 @@ class RecordedLoad:
         transactions: int,
         consumers: int,
         members: int,
+        config: Mapping[str, Any],
     ) -> None:
         self._history = history
+        self._config = config
         self._topic = topic
         self._partitions = partitions
         self._group = history.name("group")
@@ -420,6 +422,8 @@ class RecordedLoad:
         """Waits until so many more records are acknowledged; NotInTime if they are not."""
         goal, deadline = self.acknowledged() + records, time.monotonic() + timeout_s
         while self.acknowledged() < goal:
+            if self._failures:
+                raise self._failures[0]
             if time.monotonic() > deadline:
                 raise NotInTime(f"{self.acknowledged()} of {goal} records are acknowledged")
             self._stop.wait(_SLICE_S)
@@ -455,7 +459,7 @@ class RecordedLoad:
             number += 1
 
     def _produce(self) -> None:
-        with self._history.producer() as producer:
+        with self._history.producer(config=self._config) as producer:
             for number in self._rounds():
                 producer.send(self._topic, number % self._partitions)
                 self._stop.wait(_PACE_S)

@@ -5,7 +5,7 @@ named by a test that failed, and by what the failure said:
 
 - *A leader acknowledges acks=all without waiting for the followers.*  Leaders killed one after the
   other (the producer's sequence does not fit the next leader's log), bytes that never came to the
-  disk (lost-write), both isolated leaders (``NO_ERROR`` where none followed), a live leader whose
+  disk (lost-record), both isolated leaders (``NO_ERROR`` where none followed), a live leader whose
   session expires (the deposed one acknowledges, for ever, what it alone has; before it was given
   records to its face, that was noticed in one run of two).
   Not by: frozen leaders and followers, a ZooKeeper killed and back, the protocol of 2.6.

@@ -17,20 +17,25 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record
 from kafka_common.protocol.versioned_messages import request_schema
-from tests.faults.history import History, Outcome, Sent
+from zkcontroller_testing.client_history import ClientHistory
+from zkcontroller_testing.operations import ClientAct
 
 _VERSION: Final = 8
 _ALL_IN_SYNC: Final = -1
 
 
 def produce_to(
-    address: str, topic: str, partition: int, value: str, history: History, *, timeout_ms: int
+    address: str, topic: str, partition: int, history: ClientHistory, *, timeout_ms: int
 ) -> ErrorCode:
     """What that broker answers to one record with acks=all; ``timeout_ms``: it waits no longer."""
+    value = name = history.name("direct")
+    invocation = history.invoke(name, ClientAct.SEND, topic=topic, partition=partition, value=value)
     answer = asyncio.run(_ask(address, _request(topic, partition, value, timeout_ms)))
     error: ErrorCode = answer.responses[0].partition_responses[0].error_code
-    outcome = Outcome.OK if error is ErrorCode.none else Outcome.INFO
-    history.note_sent(Sent(partition, value, outcome))
+    if error is ErrorCode.none:
+        invocation.ok()
+    else:
+        invocation.info(error.name)
     return error
 
 

@@ -5,7 +5,6 @@ A producer under load hides refusals: it sends again until it gets something els
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
 
-from tests.faults.history import History, Outcome, Sent
+from zkcontroller_testing.client_history import ClientHistory
+from zkcontroller_testing.operations import ClientAct
 
 ANSWER_S: Final = 30.0
 """A probe is answered before that."""
@@ -24,12 +24,13 @@ class Probe:
     """Sends records to one topic with acks=all and keeps the error codes of the answers."""
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, history: History, *, timeout_ms: int
+        self, bootstrap_servers: str, topic: str, history: ClientHistory, *, timeout_ms: int
     ) -> None:
         """A broker waits for other replicas no longer than ``timeout_ms``."""
         self._topic = topic
         self._history = history
-        self._numbers = itertools.count()
+        self._name = history.name("probe")
+        self._number = 0
         self._answers: list[str] = []
         self._producer = Producer(
             {
@@ -47,19 +48,22 @@ class Probe:
 
     def send(self, partition: int) -> None:
         """One record; does not wait for the answer."""
-        value = f"probe{next(self._numbers)}"
+        self._number += 1
+        value = f"{self._name}:{self._number}"
+        invocation = self._history.invoke(
+            self._name, ClientAct.SEND, topic=self._topic, partition=partition, value=value
+        )
 
         def answered(error: KafkaError | None, message: Any) -> None:
             code = ACKNOWLEDGED if error is None else error.name()
             self._answers.append(code)
             match code:
                 case "NO_ERROR":
-                    sent = Sent(partition, value, Outcome.OK, message.offset())
+                    invocation.ok(offset=message.offset())
                 case "NOT_ENOUGH_REPLICAS":  # refused before anything was written
-                    sent = Sent(partition, value, Outcome.FAIL)
+                    invocation.fail(code)
                 case _:
-                    sent = Sent(partition, value, Outcome.INFO)
-            self._history.note_sent(sent)
+                    invocation.info(code)
 
         self._producer.produce(
             self._topic, value.encode(), partition=partition, on_delivery=answered
@@ -82,7 +86,7 @@ class Probe:
 
 @contextmanager
 def probing(
-    bootstrap_servers: str, topic: str, history: History, *, timeout_ms: int
+    bootstrap_servers: str, topic: str, history: ClientHistory, *, timeout_ms: int
 ) -> Iterator[Probe]:
     """A probe that has its connections: the first record is acknowledged within its patience."""
     probe = Probe(bootstrap_servers, topic, history, timeout_ms=timeout_ms)

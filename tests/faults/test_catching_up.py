@@ -35,9 +35,8 @@ def test_a_follower_far_behind_joins_the_isr_with_everything_and_can_lead_alone(
             cluster.wait_until_out_of_isrs(late, topic, PARTITIONS)
             before = [len(cluster.log_bytes(late, topic, p)) for p in range(PARTITIONS)]
             write_bulk(
-                cluster.bootstrap_servers,
-                topic,
                 load.history,
+                topic,
                 partitions=PARTITIONS,
                 records=BULK_RECORDS,
                 record_bytes=RECORD_BYTES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from random import Random
 
@@ -92,21 +91,10 @@ def test_brokers_started_again_before_their_sessions_end(
             load.wait_for_progress(random.randrange(1, 200))
 
 
-_numbers = itertools.count()
-
-
 def _acknowledges(
     cluster: FaultCluster, broker: int, topic: str, partition: int, load: Load
 ) -> bool:
     """Whether one record is acknowledged by that very broker, in sync with all others."""
-    value = f"direct{next(_numbers)}"
     address = cluster.bootstrap_servers.split(",")[broker - 1]
-    answer = produce_to(
-        address,
-        topic,
-        partition,
-        value,
-        load.history,
-        timeout_ms=LAG_MS,
-    )
+    answer = produce_to(address, topic, partition, load.history, timeout_ms=LAG_MS)
     return answer is ErrorCode.none

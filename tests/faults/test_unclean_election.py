@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from random import Random
 
 import pytest
 
-from tests.faults.checks import anomalies, disputed_offsets, lost_records
 from tests.faults.cluster import FaultCluster, others_than
-from tests.faults.history import History
-from tests.faults.load import Load, loaded
+from tests.faults.load import loaded
 from tests.faults.scenario import PARTITIONS, tell
+from zkcontroller_testing.operations import ClientAct, Operation
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
@@ -21,38 +21,37 @@ ALLOWED = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 def test_an_unclean_election_costs_what_the_old_leader_alone_had_and_nothing_else(
     cluster: FaultCluster, random: Random
 ) -> None:
-    history = History()
+    history = cluster.history()
 
-    def write(name: str, *, alone: int | None = None) -> Load:
-        """Some records, each of them acknowledged; by one leader ``alone`` once it is that."""
-        servers = cluster.bootstrap_servers
-        with loaded(servers, TOPIC, PARTITIONS, name=name, history=history) as load:
+    def write(*, alone: int | None = None) -> str:
+        """Some records, all acknowledged; by one leader ``alone``.  Gives the producer's name."""
+        with loaded(history, TOPIC, PARTITIONS) as load:
             if alone is not None:
                 # Only who lags behind something leaves an ISR.
                 cluster.wait_until_alone(alone, TOPIC, PARTITIONS)
             load.wait_for_progress(random.randrange(100, 400))
-        assert load.fatal == []
-        assert len(history.acknowledged) == len(history.sent)
-        return load
+        sent = [each for each in history.operations if each.act is ClientAct.SEND]
+        assert all(each.is_ok for each in sent)
+        return sent[-1].process
 
     def logs(broker: int) -> list[bytes]:
         return [cluster.log_bytes(broker, TOPIC, p) for p in range(PARTITIONS)]
 
     old = random.choice(others_than(cluster.wait_controller()))
     cluster.create(TOPIC, PARTITIONS, leader=old, configs=ALLOWED)
-    write("before")
+    write()
     cluster.wait_until_replicas_agree(TOPIC, PARTITIONS)
     common = logs(old)
 
     cluster.keep_from_fetching(old)
-    write("alone", alone=old)
+    name = write(alone=old)
     cluster.kill(old)
     cluster.heal()
     cluster.wait_until(
         lambda: all(cluster.leader(TOPIC, p) in others_than(old) for p in range(PARTITIONS)),
         lambda: f"others lead: {[cluster.state(TOPIC, p) for p in range(PARTITIONS)]}",
     )
-    load = write("after")
+    write()
     divergent = logs(old)
     elected = [cluster.leader(TOPIC, p) for p in range(PARTITIONS)]
     newer = [cluster.log_bytes(leader, TOPIC, p) for p, leader in enumerate(elected)]
@@ -64,24 +63,34 @@ def test_an_unclean_election_costs_what_the_old_leader_alone_had_and_nothing_els
 
     cluster.start(old)
     cluster.wait_until_in_sync(TOPIC, PARTITIONS)
-    load.read_everything()
-    tell(load)
+    history.read_to_end(TOPIC, PARTITIONS)
+    tell(history)
 
-    alone = [sent for sent in history.sent if _is_alone(sent.value)]
+    operations = [each for each in history.operations if each.is_ok and each.offset >= 0]
+    final = operations[-1].process
+    there = {_at(each): each.value for each in operations if _is_read(each, final)}
+    written = [each for each in operations if each.act is ClientAct.SEND]
+    alone = {each.value for each in written if each.process == name}
     assert alone
-    assert lost_records(history) == alone
+    assert {each.value for each in written} - set(there.values()) == alone
     # A client that read them, or knows their offsets, finds others there now.
-    told = {(read.partition, read.offset) for read in history.polled if _is_alone(read.value)}
-    told |= {(sent.partition, sent.offset) for sent in alone}
-    there = {(read.partition, read.offset) for read in history.final}
-    assert set(disputed_offsets(history)) == told & there
-    found = anomalies(history, is_idempotent=True)
-    assert {anomaly.name for anomaly in found} == {"lost-write", "inconsistent-offsets"}
+    seen = defaultdict(set)
+    for each in operations:
+        if each.act is ClientAct.SEND or _is_read(each):
+            seen[_at(each)].add(each.value)
+    told = {place for place, values in seen.items() if values & alone}
+    assert {place for place, values in seen.items() if len(values) > 1} == told & there.keys()
+    names = {each.name for each in history.violations()}
+    assert names - {"watermark-back"} == {"lost-record", "inconsistent-offset"}
     cluster.wait_until_replicas_agree(TOPIC, PARTITIONS)
     for before, now in zip(common, logs(old), strict=True):
         assert now.startswith(before)
-        assert b"alone" not in now
+        assert f"{name}:".encode() not in now
 
 
-def _is_alone(value: str) -> bool:
-    return value.startswith("alone")
+def _at(operation: Operation) -> tuple[str, int]:
+    return operation.place, operation.offset
+
+
+def _is_read(operation: Operation, process: str | None = None) -> bool:
+    return operation.act is ClientAct.READ and process in (None, operation.process)
