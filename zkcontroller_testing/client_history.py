@@ -63,6 +63,8 @@ class ClientHistory:
         self._state_changes = state_changes
         self._lock = threading.Lock()
         self._operations: list[Operation] = []
+        self.acknowledged = 0
+        """How many records so far."""
         self._began_ns = time.monotonic_ns()
         self._names: dict[str, int] = {}
 
@@ -99,6 +101,7 @@ class ClientHistory:
         with self._lock:
             assert self._operations[operation.index] is operation, "it is completed once"
             self._operations[operation.index] = ended
+            self.acknowledged += ended.act is ClientAct.SEND and ended.is_ok
 
     def name(self, kind: str) -> str:
         """A process's name that no other one has: ``producer-1``."""

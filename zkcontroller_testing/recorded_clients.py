@@ -416,7 +416,7 @@ class RecordedLoad:
 
     def acknowledged(self) -> int:
         """How many records were acknowledged so far."""
-        return sum(each.act is ClientAct.SEND and each.is_ok for each in self._history.operations)
+        return self._history.acknowledged
 
     def wait_progress(self, records: int = 50, timeout_s: float = PATIENCE_S) -> None:
         """Waits until so many more records are acknowledged; NotInTime if they are not."""

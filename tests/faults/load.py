@@ -15,11 +15,13 @@ from zkcontroller_testing.recorded_clients import RecordedLoad
 
 REQUEST_TIMEOUT_MS: Final = 3_000
 """A broker waits no longer for the other replicas; the producer sends again then."""
+PRODUCERS: Final = 4
+"""So many that a leader's death leaves something that its followers do not have."""
 PATIENCE_S: Final = 60.0
 
 
 class Load:
-    """A producer and a consumer of one topic; ``history`` is what they and others have seen."""
+    """Producers and a consumer of one topic; ``history`` is what they and others have seen."""
 
     def __init__(self, history: ClientHistory, clients: RecordedLoad) -> None:
         self.history = history
@@ -41,7 +43,13 @@ def loaded(
     """A load within the block; behind it every record has its answer, and all have been read."""
     config = {"enable.idempotence": is_idempotent, "request.timeout.ms": REQUEST_TIMEOUT_MS}
     with history.load(
-        topic, partitions, producers=1, transactions=0, consumers=1, members=0, config=config
+        topic,
+        partitions,
+        producers=PRODUCERS,
+        transactions=0,
+        consumers=1,
+        members=0,
+        config=config,
     ) as clients:
         yield Load(history, clients)
     left = [
