@@ -25,7 +25,6 @@ esac
 readonly SIMULATED_SEEDS=12
 readonly ATTACK_SHARE=0.01
 readonly FAULTS="
-    tests/faults/test_checks.py
     tests/faults/test_sessions.py
     tests/faults/test_full_disk.py
     tests/faults/test_unclean_election.py"
