@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.broker_processes import Cluster
+from zkcontroller_testing import KafkaCluster
 
 confluent: Any = pytest.importorskip("confluent_kafka")
 
@@ -14,7 +14,7 @@ confluent: Any = pytest.importorskip("confluent_kafka")
 TIMEOUT_S = 30
 
 
-def consumer_of(cluster: Cluster, **settings: Any) -> Any:
+def consumer_of(cluster: KafkaCluster, **settings: Any) -> Any:
     return confluent.Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,

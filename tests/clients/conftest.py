@@ -4,43 +4,35 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, admin_client, cluster_in
-from tests.support.metadata import wait_until_known
+from zkcontroller_testing import KafkaCluster
 
 NewTopicName = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaCluster]:
     """One cluster for all clients; each test has topics and groups of its own."""
-    directory = tmp_path_factory.mktemp("clients")
-    with cluster_in(directory, f"{zookeeper_connect}/unmodified-clients") as cluster:
-        cluster.start(
-            1, 2, 3,
-            group__initial__rebalance__delay__ms="0",
-            offsets__topic__num__partitions="3",
-        )  # fmt: skip
+    with KafkaCluster(
+        zookeeper=f"{zookeeper_connect}/unmodified-clients",
+        configs={"offsets.topic.num.partitions": "3"},
+        directory=tmp_path_factory.mktemp("clients"),
+    ) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def new_topic(cluster: Cluster) -> NewTopicName:
+def new_topic(cluster: KafkaCluster) -> NewTopicName:
     """Makes topics with replicas on all brokers, and gives their names."""
-    module: Any = pytest.importorskip("confluent_kafka.admin")
-    admin = admin_client(cluster.bootstrap_servers)
 
     def make(partitions: int = 3, **config: str) -> str:
         name = f"orders-{uuid.uuid4().hex[:8]}"
-        settings = {key.replace("__", "."): value for key, value in config.items()}
-        topic = module.NewTopic(name, partitions, 3, config=settings)
-        [created] = admin.create_topics([topic], operation_timeout=20).values()
-        created.result(60)
-        addresses = [broker.address for broker in cluster.brokers.values()]
-        wait_until_known(addresses, cluster.brokers, name)
+        configs = {key.replace("__", "."): value for key, value in config.items()}
+        cluster.create_topic(name, partitions, configs=configs)
         return name
 
     return make

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import PATIENCE_S, Cluster
+from tests.integration.broker_processes import PATIENCE_S
+from zkcontroller_testing import KafkaCluster
 
 aiokafka: Any = pytest.importorskip("aiokafka")
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.integration
 PARTITIONS = 6
 
 
-async def produce(cluster: Cluster, topic: str, count: int, **settings: Any) -> None:
+async def produce(cluster: KafkaCluster, topic: str, count: int, **settings: Any) -> None:
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, acks="all", **settings
     )
@@ -36,7 +37,7 @@ async def produce(cluster: Cluster, topic: str, count: int, **settings: Any) -> 
 class Member:
     """A consumer of a group that reads all the time."""
 
-    def __init__(self, cluster: Cluster, group: str, topic: str) -> None:
+    def __init__(self, cluster: KafkaCluster, group: str, topic: str) -> None:
         self.consumer = aiokafka.AIOKafkaConsumer(
             topic,
             bootstrap_servers=cluster.bootstrap_servers,
@@ -106,7 +107,7 @@ def shares(members: list[Member]) -> list[int]:
 
 @pytest.mark.parametrize("codec", [None, "gzip", "lz4", "snappy", "zstd"])
 def test_an_idempotent_producer_is_read_as_it_has_written(
-    cluster: Cluster, new_topic: NewTopicName, codec: str | None
+    cluster: KafkaCluster, new_topic: NewTopicName, codec: str | None
 ) -> None:
     topic = new_topic(PARTITIONS)
 
@@ -136,7 +137,7 @@ def test_an_idempotent_producer_is_read_as_it_has_written(
 
 
 def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(PARTITIONS)
     group = f"group-of-{topic}"
@@ -167,7 +168,9 @@ def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
     asyncio.run(scenario())
 
 
-def test_transactions_are_committed_and_aborted(cluster: Cluster, new_topic: NewTopicName) -> None:
+def test_transactions_are_committed_and_aborted(
+    cluster: KafkaCluster, new_topic: NewTopicName
+) -> None:
     topic = new_topic(1)
 
     async def scenario() -> list[bytes]:

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster, admin_client, wait_for
+from tests.integration.broker_processes import admin_client, wait_for
+from zkcontroller_testing import KafkaCluster
 
 pytestmark = pytest.mark.integration
 
@@ -22,14 +23,14 @@ END: Final = RECORDS // PARTITIONS
 
 
 @pytest.fixture
-def topic(cluster: Cluster, new_topic: NewTopicName) -> str:
+def topic(cluster: KafkaCluster, new_topic: NewTopicName) -> str:
     """A topic of six partitions with ten records in each."""
     name = new_topic(PARTITIONS)
     produce(cluster, name)
     return name
 
 
-def produce(cluster: Cluster, topic: str) -> None:
+def produce(cluster: KafkaCluster, topic: str) -> None:
     producer = confluent.Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True}
     )
@@ -46,7 +47,7 @@ def produce(cluster: Cluster, topic: str) -> None:
 class Member:
     """A consumer, what it was given to consume, and what it has consumed."""
 
-    def __init__(self, cluster: Cluster, group: str, topic: str, **settings: object) -> None:
+    def __init__(self, cluster: KafkaCluster, group: str, topic: str, **settings: object) -> None:
         self.consumer = confluent.Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -104,7 +105,7 @@ def sizes(members: list[Member]) -> list[int]:
     return sorted(len(member.partitions) for member in members)
 
 
-def committed(cluster: Cluster, group: str, topic: str) -> list[int]:
+def committed(cluster: KafkaCluster, group: str, topic: str) -> list[int]:
     """Committed offsets by partition, -1001 where there is none."""
     consumer = confluent.Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}
@@ -116,7 +117,9 @@ def committed(cluster: Cluster, group: str, topic: str) -> list[int]:
         consumer.close()
 
 
-def test_a_group_of_three_shares_a_topic_commits_and_goes_on(cluster: Cluster, topic: str) -> None:
+def test_a_group_of_three_shares_a_topic_commits_and_goes_on(
+    cluster: KafkaCluster, topic: str
+) -> None:
     members = [Member(cluster, "sharing", topic) for _ in range(3)]
     try:
         live_until(
@@ -150,7 +153,7 @@ def test_a_group_of_three_shares_a_topic_commits_and_goes_on(cluster: Cluster, t
         late.close()
 
 
-def test_a_static_member_comes_back_to_what_it_had(cluster: Cluster, topic: str) -> None:
+def test_a_static_member_comes_back_to_what_it_had(cluster: KafkaCluster, topic: str) -> None:
     names = ("a", "b")
     members = {
         name: Member(cluster, "static", topic, **{"group.instance.id": name}) for name in names
@@ -174,7 +177,7 @@ def test_a_static_member_comes_back_to_what_it_had(cluster: Cluster, topic: str)
             member.close()
 
 
-def test_groups_are_listed_described_and_deleted(cluster: Cluster, topic: str) -> None:
+def test_groups_are_listed_described_and_deleted(cluster: KafkaCluster, topic: str) -> None:
     admin = admin_client(cluster.bootstrap_servers)
     member = Member(cluster, "described", topic, **{"client.id": "reader"})
     try:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.clients.confluent import TIMEOUT_S, confluent, consumer_of, start_of
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster, admin_client
+from tests.integration.broker_processes import admin_client
+from zkcontroller_testing import KafkaCluster
 
 admin_module: Any = pytest.importorskip("confluent_kafka.admin")
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 def produce(
-    cluster: Cluster, topic: str, count: int, partitions: int = 3, **settings: Any
+    cluster: KafkaCluster, topic: str, count: int, partitions: int = 3, **settings: Any
 ) -> dict[int, list[tuple[int, bytes]]]:
     """What was acknowledged: offset and value, by partition."""
     acknowledged: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -70,7 +71,7 @@ def consume(consumer: Any, count: int) -> dict[int, list[tuple[int, bytes]]]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_an_idempotent_producer_writes_everything_once_and_in_order(
-    cluster: Cluster, new_topic: NewTopicName, codec: str
+    cluster: KafkaCluster, new_topic: NewTopicName, codec: str
 ) -> None:
     topic = new_topic()
     settings: dict[str, Any] = {"enable.idempotence": True, "compression.type": codec}
@@ -91,7 +92,9 @@ def test_an_idempotent_producer_writes_everything_once_and_in_order(
 
 
 @pytest.mark.parametrize("acks", ["0", "1"])
-def test_a_producer_may_wait_for_less(cluster: Cluster, new_topic: NewTopicName, acks: str) -> None:
+def test_a_producer_may_wait_for_less(
+    cluster: KafkaCluster, new_topic: NewTopicName, acks: str
+) -> None:
     topic = new_topic(1)
     produce(cluster, topic, 100, 1, acks=acks)
     consumer = consumer_of(cluster)
@@ -105,7 +108,7 @@ def test_a_producer_may_wait_for_less(cluster: Cluster, new_topic: NewTopicName,
 
 
 def test_who_reads_committed_records_sees_what_has_no_transaction(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(1)
     written = produce(cluster, topic, 50, 1)
@@ -118,7 +121,7 @@ def test_who_reads_committed_records_sees_what_has_no_transaction(
 
 
 def test_offsets_are_reported_by_place_and_by_time(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(1)
     empty = new_topic(1)
@@ -164,7 +167,7 @@ def test_offsets_are_reported_by_place_and_by_time(
 
 
 def test_deleted_records_are_gone_on_every_replica(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(1)
     written = produce(cluster, topic, 40, 1)

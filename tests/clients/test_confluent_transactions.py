@@ -10,14 +10,14 @@ import pytest
 
 from tests.clients.confluent import TIMEOUT_S, consumer_of, start_of
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster
+from zkcontroller_testing import KafkaCluster
 
 confluent: Any = pytest.importorskip("confluent_kafka")
 
 pytestmark = pytest.mark.integration
 
 
-def producer_of(cluster: Cluster, transactional_id: str, **settings: Any) -> Any:
+def producer_of(cluster: KafkaCluster, transactional_id: str, **settings: Any) -> Any:
     producer = confluent.Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -40,7 +40,7 @@ def write(producer: Any, topic: str, *values: bytes) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def read(cluster: Cluster, topic: str, count: int, isolation: str) -> list[bytes]:
+def read(cluster: KafkaCluster, topic: str, count: int, isolation: str) -> list[bytes]:
     """The next ``count`` values of all three partitions, and that no more come; sorted."""
     consumer = consumer_of(cluster, **{"isolation.level": isolation})
     values: list[bytes] = []
@@ -60,7 +60,7 @@ def read(cluster: Cluster, topic: str, count: int, isolation: str) -> list[bytes
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(3)
     producer = producer_of(cluster, new_id())
@@ -81,7 +81,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
 
 
 def test_an_open_transaction_is_not_read_before_it_ends(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(3)
     producer = producer_of(cluster, new_id())
@@ -94,7 +94,7 @@ def test_an_open_transaction_is_not_read_before_it_ends(
 
 
 def test_a_zombie_is_fenced_and_its_transaction_aborted(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic, transactional_id = new_topic(3), new_id()
     zombie = producer_of(cluster, transactional_id)
@@ -117,7 +117,7 @@ def test_a_zombie_is_fenced_and_its_transaction_aborted(
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(3)
     producer = producer_of(cluster, new_id(), **{"transaction.timeout.ms": 1_000})
@@ -134,7 +134,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(
         producer.commit_transaction(TIMEOUT_S)
 
 
-def consume_group(cluster: Cluster, topic: str, group: str, count: int) -> tuple[Any, list[bytes]]:
+def consume_group(
+    cluster: KafkaCluster, topic: str, group: str, count: int
+) -> tuple[Any, list[bytes]]:
     consumer = consumer_of(
         cluster,
         **{
@@ -155,7 +157,7 @@ def consume_group(cluster: Cluster, topic: str, group: str, count: int) -> tuple
 
 
 def test_offsets_belong_to_the_transaction_that_made_something_of_the_records(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     source, target, group = new_topic(1), new_topic(3), new_id()
     plain = producer_of(cluster, new_id())

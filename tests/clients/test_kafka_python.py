@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster, wait_for
+from tests.integration.broker_processes import wait_for
+from zkcontroller_testing import KafkaCluster
 
 kafka: Any = pytest.importorskip("kafka")
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.integration
 TIMEOUT_MS = 30_000
 
 
-def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: Any) -> list[int]:
+def produce(cluster: KafkaCluster, topic: str, values: list[bytes], **settings: Any) -> list[int]:
     """The offsets in partition 0, in the order of the values."""
     producer = kafka.KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, acks="all", linger_ms=5, **settings
@@ -47,7 +48,7 @@ def read(consumer: Any, count: int) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("codec", [None, "gzip"])
 @pytest.mark.parametrize("is_idempotent", [False, True])
 def test_records_come_back_as_they_went(
-    cluster: Cluster, new_topic: NewTopicName, codec: str | None, *, is_idempotent: bool
+    cluster: KafkaCluster, new_topic: NewTopicName, codec: str | None, *, is_idempotent: bool
 ) -> None:
     topic = new_topic(1)
     values = [b"value %d" % number for number in range(200)]
@@ -68,7 +69,7 @@ def test_records_come_back_as_they_went(
 
 
 def test_offsets_are_reported_by_place_and_by_time(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(1)
     tp = kafka.TopicPartition(topic, 0)
@@ -86,7 +87,9 @@ def test_offsets_are_reported_by_place_and_by_time(
         consumer.close()
 
 
-def test_a_group_goes_on_where_it_has_committed(cluster: Cluster, new_topic: NewTopicName) -> None:
+def test_a_group_goes_on_where_it_has_committed(
+    cluster: KafkaCluster, new_topic: NewTopicName
+) -> None:
     topic = new_topic(1)
     group = f"group-of-{topic}"
 

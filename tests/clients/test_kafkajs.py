@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.broker_processes import Cluster
+from zkcontroller_testing import KafkaCluster
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +37,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "story.js"
 
 
-def test_a_program_finds_everything_as_with_kafka(cluster: Cluster, scenario: Path) -> None:
+def test_a_program_finds_everything_as_with_kafka(cluster: KafkaCluster, scenario: Path) -> None:
     done = subprocess.run(
         ["node", str(scenario), cluster.bootstrap_servers, "kafkajs-story"],
         capture_output=True, text=True, timeout=120, check=False,

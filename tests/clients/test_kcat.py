@@ -9,7 +9,8 @@ import time
 import pytest
 
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster, wait_for
+from tests.integration.broker_processes import wait_for
+from zkcontroller_testing import KafkaCluster
 
 pytestmark = [
     pytest.mark.integration,
@@ -17,7 +18,7 @@ pytestmark = [
 ]
 
 
-def kcat(cluster: Cluster, *arguments: str, stdin: str = "") -> list[str]:
+def kcat(cluster: KafkaCluster, *arguments: str, stdin: str = "") -> list[str]:
     """The lines that it prints; it must succeed."""
     done = subprocess.run(
         ["kcat", "-b", cluster.bootstrap_servers, *arguments],
@@ -29,7 +30,7 @@ def kcat(cluster: Cluster, *arguments: str, stdin: str = "") -> list[str]:
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_records_come_back_as_they_went(
-    cluster: Cluster, new_topic: NewTopicName, codec: str
+    cluster: KafkaCluster, new_topic: NewTopicName, codec: str
 ) -> None:
     topic = new_topic()
     lines = [f"key-{number}:value {number} {'x' * 100}" for number in range(100)]
@@ -43,7 +44,7 @@ def test_records_come_back_as_they_went(
     assert sorted(read) == sorted(f"{line}|source=test" for line in lines)
 
 
-def test_offsets_are_found_by_time(cluster: Cluster, new_topic: NewTopicName) -> None:
+def test_offsets_are_found_by_time(cluster: KafkaCluster, new_topic: NewTopicName) -> None:
     topic = new_topic(1)
     before_ms = time.time_ns() // 1_000_000
     kcat(cluster, "-P", "-t", topic, "-X", "acks=all", stdin="one\ntwo\nthree\n")
@@ -57,7 +58,7 @@ def test_offsets_are_found_by_time(cluster: Cluster, new_topic: NewTopicName) ->
 
 
 def test_a_consumer_group_reads_on_where_it_has_stopped(
-    cluster: Cluster, new_topic: NewTopicName
+    cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(2)
     group = f"group-of-{topic}"
