@@ -435,7 +435,7 @@ def candidates(project: Project, change: Change) -> list[Candidate]:
 
 
 def choose(project: Project, change: Change, budget_s: float = BUDGET_S) -> Choice:
-    """The test files that run for a change: the nearest first, until the budget is used up.
+    """The test files that run for a change: the nearest first, if the budget has room for them.
 
     A changed test file runs whatever it takes.  A file with a marker runs only where no other one
     uses a changed module directly, and where it was seen to take seconds.
@@ -453,9 +453,8 @@ def choose(project: Project, change: Change, budget_s: float = BUDGET_S) -> Choi
             if not (is_quick and (each.distance == 0 or (each.distance == 1 and not has_direct))):
                 marked.append(each)
                 continue
-        # What is farther does not run while something nearer does not.
-        is_cut = bool(beyond) and each.distance > beyond[0].distance
-        if each.distance > 0 and (is_cut or used_s + each.seconds > budget_s):
+        # What does not fit leaves its time to what is farther and quicker.
+        if each.distance > 0 and used_s + each.seconds > budget_s:
             beyond.append(each)
             continue
         used_s += each.seconds

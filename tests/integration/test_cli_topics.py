@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,18 @@ def test_a_dry_run_checks_and_changes_nothing(cluster: Cluster) -> None:
     assert "has 2 partitions already" in shrunk
     assert [row["is_deleted"] for row in deleted] == [False]
     assert after["partition_count"] == 2
+
+
+def test_minima_come_from_brokers_that_know_their_own_configuration(cluster: Cluster) -> None:
+    minimum = ("--config", "min.insync.replicas=2")
+    create(cluster, "narrow", 1)
+    zkctl(cluster, "topic", "create", "wide", "--replica-assignment", "1:2,1:2", *minimum)
+
+    at_minimum = run(cluster, "topic", "describe", "narrow", "wide", "--at-min-isr-partitions")
+
+    rows = [(row["topic"], row["min_isr"]) for row in json.loads(at_minimum.stdout)]
+    assert rows == [("narrow", 1), ("wide", 2), ("wide", 2)]
+    assert at_minimum.stderr == ""
 
 
 def test_topics_grow_and_go_by_patterns(cluster: Cluster) -> None:
