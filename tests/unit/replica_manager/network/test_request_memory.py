@@ -85,9 +85,11 @@ class HalfSent:
 
 async def answered(server: SocketServer, size: int) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
-    writer.write(struct.pack(">i", size) + bytes(size))
-    _, answer = struct.unpack(">ii", await reader.readexactly(8))
-    writer.close()
+    try:
+        writer.write(struct.pack(">i", size) + bytes(size))
+        _, answer = struct.unpack(">ii", await reader.readexactly(8))
+    finally:
+        writer.close()
     return int(answer)
 
 
