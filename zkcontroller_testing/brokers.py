@@ -175,7 +175,7 @@ def _launch(
     console.parent.mkdir(parents=True, exist_ok=True)
     with console.open("ab") as output:
         forked = FORKED_BROKERS.start(
-            f"{module}.__main__:main",
+            module,
             arguments,
             stdout=output.fileno(),
             stderr=output.fileno(),

@@ -123,7 +123,7 @@ class ForkServer:
 
     def start(
         self,
-        function: str,
+        package: str,
         arguments: Sequence[str],
         *,
         stdout: int,
@@ -131,7 +131,7 @@ class ForkServer:
         environment: Mapping[str, str],
         directory: Path | None = None,
     ) -> ForkedProcess:
-        """Runs ``module:name`` with the arguments; what the function answers is the exit code.
+        """Runs ``main`` of the package's ``__main__``; what it answers is the exit code.
 
         The program has no standard input, and a process group of its own in our session.  Limits
         and the mask of new files are those that we had at the first start.
@@ -140,7 +140,7 @@ class ForkServer:
         status, theirs = os.pipe()
         # In a file of the memory: the environment may be larger than a message.
         with os.fdopen(os.memfd_create("request"), "w", encoding="ascii") as request:
-            json.dump([function, [*arguments], {**environment}, where], request)
+            json.dump([package, [*arguments], {**environment}, where], request)
             request.flush()
             files = [request.fileno(), stdout, stderr, theirs]
             try:
@@ -231,22 +231,20 @@ class _Server:
 
 
 class _Program(NamedTuple):
-    function: str
-    """``module:name``."""
+    package: str
     arguments: list[str]
 
     def run(self) -> int:
         """Its exit code."""
-        module, _, name = self.function.partition(":")
-        sys.argv = [module, *self.arguments]
-        code: int = getattr(import_module(module), name)(self.arguments)
+        sys.argv = [self.package, *self.arguments]
+        code: int = import_module(f"{self.package}.__main__").main(self.arguments)
         return code
 
 
 def _become(request: int, outputs: Sequence[int]) -> _Program:
     with os.fdopen(request, encoding="ascii") as text:
         text.seek(0)  # the place in the file is shared with its writer
-        function, arguments, environment, directory = json.load(text)
+        package, arguments, environment, directory = json.load(text)
     os.setpgid(0, 0)
     os.chdir(directory)
     os.environ.clear()
@@ -255,7 +253,7 @@ def _become(request: int, outputs: Sequence[int]) -> _Program:
         os.dup2(file, number)
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return _Program(function, arguments)
+    return _Program(package, arguments)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -183,17 +183,10 @@ def reordered(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 def nonmonotonic_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
     """A consumer goes forward until it seeks or is assigned anew."""
-    last: dict[tuple[str, str], Operation] = {}
-    for each in history:
-        key = each.process, each.place
-        if each.act is ClientAct.SEEK:
-            last.pop(key, None)
-        elif each.act is ClientAct.READ and each.is_ok:
-            before = last.get(key)
-            if before is not None and each.offset <= before.offset:
-                what = f"{each.process} was given {each.offset} after {before.offset}"
-                yield _violation("nonmonotonic-read", what, each.place, before, each)
-            last[key] = each
+    for before, each in _reads_in_turn(history):
+        if each.offset <= before.offset:
+            what = f"{each.process} was given {each.offset} after {before.offset}"
+            yield _violation("nonmonotonic-read", what, each.place, before, each)
 
 
 def skipped_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
@@ -203,21 +196,26 @@ def skipped_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
         if each.act is ClientAct.READ and each.is_ok:
             known[each.place, each.is_committed_only].setdefault(each.offset, each)
     in_order = {key: sorted(reads) for key, reads in known.items()}
+    for before, each in _reads_in_turn(history):
+        kind = each.place, each.is_committed_only
+        offsets = in_order[kind]
+        after = bisect_right(offsets, before.offset)
+        if after < len(offsets) and offsets[after] < each.offset:
+            other = known[kind][offsets[after]]
+            what = f"{each.process} was not given {other.offset}, as {other.process} was"
+            yield _violation("skipped-read", what, each.place, before, each, other)
+
+
+def _reads_in_turn(history: Sequence[Operation]) -> Iterator[tuple[Operation, Operation]]:
+    """Two records that a consumer was given one after the other, without a seek between them."""
     last: dict[tuple[str, str], Operation] = {}
     for each in history:
         key = each.process, each.place
         if each.act is ClientAct.SEEK:
             last.pop(key, None)
         elif each.act is ClientAct.READ and each.is_ok:
-            before = last.get(key)
-            kind = each.place, each.is_committed_only
-            if before is not None:
-                offsets = in_order[kind]
-                after = bisect_right(offsets, before.offset)
-                if after < len(offsets) and offsets[after] < each.offset:
-                    other = known[kind][offsets[after]]
-                    what = f"{each.process} was not given {other.offset}, as {other.process} was"
-                    yield _violation("skipped-read", what, each.place, before, each, other)
+            if key in last:
+                yield last[key], each
             last[key] = each
 
 

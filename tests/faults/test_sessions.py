@@ -29,7 +29,8 @@ def test_zookeeper_away_for_three_session_timeouts_and_every_session_expired(
         # A ZooKeeper that starts gives every session its whole time anew: none may use it.
         cluster.zookeeper.start()
         cluster.wait_until(
-            lambda: cluster.registered() == set(), lambda: f"nobody in {cluster.registered()}"
+            lambda: cluster.registered() == set(),
+            lambda: f"no broker is registered, but {cluster.registered()}",
         )
         # Leaders lead on, though no broker is registered or is controller.
         load.wait_for_progress(200)

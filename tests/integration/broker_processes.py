@@ -87,7 +87,7 @@ class BrokerProcess:
         """Starts the process; it may not be ready yet."""
         with self._errors.open("w") as errors:
             self._process = _FORKED.start(
-                "replica_manager.__main__:main",
+                "replica_manager",
                 [str(self.file), *options, "--logs-dir", str(self.logs), "--quiet"],
                 stdout=1,
                 stderr=errors.fileno(),

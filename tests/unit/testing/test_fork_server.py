@@ -48,7 +48,7 @@ class Programs:
     def start(self, *arguments: str, **environment: str) -> ForkedProcess:
         with self.printed.open("ab") as output:
             return self.server.start(
-                "program.__main__:main",
+                "program",
                 arguments,
                 stdout=output.fileno(),
                 stderr=output.fileno(),
@@ -134,7 +134,7 @@ def test_the_server_ends_with_the_process_that_uses_it(programs: Programs) -> No
         "import os, time\n"
         "from zkcontroller_testing.fork_server import ForkServer\n"
         "server = ForkServer('program')\n"
-        "server.start('program.__main__:main', ['wait'], stdout=1, stderr=2, environment={})\n"
+        "server.start('program', ['wait'], stdout=1, stderr=2, environment={})\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen(
