@@ -22,6 +22,7 @@ from tests.processor_time import ProcessorTime
 from tests.support.leftovers import Leftovers
 from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+from zkcontroller_testing.shared_server import SharedServer
 
 _numbers = itertools.count()
 
@@ -184,23 +185,24 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """``host:port`` of a ZooKeeper that lives as long as the test run.
+def zookeeper_connect(request: pytest.FixtureRequest) -> Iterator[str]:
+    """``host:port`` of a ZooKeeper that lives as long as the test run, one for all workers.
 
-    With ``ZKCONTROLLER_TEST_ZOOKEEPER=container`` it is one in Docker, else an embedded one.
+    With ``ZKCONTROLLER_TEST_ZOOKEEPER=container`` it is one in Docker, else that of the kit.
     """
     if os.environ.get("ZKCONTROLLER_TEST_ZOOKEEPER") == "container":
         with ZooKeeperContainer() as container:
             yield container.connect
     else:
-        with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-            yield server.connect
+        server = SharedServer(request.getfixturevalue("kafka_shared_zookeeper"))
+        yield server.acquire()
+        server.release()
 
 
 @pytest.fixture
 def chroot() -> str:
     """A path below the server's root that no one else uses; it does not exist yet."""
-    return f"/test-{next(_numbers)}"
+    return f"/test-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-{next(_numbers)}"
 
 
 @pytest.fixture

@@ -27,9 +27,16 @@ from scripts.draw_state_machines import DOCUMENT, redrawn
 from tests.support import leftovers
 from tests.support.asserting import Suite
 from tests.support.retired_words import RETIRED_WORDS, ROOT
+from tests.support.sources import kept, nodes, parsed
 
 INSTALLED_FOLDERS = list_modules.PACKAGES
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_file_is_parsed_once() -> Iterator[None]:
+    with kept():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -339,9 +346,7 @@ def test_every_method_in_the_traces_of_the_documents_exists() -> None:
 
 def _has_method(owner: str, method: str, path: str) -> bool:
     classes = (
-        node
-        for node in ast.walk(ast.parse((ROOT / path).read_text()))
-        if isinstance(node, ast.ClassDef) and node.name == owner
+        node for node in nodes(ROOT / path) if isinstance(node, ast.ClassDef) and node.name == owner
     )
     return any(
         isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and member.name == method
@@ -367,7 +372,7 @@ def test_every_package_has_a_guide_to_modules_that_exist(guide: Path) -> None:
 def definitions(file: Path) -> set[str]:
     """What a module defines: classes, functions, names, and ``Class.method``."""
     found: set[str] = set()
-    for node in ast.parse(file.read_text()).body:
+    for node in parsed(file).body:
         match node:
             case ast.ClassDef():
                 inner = (each for each in node.body if isinstance(each, FUNCTION))
@@ -440,9 +445,7 @@ THREADS_AND_LOCKS = {
 
 def makes_threads_or_locks(file: Path) -> bool:
     """Whether a module makes a thread, a pool or a lock, asyncio's included."""
-    called = (
-        node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)
-    )
+    called = (node.func for node in nodes(file) if isinstance(node, ast.Call))
     names = (
         each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in called
     )
@@ -496,15 +499,14 @@ def test_every_test_asserts_something() -> None:
 
 def documentation(file: Path) -> list[str]:
     """The docstrings and comments of a module."""
-    source = file.read_text()
     texts = [
         node.value.value
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(file)
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     ]
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    tokens = tokenize.generate_tokens(io.StringIO(file.read_text()).readline)
     return texts + [token.string for token in tokens if token.type == tokenize.COMMENT]
 
 
@@ -608,9 +610,9 @@ def test_no_test_module_imports_from_another() -> None:
 ON_A_BARE_DEBIAN = {"bash", "git", "make"}
 
 
-def programs_run(tree: ast.AST) -> Iterator[str]:
+def programs_run(file: Path) -> Iterator[str]:
     """What :mod:`subprocess` is asked to run by its name."""
-    for call in ast.walk(tree):
+    for call in nodes(file):
         if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("subprocess."):
             first = next(iter(getattr(next(iter(call.args), None), "elts", ())), None)
             if isinstance(first, ast.Constant):
@@ -623,7 +625,7 @@ def test_make_test_looks_for_a_program_that_not_every_machine_has() -> None:
         f"{path.relative_to(ROOT)}: {program}"
         for path, text in files
         if path.relative_to(ROOT / "tests").parts[0] not in leftovers.UNWATCHED
-        for program in programs_run(ast.parse(text))
+        for program in programs_run(path)
         if program not in ON_A_BARE_DEBIAN and f'which("{program}")' not in text
     }
 
@@ -632,11 +634,10 @@ def test_make_test_looks_for_a_program_that_not_every_machine_has() -> None:
 
 def names_in_tests() -> set[str]:
     """Every name that a test uses: the simulator is for tests as well as for the lab."""
-    trees = (ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("*.py"))
-    nodes = (node for tree in trees for node in ast.walk(tree))
     return {
         node.id if isinstance(node, ast.Name) else node.attr
-        for node in nodes
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in nodes(path)
         if isinstance(node, ast.Name | ast.Attribute)
     }
 
@@ -674,18 +675,18 @@ def _public_definitions(tree: ast.Module) -> set[str]:
     }
 
 
-def _taken(tree: ast.Module, module: str) -> set[tuple[str, str]]:
+def _taken(file: Path, module: str) -> set[tuple[str, str]]:
     """Which names of which modules a module uses: its own, and those that it imports."""
     imported: dict[str, str] = {}
     taken: set[tuple[str, str]] = set()
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if isinstance(node, ast.ImportFrom):
             relative = "." * node.level + (node.module or "")
             source = importlib.util.resolve_name(relative, module.rpartition(".")[0])
             taken |= {(source, alias.name) for alias in node.names}
             for alias in node.names:
                 imported[alias.asname or alias.name] = f"{source}.{alias.name}"
-    for node in ast.walk(tree):
+    for node in nodes(file):
         match node:
             case ast.Name(id=name):
                 taken.add((module, name))
@@ -705,7 +706,7 @@ def test_the_product_uses_every_public_function_and_class_that_it_defines() -> N
     used_by_tests = names_in_tests()
     for path in modules():
         source = (ROOT / path).read_text()
-        tree = ast.parse(source)
+        tree = parsed(ROOT / path)
         module = re.sub(r"^cli\b", "zkcontroller_cli", ".".join(path.with_suffix("").parts))
         not_used_here: set[str] = set()
         if path.parent.name == "handlers":  # the table of handlers has the modules
@@ -719,8 +720,8 @@ def test_the_product_uses_every_public_function_and_class_that_it_defines() -> N
             methods = {name for name in methods if not name.startswith(("action_", "on_"))}
         members |= methods
         defined |= {(module, name) for name in _public_definitions(tree) - not_used_here}
-        taken |= _taken(tree, module)
-        for node in ast.walk(tree):
+        taken |= _taken(ROOT / path, module)
+        for node in nodes(ROOT / path):
             match node:
                 case ast.Attribute(attr=name):
                     attributes.add(name)
@@ -737,7 +738,7 @@ def test_no_two_public_classes_of_the_product_share_a_name() -> None:
     """A name that is looked up leads to one class.  Type aliases may repeat: they are local."""
     places: dict[str, list[str]] = {}
     for module in modules():
-        for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        for node in nodes(ROOT / module):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
     shared = {name: found for name, found in places.items() if len(found) > 1}
@@ -748,16 +749,15 @@ def test_what_tests_take_from_zkctl_by_name_is_there() -> None:
     """Tests import the installed ``zkcontroller_cli`` by name, which mypy does not follow."""
     missing = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        if "zkcontroller_cli" not in (source := path.read_text()):
+        if "zkcontroller_cli" not in path.read_text():
             continue
-        tree = ast.parse(source)
         modules_of = {
             name: module
-            for node in ast.walk(tree)
+            for node in nodes(path)
             if isinstance(node, ast.AnnAssign | ast.Assign)
             for name, module in _imported_by_name(node)
         }
-        for node in ast.walk(tree):
+        for node in nodes(path):
             match node:
                 case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules_of:
                     module = modules_of[name]
@@ -788,17 +788,12 @@ RETIRED_IN_NAMES = re.compile(
 )
 
 
-DEFINED = re.compile(r"\b(?:def|class)\s+(\w+)")
-
-
 def test_no_function_class_or_test_is_named_by_a_retired_word() -> None:
     names = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for folder in (*INSTALLED_FOLDERS, "tests")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        # To parse every file takes long, and hardly one has such a name.
-        if any(map(RETIRED_IN_NAMES.search, DEFINED.findall(source := path.read_text())))
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(path)
         if isinstance(node, (*FUNCTION, ast.ClassDef))
         and (folder != "tests" or node.name.startswith("test_"))
         and RETIRED_IN_NAMES.search(node.name)

@@ -9,11 +9,12 @@ reach by its imports asserts in its method ``check``.
 from __future__ import annotations
 
 import ast
-import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from tests.support.sources import parsed
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -33,7 +34,7 @@ class Module:
     """The module and the name in it, by the name here."""
 
     def __post_init__(self) -> None:
-        for node in ast.parse(self.path.read_text()).body:
+        for node in parsed(self.path).body:
             if isinstance(node, FUNCTION):
                 self.functions[node.name] = node
             elif isinstance(node, ast.ClassDef):
@@ -59,16 +60,11 @@ class Suite:
 
     def __init__(self, root: Path, folders: Iterable[str]) -> None:
         self._root = root
-        # Every object of a parsed file stays: to look for garbage takes longer than to parse.
-        gc.disable()
-        try:
-            self._modules = {
-                ".".join(path.relative_to(root).with_suffix("").parts): Module(path)
-                for folder in folders
-                for path in sorted((root / folder).rglob("*.py"))
-            }
-        finally:
-            gc.enable()
+        self._modules = {
+            ".".join(path.relative_to(root).with_suffix("").parts): Module(path)
+            for folder in folders
+            for path in sorted((root / folder).rglob("*.py"))
+        }
         self._asserts: dict[Function, bool] = {}
         self._methods: dict[Module, dict[str, list[tuple[Module, Function]]]] = {}
 

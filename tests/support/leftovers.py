@@ -53,9 +53,10 @@ class Belongings:
         """What is held now."""
         return Belongings(_descriptors() | _threads() | _settings())
 
-    def added(self) -> dict[Hashable, str]:
+    def added(self, now: Belongings | None = None) -> dict[Hashable, str]:
         """What is held now and was not then."""
-        return {key: what for key, what in Belongings.now().held.items() if key not in self.held}
+        held = (now or Belongings.now()).held
+        return {key: held[key] for key in held.keys() - self.held.keys()}
 
     def left_behind(self) -> list[str]:
         """Descriptions of what is held now and was not then, and stays for GRACE_S.
@@ -126,6 +127,8 @@ class Leftovers:
         self._living: set[pytest.FixtureDef[Any]] = set()
         """The fixtures that tests share; those of pytest itself open nothing later."""
         self._noted: list[_Noted] = []
+        self._before: Belongings | None = None
+        """What was held when the last test had ended, if the next one begins with that."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> None:
@@ -142,13 +145,16 @@ class Leftovers:
         """Looks when the test's fixtures have ended, shared ones after their last test."""
         if not UNWATCHED.isdisjoint(marker.name for marker in item.iter_markers()):
             return (yield)
-        before = Belongings.now()
+        before = self._before or Belongings.now()
         result = yield
         left = self._left_by_earlier_tests()
-        if self._living:
-            came = {key: f"{what} (in {item.nodeid})" for key, what in before.added().items()}
-            self._noted.append(_Noted(came, frozenset(self._living)))
-        elif before.added():
+        self._before = Belongings.now()
+        came = before.added(self._before)
+        if came and self._living:
+            named = {key: f"{what} (in {item.nodeid})" for key, what in came.items()}
+            self._noted.append(_Noted(named, frozenset(self._living)))
+        elif came:
+            self._before = None
             left += before.left_behind()
             if not left:
                 # What has survived the collection lives on: the next one need not look at it.
