@@ -21,7 +21,6 @@ from tests.integration.zookeeper_proxy import Proxy
 from tests.peers.cluster import Cluster
 from tests.support.doctor_causes import EDITED, STATE, World
 from tests.support.quorum import free_ports
-from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Create, Written
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
@@ -92,18 +91,17 @@ class CutWorld(World):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutWorld]:
+def world(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutWorld]:
     directory = tmp_path_factory.mktemp("truth")
-    with EmbeddedZooKeeper(directory / "zookeeper") as server:
-        cluster = Cluster(f"{server.connect}/truth", directory)
-        world = CutWorld(cluster, directory)
-        try:
-            world.start_all()
-            assert world.controller != CUT
-            yield world
-        finally:
-            world.proxy.close()
-            cluster.close()
+    cluster = Cluster(f"{zookeeper_connect}/truth", directory)
+    world = CutWorld(cluster, directory)
+    try:
+        world.start_all()
+        assert world.controller != CUT
+        yield world
+    finally:
+        world.proxy.close()
+        cluster.close()
 
 
 def places(rows: list[dict[str, Any]]) -> set[tuple[str, str, int]]:

@@ -14,7 +14,6 @@ import pytest
 
 from tests.peers.cluster import Cluster
 from tests.support.doctor_causes import FROZEN_S, World
-from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Create, Znode
 
 pytestmark = pytest.mark.integration
@@ -23,16 +22,15 @@ SHORT = {"zookeeper_session_timeout_ms": "6000"}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("deletion")
-    with EmbeddedZooKeeper(directory / "zookeeper") as server:
-        cluster = Cluster(f"{server.connect}/deletion", directory)
-        try:
-            world = World(cluster, cluster.start_ours, directory)
-            world.start_all()
-            yield world
-        finally:
-            cluster.close()
+    cluster = Cluster(f"{zookeeper_connect}/deletion", directory)
+    try:
+        world = World(cluster, cluster.start_ours, directory)
+        world.start_all()
+        yield world
+    finally:
+        cluster.close()
 
 
 def at(world: World) -> tuple[str, str]:
