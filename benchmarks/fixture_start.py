@@ -7,7 +7,8 @@ the ``KafkaContainer`` of Testcontainers, too.  A test creates a topic with thre
 produces a record that three brokers acknowledge; ``KafkaContainer`` has one broker, and there it
 is one replica.  All are used as their guides have it: every test has brokers of its own, and the
 kit has one ZooKeeper for the session, the others one for each test.  Measured is the command, from
-its start to its end: a file of one test, and what each further test costs.
+its start to its end: a file of one test, what each further test costs, and the most memory that
+what was started has had at one time, pytest and ZooKeeper included.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from typing_extensions import override
 
 from benchmarks.kafka_peer import KafkaBroker, kafka_libs
 
@@ -31,6 +36,7 @@ PEER: Final = ("pytest-kafka==0.8.1", "port-for==1.0.0", "kafka-python==2.2.15")
 FURTHER: Final = 3
 """Tests of the longer file, besides the first."""
 TIMEOUT_S: Final = 600.0
+_LOOK_AGAIN_S: Final = 0.1
 _ZOOKEEPER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 _TESTS: Final = """\
@@ -82,6 +88,50 @@ def bootstrap_servers():
 """
 
 
+class PeakMemory(threading.Thread):
+    """The most memory at one time of all processes that have begun since, containers' included.
+
+    What several share counts once (``Pss``).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._before = _processes()
+        self._is_over = threading.Event()
+        self.most_mb = 0.0
+
+    @override
+    def run(self) -> None:
+        while not self._is_over.wait(_LOOK_AGAIN_S):
+            now_mb = sum(map(_memory_mb, _processes() - self._before))
+            self.most_mb = max(self.most_mb, now_mb)
+
+    def end(self) -> float:
+        """In MB."""
+        self._is_over.set()
+        self.join()
+        return self.most_mb
+
+
+def _processes() -> set[Path]:
+    return {path for path in Path("/proc").iterdir() if path.name.isdigit()}
+
+
+def _memory_mb(process: Path) -> float:
+    with suppress(OSError):  # it has ended, or is the kernel's
+        for line in (process / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class Run(NamedTuple):
+    """One run of pytest."""
+
+    seconds: float
+    memory_mb: float
+
+
 @dataclass(frozen=True)
 class Side:
     """A folder with a ``conftest.py`` whose fixture brings brokers."""
@@ -97,17 +147,19 @@ class Side:
         self.folder.mkdir(exist_ok=True)
         (self.folder / "conftest.py").write_text(conftest)
 
-    def seconds(self, count: int) -> float:
+    def run(self, count: int) -> Run:
         """Runs ``count`` tests; CalledProcessError if one fails."""
         tests = _TESTS.format(count=count, replicas=self.replicas)
         (self.folder / "test_first.py").write_text(tests)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.options]
+        memory = PeakMemory()
+        memory.start()
         began_s = time.monotonic()
         subprocess.run(
             command, cwd=self.folder, env=os.environ | self.environment, check=True,
             timeout=TIMEOUT_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        return time.monotonic() - began_s
+        return Run(time.monotonic() - began_s, memory.end())
 
 
 def pytest_kafka(directory: Path) -> Side:
@@ -137,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--testcontainers", metavar="IMAGE", help="for KafkaContainer")
     options = parser.parse_args(arguments)
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[str, int], list[Run]] = {}
     with tempfile.TemporaryDirectory(prefix="fixture-start-") as name:
         kit = Side("kit", Path(name) / "kit", options=())
         kit.write(_KIT)
@@ -151,12 +203,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for _ in range(options.rounds):
             for count in (1, 1 + FURTHER):
                 for side in sides:
-                    found.setdefault((side.name, count), []).append(side.seconds(count))
-    print(f"{f'median of {options.rounds}':24}", *(f"{side.name + ' s':>24}" for side in sides))
-    first = {side.name: statistics.median(found[side.name, 1]) for side in sides}
-    whole = {side.name: statistics.median(found[side.name, 1 + FURTHER]) for side in sides}
-    further = {name: (whole[name] - first[name]) / FURTHER for name in first}
-    for text, row in (("a file of one test", first), ("each further test", further)):
+                    found.setdefault((side.name, count), []).append(side.run(count))
+    print(f"{f'median of {options.rounds}':24}", *(f"{side.name:>24}" for side in sides))
+    first, whole = (
+        {side.name: statistics.median(run.seconds for run in found[side.name, count])
+         for side in sides}
+        for count in (1, 1 + FURTHER)
+    )  # fmt: skip
+    rows = {
+        "a file of one test, s": first,
+        "each further test, s": {name: (whole[name] - first[name]) / FURTHER for name in first},
+        "its memory, MB": {
+            name: statistics.median(run.memory_mb for run in found[name, 1]) for name in first
+        },
+    }
+    for text, row in rows.items():
         cells = (f"{row[each.name]:14.2f} ({row['kit'] / row[each.name]:6.3f})" for each in sides)
         print(f"{text:24}", *(f"{cell:>24}" for cell in cells))
     return 0

@@ -64,7 +64,7 @@ class RecordsCluster:
     @property
     def rss_mb(self) -> float:
         """Resident memory of the three together."""
-        return sum(_rss_kb(broker.pid) for broker in self.brokers) / 1024
+        return sum(map(rss_mb_of, self.brokers))
 
     @property
     def cpu_s(self) -> float:
@@ -182,8 +182,9 @@ def _run(main_class: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _rss_kb(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+def rss_mb_of(broker: BrokerProcess) -> float:
+    """Its resident memory."""
+    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise ProcessLookupError(f"process {pid} tells no VmRSS")
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(f"process {broker.pid} tells no VmRSS")
