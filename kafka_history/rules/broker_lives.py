@@ -34,7 +34,7 @@ ONE_LOSS_MS: Final = 5_000
 VIEWS: Final = frozenset({"ctl-brokers-changed", "ctl-brokers-active"})
 MARKS: Final = VIEWS | {
     "server-life", "ctl-thread", "broker-registered", "shutdown-request", "net-disconnected",
-    "fetch-session-error",
+    "net-connect-failed", "fetch-session-error",
 }  # fmt: skip
 """Lines that say something about the life of a broker."""
 REGISTERED: Final = "broker-registered"
@@ -42,6 +42,11 @@ EXPIRIES: Final = frozenset({"zkc-session", "zk-timeout", "zk-state"})
 DUMP: Final = "config-dump"
 PRELUDE: Final = ("Registered kafka:type=", "Registered signal handlers", "Setting -D jdk.tls")
 """What a new process says before *starting* is no sign of life of the one before; nor its dump."""
+
+ONE_TRY_MS: Final = 50
+"""Where no connection is established, a line that says *disconnected* stands this close before."""
+NO_SESSION: Final = "epoch=INITIAL)"
+"""Of a fetch without a session: it may have been the first, over a connection that never stood."""
 
 _EVER: Final = 2**62
 _NODE: Final = re.compile(r"[Nn]ode (-?[0-9]+)")
@@ -256,13 +261,32 @@ def _marks(event: Event) -> Iterator[tuple[str, int]]:
             if event.kind == "ctl-brokers-changed":
                 found += [("added", broker) for broker in added]
             found += [("live", broker) for broker in _live(event)]
-        case "net-disconnected" | "fetch-session-error":
-            is_parting = event.kind == "fetch-session-error" or event.says("disconnected.")
-            node = _NODE.search(event.text or "") if is_parting else None
-            found += [] if node is None else [("parted", int(node[1]))]
+        case "net-disconnected" | "fetch-session-error" | "net-connect-failed":
+            mark = _connection(event)
+            node = _NODE.search(event.text or "") if mark else None
+            found += [] if node is None else [(mark, int(node[1]))]
         case _:
             pass
     return ((mark, broker) for mark, broker in found if broker >= 0)
+
+
+def _connection(event: Event) -> str:
+    """What a client says of its connection to a broker; empty: nothing that dates a death."""
+    if event.kind == "net-connect-failed":
+        return "unreachable"
+    if event.says("Error sending fetch"):
+        return "" if event.says(NO_SESSION) else "parted"
+    return "parted" if event.says("disconnected.") else ""
+
+
+def _partings(marks: Iterable[_Mark]) -> Iterator[int]:
+    """When connections to a broker broke that had stood, in ms."""
+    failed: dict[str, int] = {}
+    for mark, sign, _ in reversed(list(marks)):
+        if mark == "unreachable":
+            failed[sign.file] = sign.at_ms
+        elif mark == "parted" and failed.get(sign.file, _EVER) - sign.at_ms > ONE_TRY_MS:
+            yield sign.at_ms
 
 
 def _spans(marks: Sequence[_Mark]) -> list[_Span]:
@@ -319,8 +343,7 @@ def _life(
         end = next(last[mark] for mark in ("stopped", "stopping", "announced") if mark in last)
         to_ms = end.at_ms
     elif ended_by == KILLED and own is not None and to_ms is not None:
-        parted = (at.at_ms for mark, at, _ in marks if mark == "parted")
-        to_ms = _died_ms(own.at_ms, min(to_ms, next_ms), parted)
+        to_ms = _died_ms(own.at_ms, min(to_ms, next_ms), _partings(marks))
     elif ended_by == OPEN:
         end = None
     return BrokerLife(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafka_history.rules.broker_lives import (
     BrokerLife,
     broker_lives,
@@ -40,6 +42,57 @@ def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
 
     assert (one.broker, one.ended_by, one.to_ms) == (1, "killed", START_MS + 12_000)
     assert (one.last_ms, one.missed_ms) == (START_MS + 10_000, START_MS + 16_000)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        [
+            event("net-disconnected", 14_000, 9, "Node 1 disconnected."),
+            event("net-connect-failed", 14_001, 9, "Connection to node 1 could not be …"),
+        ],
+        [
+            event(
+                "fetch-session-error", 14_000, 9,
+                "Error sending fetch request (sessionId=INVALID, epoch=INITIAL) to node 1:",
+            ),
+        ],
+        [
+            event(
+                "fetch-session-error", 14_000, 9,
+                "Node 1 was unable to process the fetch request with (sessionId=7, epoch=3): "
+                "FETCH_SESSION_ID_NOT_FOUND.",
+            ),
+        ],
+    ],
+    ids=["not connected", "first fetch", "no session"],
+)  # fmt: skip
+def test_a_connection_that_never_stood_does_not_date_a_death(failure: list[Event]) -> None:
+    (one, _) = lives_of(
+        server(0, 1, "starting"),
+        event("thread-life", 10_000, 1, "the last word"),
+        *failure,
+        view(16_000, "9"),
+    )
+
+    assert (one.ended_by, one.to_ms, one.missed_ms) == (
+        "killed", START_MS + 10_000, START_MS + 16_000,
+    )  # fmt: skip
+
+
+def test_a_connection_that_breaks_is_tried_again_in_vain() -> None:
+    (one, _) = lives_of(
+        server(0, 1, "starting"),
+        event("thread-life", 10_000, 1, "the last word"),
+        event(
+            "fetch-session-error", 12_000, 9,
+            "Error sending fetch request (sessionId=7, epoch=3) to node 1:",
+        ),
+        event("net-connect-failed", 12_100, 9, "Connection to node 1 could not be established."),
+        view(16_000, "9"),
+    )  # fmt: skip
+
+    assert (one.ended_by, one.to_ms) == ("killed", START_MS + 12_000)
 
 
 def test_one_life_may_end_and_another_begin_within_a_second() -> None:
