@@ -44,6 +44,7 @@ _BRIEFLY: Final = frozenset(
         ErrorCode.coordinator_not_available,
         ErrorCode.invalid_replication_factor,  # no broker is known yet
         ErrorCode.leader_not_available,
+        ErrorCode.not_controller,
         ErrorCode.not_coordinator,
         ErrorCode.not_leader_or_follower,
         ErrorCode.offset_not_available,
