@@ -1,11 +1,12 @@
-"""How long one client waits for its records, at three brokers of ours and three of Kafka 3.9.1.
+"""How long clients wait for records and offsets, at three brokers of ours and three of Kafka 3.9.1.
 
-``python -m benchmarks.latency`` starts both clusters on one ZooKeeper, and for each one client,
-Kafka's own producer with its defaults and acks=all.  They take turns, round by round: one record
-at a time, then a steady number of records a second, then transactions of 50 records with the
-offsets of a group in them; three replicas, six partitions, records of 100 bytes.  Each figure is
-the median of the rounds, beside the peer's, with the ratio.  The first rounds warm both up,
-uncounted.
+``python -m benchmarks.latency`` starts both clusters on one ZooKeeper, and for each one process of
+Kafka's own clients with their defaults, the producer with acks=all.  They take turns, round by
+round: one record at a time, then a steady number of records a second, then transactions of 50
+records with the offsets of a group in them; then ten consumers join a group, one consumer commits,
+and the admin client alters the offset of one group after the other.  Three replicas, six partitions
+(twelve for the ten consumers), records of 100 bytes.  Each figure is the median of the rounds,
+beside the peer's, with the ratio.  The first rounds warm both up, uncounted.
 
 ``--beside COMMAND`` measures another version of ours in Kafka's place, for example
 ``env -C ../before``: brokers import from the folder they start in.
@@ -32,6 +33,13 @@ SINGLE_RECORDS: Final = 600
 STEADY_RECORDS_S: Final = (2_000, 10_000)
 TRANSACTIONS: Final = 40
 TRANSACTION_RECORDS: Final = 50
+JOINS: Final = 3
+MEMBERS: Final = 10
+COMMITS: Final = 200
+ALTERATIONS: Final = 100
+SUBSCRIBED: Final = "subscribed"
+SUBSCRIBED_PARTITIONS: Final = 12
+"""Each member of a group has one, at least."""
 _PROPERTIES: Final = {
     "offsets_topic_replication_factor": 3,
     "transaction_state_log_replication_factor": 3,
@@ -69,6 +77,12 @@ class Side:
         steps["all"] = [sum(each) for each in zip(*steps.values(), strict=True)]
         for step, waits in steps.items():
             found |= _percentiles(f"transaction of {TRANSACTION_RECORDS}: {step}", waits, (50,))
+        for what, line, wanted in (
+            (f"{MEMBERS} members join a group", f"joins {JOINS} {MEMBERS} {SUBSCRIBED}", (50,)),
+            ("commit of a consumer", f"commits {COMMITS}", (50, 99)),
+            ("offset altered by an admin", f"alterations {ALTERATIONS}", (50, 99)),
+        ):
+            found |= _percentiles(what, self._ask(line), wanted)
         return found
 
     def close(self) -> None:
@@ -118,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.callback(cluster.stop)
             cluster.start()
             cluster.create(TOPIC, replicas=3)
+            cluster.create(SUBSCRIBED, replicas=3, partitions=SUBSCRIBED_PARTITIONS)
             sides.append(Side(cluster))
             stack.callback(sides[-1].close)
         for number in range(options.warm_up + options.rounds):
