@@ -202,7 +202,7 @@ class KafkaController:
     def _refuse(self, event: Event) -> None:
         """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered.
 
-        One that was answered before the office ended keeps its answer: the first one counts.
+        One that was answered while it was controller keeps its answer: the first one counts.
         """
         if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.refusal(event)
