@@ -4,53 +4,35 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
-from tests.integration.broker_processes import Cluster, admin_client, cluster_in, state_of, wait_for
-from zkcontroller.zookeeper.requests import ZkCode
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from tests.integration.broker_processes import admin_client, wait_for
 from zkcontroller.zookeeper.znodes import TopicZnode
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
     """Three brokers, for all clients."""
-    directory = tmp_path_factory.mktemp("clients")
-    with cluster_in(directory, f"{zookeeper_connect}/clients") as cluster:
-        cluster.start(1, 2, 3)
-        yield cluster
+    return kafka_cluster_factory(3, zookeeper=zookeeper_connect)
 
 
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[ZooKeeperSession]:
-    session = ZooKeeperSession(ZooKeeperConfig(cluster.connect))
-    session.start()
-    yield session
-    session.close()
-
-
-def leaders_in_znodes(session: ZooKeeperSession, topic: str, partitions: int) -> dict[int, int]:
+def leaders_in_znodes(cluster: KafkaCluster, topic: str, partitions: int) -> dict[int, int]:
     """Partition to leader, as the state znodes have it."""
-
-    def leaders() -> dict[int, int] | None:
-        found = {p: state_of(session, topic, p) for p in range(partitions)}
-        states = {p: state.leader for p, state in found.items() if state is not None}
-        return states if len(states) == partitions else None
-
-    return wait_for(leaders, f"states of {topic}")
+    return {p: cluster.wait_leader(topic, p) for p in range(partitions)}
 
 
-def is_gone(session: ZooKeeperSession, topic: str) -> bool:
-    return session.exists(TopicZnode.path(topic)) is ZkCode.NO_NODE
+def is_gone(cluster: KafkaCluster, topic: str) -> bool:
+    return cluster.znode(TopicZnode.path(topic)).get() is None
 
 
-def test_confluent_kafka(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_confluent_kafka(cluster: KafkaCluster) -> None:
     admin_module = pytest.importorskip("confluent_kafka.admin")
     admin = admin_client(cluster.bootstrap_servers)
     topic = admin_module.NewTopic("confluent", 6, 3, config={"retention.ms": "1000"})
@@ -64,7 +46,7 @@ def test_confluent_kafka(cluster: Cluster, session: ZooKeeperSession) -> None:
         return {p: seen.leader for p, seen in listed.topics["confluent"].partitions.items()}
 
     # The answer comes when the controller knows; the other brokers get it at the same time.
-    leaders = leaders_in_znodes(session, "confluent", 6)
+    leaders = leaders_in_znodes(cluster, "confluent", 6)
     wait_for(lambda: leaders_seen() == leaders, "every broker to know the leaders")
 
     resource = admin_module.ConfigResource("topic", "confluent")
@@ -77,17 +59,17 @@ def test_confluent_kafka(cluster: Cluster, session: ZooKeeperSession) -> None:
 
     [deleted] = admin.delete_topics(["confluent"], operation_timeout=20).values()
     assert deleted.result(30) is None
-    wait_for(lambda: is_gone(session, "confluent"), "the deletion")
+    wait_for(lambda: is_gone(cluster, "confluent"), "the deletion")
 
 
-def test_kafka_python(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_kafka_python(cluster: KafkaCluster) -> None:
     kafka = pytest.importorskip("kafka")
     admin_module = pytest.importorskip("kafka.admin")
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     try:
         admin.create_topics([admin_module.NewTopic("kafka-python", 3, 2)], timeout_ms=20_000)
 
-        leaders = leaders_in_znodes(session, "kafka-python", 3)
+        leaders = leaders_in_znodes(cluster, "kafka-python", 3)
 
         def leaders_seen() -> dict[int, int]:
             [topic] = admin.describe_topics(["kafka-python"])
@@ -98,13 +80,13 @@ def test_kafka_python(cluster: Cluster, session: ZooKeeperSession) -> None:
         assert wait_for(lambda: "kafka-python" in admin.list_topics(), "the topic in the list")
 
         admin.delete_topics(["kafka-python"], timeout_ms=20_000)
-        wait_for(lambda: is_gone(session, "kafka-python"), "the deletion")
+        wait_for(lambda: is_gone(cluster, "kafka-python"), "the deletion")
     finally:
         admin.close()
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not on the PATH")
-def test_kcat(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_kcat(cluster: KafkaCluster) -> None:
     def kcat(*arguments: str) -> str:
         command = ["kcat", "-b", cluster.bootstrap_servers, "-L", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
@@ -115,14 +97,14 @@ def test_kcat(cluster: Cluster, session: ZooKeeperSession) -> None:
     assert listed.count("(controller)") == 1
 
     kcat("-t", "kcat-made")  # asking creates
-    leaders = leaders_in_znodes(session, "kcat-made", 1)
+    leaders = leaders_in_znodes(cluster, "kcat-made", 1)
 
     assert wait_for(
         lambda: f"partition 0, leader {leaders[0]}" in kcat("-t", "kcat-made"), "the leader"
     )
 
 
-def test_javas_topic_command(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_javas_topic_command(cluster: KafkaCluster) -> None:
     try:
         libs = kafka_libs()
     except KafkaUnavailableError as missing:
@@ -149,7 +131,7 @@ def test_javas_topic_command(cluster: Cluster, session: ZooKeeperSession) -> Non
     assert "Created topic java." in made
     assert "java" in topics("--list").split()
 
-    leaders = leaders_in_znodes(session, "java", 6)
+    leaders = leaders_in_znodes(cluster, "java", 6)
     lines = [f"Partition: {p}\tLeader: {leader}\t" for p, leader in leaders.items()]
 
     def is_described() -> bool:
@@ -160,4 +142,4 @@ def test_javas_topic_command(cluster: Cluster, session: ZooKeeperSession) -> Non
     wait_for(is_described, "every broker to know the leaders")
 
     topics("--delete", "--topic", "java")
-    wait_for(lambda: is_gone(session, "java"), "the deletion")
+    wait_for(lambda: is_gone(cluster, "java"), "the deletion")
