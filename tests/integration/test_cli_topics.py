@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in
 from tests.integration.zkctl_brokers import FIRST_MS, RECORDS, create, refused, run, zkctl
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
@@ -16,18 +16,15 @@ pytest.importorskip("confluent_kafka")
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    directory = tmp_path_factory.mktemp("topics")
-    with cluster_in(directory, f"{zookeeper_connect}/topics") as cluster:
-        cluster.start(1, 2)
-        yield cluster
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
+    return kafka_cluster_factory(2, zookeeper=zookeeper_connect)
 
 
-def names(cluster: Cluster, *patterns: str) -> list[str]:
+def names(cluster: KafkaCluster, *patterns: str) -> list[str]:
     return [row["topic"] for row in zkctl(cluster, "topic", "list", *patterns)]
 
 
-def test_a_dry_run_checks_and_changes_nothing(cluster: Cluster) -> None:
+def test_a_dry_run_checks_and_changes_nothing(cluster: KafkaCluster) -> None:
     dry = ("topic", "create", "checked", "--partitions", "3", "--dry-run")
 
     checked = zkctl(cluster, *dry)
@@ -48,7 +45,7 @@ def test_a_dry_run_checks_and_changes_nothing(cluster: Cluster) -> None:
     assert after["partition_count"] == 2
 
 
-def test_minima_come_from_brokers_that_know_their_own_configuration(cluster: Cluster) -> None:
+def test_minima_come_from_brokers_that_know_their_own_configuration(cluster: KafkaCluster) -> None:
     minimum = ("--config", "min.insync.replicas=2")
     create(cluster, "narrow", 1)
     zkctl(cluster, "topic", "create", "wide", "--replica-assignment", "1:2,1:2", *minimum)
@@ -60,7 +57,7 @@ def test_minima_come_from_brokers_that_know_their_own_configuration(cluster: Clu
     assert at_minimum.stderr == ""
 
 
-def test_topics_grow_and_go_by_patterns(cluster: Cluster) -> None:
+def test_topics_grow_and_go_by_patterns(cluster: KafkaCluster) -> None:
     for topic in ("batch.a", "batch.b", "other"):
         zkctl(cluster, "topic", "create", topic, "--partitions", "1")
 
@@ -82,7 +79,7 @@ def test_topics_grow_and_go_by_patterns(cluster: Cluster) -> None:
     assert names(cluster, "batch.*", "other") == ["other"]
 
 
-def test_records_are_deleted_as_planned_and_offsets_show_it(cluster: Cluster) -> None:
+def test_records_are_deleted_as_planned_and_offsets_show_it(cluster: KafkaCluster) -> None:
     create(cluster, "ledger", 2)
     delete = ("topic", "delete-records", "ledger-0:4", "ledger-1:-1")
 
@@ -116,7 +113,7 @@ def test_records_are_deleted_as_planned_and_offsets_show_it(cluster: Cluster) ->
     assert [row["offset"] for row in none] == [None, None]
 
 
-def test_a_compacted_topic_keeps_its_records(cluster: Cluster) -> None:
+def test_a_compacted_topic_keeps_its_records(cluster: KafkaCluster) -> None:
     zkctl(cluster, "topic", "create", "latest", "--config", "cleanup.policy=compact")
 
     why = refused(cluster, "topic", "delete-records", "latest-0:-1", "--yes")
@@ -125,14 +122,13 @@ def test_a_compacted_topic_keeps_its_records(cluster: Cluster) -> None:
 
 
 def test_deletions_that_are_switched_off_are_refused_with_the_setting(
-    zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory
+    kafka_cluster_factory: StartCluster, zookeeper_connect: str
 ) -> None:
-    directory = tmp_path_factory.mktemp("kept")
-    with cluster_in(directory, f"{zookeeper_connect}/kept") as strict:
-        strict.start(1, delete__topic__enable="false")
-        zkctl(strict, "topic", "create", "kept")
+    configs = {"delete.topic.enable": "false"}
+    strict = kafka_cluster_factory(1, zookeeper=zookeeper_connect, configs=configs)
+    zkctl(strict, "topic", "create", "kept")
 
-        why = refused(strict, "topic", "delete", "kept", "--yes")
+    why = refused(strict, "topic", "delete", "kept", "--yes")
 
-        assert "the controller has delete.topic.enable=false" in why
-        assert names(strict) == ["kept"]
+    assert "the controller has delete.topic.enable=false" in why
+    assert names(strict) == ["kept"]
