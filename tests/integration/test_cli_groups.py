@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in
 from tests.integration.zkctl_brokers import (
     Brokers,
     commit,
@@ -20,24 +18,19 @@ from tests.integration.zkctl_brokers import (
     run,
     zkctl,
 )
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    directory = tmp_path_factory.mktemp("groups")
-    with cluster_in(directory, f"{zookeeper_connect}/groups") as cluster:
-        cluster.start(
-            *(1, 2),
-            group__initial__rebalance__delay__ms="0",
-            offsets__topic__num__partitions="4",
-            offsets__topic__replication__factor="1",
-        )
-        yield cluster
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
+    configs = {"offsets.topic.num.partitions": "4"}
+    return kafka_cluster_factory(2, zookeeper=zookeeper_connect, configs=configs)
 
 
-def test_a_group_is_listed_and_described_with_its_members_and_lags(cluster: Cluster) -> None:
+def test_a_group_is_listed_and_described_with_its_members_and_lags(cluster: KafkaCluster) -> None:
     create(cluster, "orders", 3)
 
     with member(cluster, "billing", "orders") as consumer:
@@ -67,7 +60,7 @@ def test_a_group_is_listed_and_described_with_its_members_and_lags(cluster: Clus
 
 
 @pytest.fixture(scope="module")
-def resets(cluster: Cluster) -> str:
+def resets(cluster: KafkaCluster) -> str:
     """A topic whose offsets are reset."""
     create(cluster, "resets")
     return "resets"
@@ -129,7 +122,7 @@ def test_a_plan_is_exported_and_carried_out_later(cluster: Brokers, tmp_path: Pa
     assert tuple(offsets(cluster, "planning", "planned").values()) == (3, 8)
 
 
-def test_nothing_is_reset_or_deleted_while_a_member_lives(cluster: Cluster) -> None:
+def test_nothing_is_reset_or_deleted_while_a_member_lives(cluster: KafkaCluster) -> None:
     create(cluster, "living")
     commit(cluster, "alive", "living", 3, 8)
     reset = ("group", "reset", "alive", "--all-topics", "--to-latest")
@@ -150,7 +143,7 @@ def test_nothing_is_reset_or_deleted_while_a_member_lives(cluster: Cluster) -> N
     assert tuple(offsets(cluster, "alive", "living").values()) == (3, 8)
 
 
-def test_what_cannot_be_reset_is_named_and_nothing_is_done(cluster: Cluster) -> None:
+def test_what_cannot_be_reset_is_named_and_nothing_is_done(cluster: KafkaCluster) -> None:
     create(cluster, "strict")
     commit(cluster, "careful", "strict", 3)
     reset = ("group", "reset", "careful", "--yes")
@@ -169,7 +162,7 @@ def test_what_cannot_be_reset_is_named_and_nothing_is_done(cluster: Cluster) -> 
     assert offsets(cluster, "careful", "strict") == {0: 3}
 
 
-def test_offsets_and_groups_are_deleted(cluster: Cluster) -> None:
+def test_offsets_and_groups_are_deleted(cluster: KafkaCluster) -> None:
     create(cluster, "leaving")
     commit(cluster, "gone", "leaving", 3, 8)
 
@@ -190,7 +183,7 @@ def test_offsets_and_groups_are_deleted(cluster: Cluster) -> None:
     assert "there is no group gone; nothing was done" in again
 
 
-def test_a_group_that_is_not_there_yet_gets_offsets(cluster: Cluster) -> None:
+def test_a_group_that_is_not_there_yet_gets_offsets(cluster: KafkaCluster) -> None:
     create(cluster, "fresh")
 
     zkctl(cluster, "group", "reset", "newcomer", "--topic", "fresh", "--to-latest", "--yes")
