@@ -1,4 +1,4 @@
-"""One request to one broker."""
+"""One request to one broker, and where that is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import asyncio
 from typing import Any
 
 from kafka_common.net.connection import Connection
+from zkcontroller_testing import KafkaCluster
+
+
+def address_of(cluster: KafkaCluster, broker_id: int) -> str:
+    """``host:port`` of a broker, for its clients."""
+    return cluster.bootstrap_servers.split(",")[broker_id - 1]
 
 
 def call(address: str, request: Any) -> Any:

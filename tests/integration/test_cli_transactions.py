@@ -7,11 +7,10 @@ after the marker; brokers that verify partitions (KIP-890) would refuse it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in
+from tests.integration.calls import address_of
 from tests.integration.lost_producers import (
     LOST_PRODUCER,
     committed_end,
@@ -20,25 +19,22 @@ from tests.integration.lost_producers import (
     write_without_coordinator,
 )
 from tests.integration.zkctl_brokers import refused, run, zkctl
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    directory = tmp_path_factory.mktemp("transactions")
-    with cluster_in(directory, f"{zookeeper_connect}/transactions") as cluster:
-        cluster.start(
-            *(1, 2),
-            transaction__partition__verification__enable="false",
-            transaction__state__log__num__partitions="2",
-            transaction__state__log__replication__factor="1",
-            transaction__state__log__min__isr="1",
-        )
-        yield cluster
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
+    configs = {
+        "transaction.partition.verification.enable": "false",
+        "transaction.state.log.num.partitions": "2",
+    }
+    return kafka_cluster_factory(2, zookeeper=zookeeper_connect, configs=configs)
 
 
-def test_a_transaction_is_listed_described_and_not_taken_for_hanging(cluster: Cluster) -> None:
+def test_a_transaction_is_listed_described_and_not_taken_for_hanging(cluster: KafkaCluster) -> None:
     zkctl(cluster, "topic", "create", "orders", "--partitions", "2")
     producer = transaction_of(cluster, "ledger", "orders")
 
@@ -64,7 +60,7 @@ def test_a_transaction_is_listed_described_and_not_taken_for_hanging(cluster: Cl
     assert "no transactional id nobody; zkctl txn list shows all" in missing
 
 
-def test_a_transactional_id_without_a_transaction_has_no_start(cluster: Cluster) -> None:
+def test_a_transactional_id_without_a_transaction_has_no_start(cluster: KafkaCluster) -> None:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "idle"}
     confluent.Producer(settings).init_transactions(30)
 
@@ -74,10 +70,9 @@ def test_a_transactional_id_without_a_transaction_has_no_start(cluster: Cluster)
     assert (described["started_at_ms"], described["open_ms"]) == (None, None)
 
 
-def test_a_hanging_transaction_is_found_and_aborted(cluster: Cluster) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(cluster: KafkaCluster) -> None:
     zkctl(cluster, "topic", "create", "stuck", "--replica-assignment", "1")
-    address = cluster.brokers[1].address
-    start = write_without_coordinator(address, "stuck")
+    start = write_without_coordinator(address_of(cluster, 1), "stuck")
     before = committed_end(cluster, "stuck")
 
     young = zkctl(cluster, "txn", "find-hanging")
@@ -109,9 +104,9 @@ def test_a_hanging_transaction_is_found_and_aborted(cluster: Cluster) -> None:
     assert zkctl(cluster, "txn", "find-hanging", "--max-age", "0") == []
 
 
-def test_a_hanging_transaction_is_aborted_by_its_epochs(cluster: Cluster) -> None:
+def test_a_hanging_transaction_is_aborted_by_its_epochs(cluster: KafkaCluster) -> None:
     zkctl(cluster, "topic", "create", "wedged", "--replica-assignment", "1")
-    write_without_coordinator(cluster.brokers[1].address, "wedged")
+    write_without_coordinator(address_of(cluster, 1), "wedged")
     abort = ("txn", "abort", "wedged-0", "--producer-id", str(LOST_PRODUCER), "--yes")
 
     incomplete = refused(cluster, *abort, "--producer-epoch", "3", exit_code=2)
