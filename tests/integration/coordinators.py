@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
-from kafka_common.net.connection import Connection
-from tests.integration.broker_processes import Cluster, wait_for
+from tests.integration.broker_processes import wait_for
+from tests.integration.calls import address_of, call
+from zkcontroller_testing import KafkaCluster
 
 OF_GROUP: Final = 0
 OF_TRANSACTION: Final = 1
 
 
-def coordinator_of(cluster: Cluster, kind: int, key: str, *, but: int | None = None) -> int:
+def coordinator_of(cluster: KafkaCluster, kind: int, key: str, *, but: int | None = None) -> int:
     """The broker that coordinates ``key``, when there is one, and another than ``but``.
 
     ``kind``: OF_GROUP or OF_TRANSACTION.
     """
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))  # type: ignore[arg-type]
+    alive = next(each for each in cluster.broker_ids if cluster.is_alive(each))
 
-    async def ask() -> int | None:
-        broker = next(each for each in cluster.brokers.values() if each.broker_id != but)
-        host, _, port = broker.address.rpartition(":")
-        connection = await Connection.open(host, int(port), client_id="test")
-        try:
-            answer: Any = await connection.request(
-                FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))  # type: ignore[arg-type]
-            )
-        finally:
-            await connection.close()
-        [found] = answer.coordinators
+    def ask() -> int | None:
+        [found] = call(address_of(cluster, alive), request).coordinators
         is_there = found.error_code is ErrorCode.none and found.node_id != but
         return int(found.node_id) if is_there else None
 
-    return wait_for(lambda: asyncio.run(ask()), f"a coordinator of {key}")
+    return wait_for(ask, f"a coordinator of {key}")

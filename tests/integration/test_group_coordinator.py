@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
+from tests.integration.broker_processes import wait_for
 from tests.integration.coordinators import OF_GROUP, coordinator_of
 from tests.support.confluent_calls import unless_retriable
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
 confluent = pytest.importorskip("confluent_kafka")
-admin_module = pytest.importorskip("confluent_kafka.admin")
 
 GROUP: Final = "bereaved"
 
 
 @pytest.fixture
-def cluster(
-    zookeeper_connect: str, chroot: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
     """Three brokers, one of which will be killed."""
-    directory = tmp_path_factory.mktemp("coordinator")
-    with cluster_in(directory, f"{zookeeper_connect}{chroot}") as cluster:
-        cluster.start(
-            1, 2, 3,
-            group__initial__rebalance__delay__ms="0",
-            offsets__topic__num__partitions="1",
-        )  # fmt: skip
-        yield cluster
+    return kafka_cluster_factory(3, zookeeper=zookeeper_connect)
 
 
 class Consumer:
     """One that belongs to no generation, and commits what it is given."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KafkaCluster) -> None:
         self._consumer = confluent.Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -68,15 +59,13 @@ class Consumer:
         self._consumer.close()
 
 
-def test_offsets_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
-    admin = admin_client(cluster.bootstrap_servers)
-    [created] = admin.create_topics([admin_module.NewTopic("orders", 1, 3)]).values()
-    created.result(30)
+def test_offsets_outlive_coordinators_that_are_killed(cluster: KafkaCluster) -> None:
+    cluster.create_topic("orders")
     consumer = Consumer(cluster)
     try:
         consumer.commit(7)
         dead = coordinator_of(cluster, OF_GROUP, GROUP)
-        cluster.brokers[dead].kill()
+        cluster.kill(dead)
 
         assert coordinator_of(cluster, OF_GROUP, GROUP, but=dead) != dead
         assert consumer.committed() == 7
@@ -84,13 +73,11 @@ def test_offsets_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
     finally:
         consumer.close()
 
-    for broker in cluster.brokers.values():
-        if broker.broker_id != dead:
-            broker.kill()
-    for broker in cluster.brokers.values():
-        broker.start()
-    for broker in cluster.brokers.values():
-        broker.ready()
+    for broker in cluster.broker_ids:
+        if broker != dead:
+            cluster.kill(broker)
+    for broker in cluster.broker_ids:
+        cluster.start(broker)
 
     after = Consumer(cluster)
     try:

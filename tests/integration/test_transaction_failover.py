@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
+from tests.integration.broker_processes import wait_for
 from tests.integration.coordinators import OF_TRANSACTION, coordinator_of
 from tests.support.confluent_calls import unless_retriable
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
 confluent = pytest.importorskip("confluent_kafka")
-admin_module = pytest.importorskip("confluent_kafka.admin")
 
 ID: Final = "ledger"
 TOPIC: Final = "orders"
@@ -25,18 +25,9 @@ TIMEOUT_S: Final = 60
 
 
 @pytest.fixture
-def cluster(
-    zookeeper_connect: str, chroot: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
     """Three brokers, one of which will be killed."""
-    directory = tmp_path_factory.mktemp("transactions")
-    with cluster_in(directory, f"{zookeeper_connect}{chroot}") as cluster:
-        cluster.start(
-            1, 2, 3,
-            offsets__topic__num__partitions="1",
-            transaction__state__log__num__partitions="1",
-        )  # fmt: skip
-        yield cluster
+    return kafka_cluster_factory(3, zookeeper=zookeeper_connect)
 
 
 def finish(end: Any) -> None:
@@ -44,7 +35,7 @@ def finish(end: Any) -> None:
     wait_for(lambda: unless_retriable(lambda: end(10) or True), "the end of a transaction")
 
 
-def read(cluster: Cluster, count: int) -> list[bytes]:
+def read(cluster: KafkaCluster, count: int) -> list[bytes]:
     """What is committed: ``count`` values, and no more."""
     consumer = confluent.Consumer(
         {
@@ -72,10 +63,8 @@ def read(cluster: Cluster, count: int) -> list[bytes]:
 
 
 @pytest.mark.timeout(300)
-def test_transactions_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
-    admin = admin_client(cluster.bootstrap_servers)
-    [created] = admin.create_topics([admin_module.NewTopic(TOPIC, 3, 3)]).values()
-    created.result(30)
+def test_transactions_outlive_coordinators_that_are_killed(cluster: KafkaCluster) -> None:
+    cluster.create_topic(TOPIC, 3)
     producer = confluent.Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": ID, "linger.ms": 0}
     )
@@ -92,9 +81,9 @@ def test_transactions_outlive_coordinators_that_are_killed(cluster: Cluster) -> 
         if number in KILLED_AT:
             # In the middle of a transaction; the one killed before is back by then.
             if dead is not None:
-                cluster.brokers[dead].start().ready()
+                cluster.start(dead)
             dead = coordinator_of(cluster, OF_TRANSACTION, ID)
-            cluster.brokers[dead].kill()
+            cluster.kill(dead)
         finish(producer.commit_transaction if commits else producer.abort_transaction)
         if commits:
             committed += values
