@@ -6,7 +6,7 @@ Nothing here looks at a clock: what a client is answered, and what comes before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -18,47 +18,37 @@ from kio.static.primitive import i32Timedelta
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
-from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
+from tests.integration.broker_processes import wait_for
 from tests.support.log_world import batch
-from zkcontroller.zookeeper.requests import Create
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
 confluent = pytest.importorskip("confluent_kafka")
-admin_module = pytest.importorskip("confluent_kafka.admin")
 
 TOPIC: Final = "orders"
 NOTHING: Final = timedelta(0)
-AT_ONCE: Final = {"quota__window__num": "2", "quota__window__size__seconds": "1"}
+AT_ONCE: Final = {"quota.window.num": "2", "quota.window.size.seconds": "1"}
 """A rate is over a second, and forgotten two seconds later."""
 OTHERS_REQUESTS: Final = 5
 MANY_CONNECTIONS: Final = 20
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
     """A broker that finds the quota of client ``early`` when it starts."""
-    connect = f"{zookeeper_connect}/quotas"
-    session = ZooKeeperSession(ZooKeeperConfig(connect))
-    session.start()
-    session.create_missing(["/config/clients"])
+    cluster = kafka_cluster_factory(1, zookeeper=zookeeper_connect, configs=AT_ONCE)
     early = ConfigZnode({"producer_byte_rate": "1000"}).encode()
-    session.write(Create(ConfigZnode.path("clients/early"), early))
-    session.close()
-    with cluster_in(tmp_path_factory.mktemp("quotas"), connect) as cluster:
-        cluster.start(1, **AT_ONCE, offsets__topic__replication__factor="1")
-        admin = admin_client(cluster.bootstrap_servers)
-        [created] = admin.create_topics(
-            [admin_module.NewTopic(TOPIC, 1, 1)], operation_timeout=20
-        ).values()
-        assert created.result(30) is None
-        yield cluster
+    cluster.znode(ConfigZnode.path("clients/early")).set(early)
+    cluster.bounce(1)
+    cluster.create_topic(TOPIC)
+    return cluster
 
 
 @asynccontextmanager
-async def connected(cluster: Cluster, client_id: str) -> AsyncIterator[Connection]:
+async def connected(cluster: KafkaCluster, client_id: str) -> AsyncIterator[Connection]:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     connection = await Connection.open(host, int(port), client_id=client_id)
     try:
@@ -87,7 +77,7 @@ def alteration(entity: Mapping[str, str | None], quotas: Mapping[str, float | No
     )
 
 
-def limit(cluster: Cluster, entity: Mapping[str, str | None], **quotas: float | None) -> None:
+def limit(cluster: KafkaCluster, entity: Mapping[str, str | None], **quotas: float | None) -> None:
     """Sets quotas (None removes one) as administrators do."""
 
     async def scenario() -> None:
@@ -127,7 +117,7 @@ async def until_throttled(connection: Connection, request: Any) -> timedelta:
         await asyncio.sleep(0.05)
 
 
-def test_a_muted_client_waits_while_others_are_served(cluster: Cluster) -> None:
+def test_a_muted_client_waits_while_others_are_served(cluster: KafkaCluster) -> None:
     async def scenario() -> None:
         async with connected(cluster, "early") as slow, connected(cluster, "free") as free:
             # 5,000 bytes where 1,000 a second are allowed: four seconds, and what is around them.
@@ -147,7 +137,7 @@ def test_a_muted_client_waits_while_others_are_served(cluster: Cluster) -> None:
     asyncio.run(scenario())
 
 
-def test_quotas_take_effect_on_connections_that_are_open(cluster: Cluster) -> None:
+def test_quotas_take_effect_on_connections_that_are_open(cluster: KafkaCluster) -> None:
     async def scenario() -> None:
         async with (
             connected(cluster, "late") as connection,
@@ -166,7 +156,7 @@ def test_quotas_take_effect_on_connections_that_are_open(cluster: Cluster) -> No
     asyncio.run(scenario())
 
 
-def test_the_time_of_requests_is_limited_too(cluster: Cluster) -> None:
+def test_the_time_of_requests_is_limited_too(cluster: KafkaCluster) -> None:
     limit(cluster, {"client-id": "busy"}, request_percentage=0.0001)
 
     async def scenario() -> None:
@@ -183,7 +173,7 @@ def test_the_time_of_requests_is_limited_too(cluster: Cluster) -> None:
     asyncio.run(scenario())
 
 
-def test_a_producer_of_librdkafka_is_held_up_and_loses_nothing(cluster: Cluster) -> None:
+def test_a_producer_of_librdkafka_is_held_up_and_loses_nothing(cluster: KafkaCluster) -> None:
     limit(cluster, {"client-id": "producer"}, producer_byte_rate=50_000.0)
     throttles: list[float] = []
     delivered: list[int] = []
@@ -210,13 +200,9 @@ def test_a_producer_of_librdkafka_is_held_up_and_loses_nothing(cluster: Cluster)
     assert len(delivered) % 100 == 0
 
 
-def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: Cluster) -> None:
+def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: KafkaCluster) -> None:
     values = [b"%d|" % n + bytes(2_000) for n in range(100)]
-    admin = admin_client(cluster.bootstrap_servers)
-    [created] = admin.create_topics(
-        [admin_module.NewTopic("consumed", 1, 1)], operation_timeout=20
-    ).values()
-    created.result(30)
+    cluster.create_topic("consumed")
     producer = confluent.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for value in values:
         producer.produce("consumed", value)
@@ -246,7 +232,7 @@ def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: Cluster
     consumer.close()
 
 
-def test_an_address_that_connects_too_fast_is_not_served(cluster: Cluster) -> None:
+def test_an_address_that_connects_too_fast_is_not_served(cluster: KafkaCluster) -> None:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
 
     async def is_served() -> bool:
