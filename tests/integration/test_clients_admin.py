@@ -7,7 +7,6 @@ the broker of that replica stands still meanwhile.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,19 +21,12 @@ from kio.schema.errors import ErrorCode
 
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs, run_kafka_tool
 from kafka_common.model import ReplicaAssignment
-from tests.integration.broker_processes import (
-    Cluster,
-    admin_client,
-    cluster_in,
-    controller_id,
-    state_of,
-    wait_for,
-)
-from tests.integration.calls import call
+from tests.integration.broker_processes import admin_client, wait_for
+from tests.integration.calls import address_of, call
 from tests.support.cli_world import zkctl_here
-from zkcontroller.zookeeper.requests import ZkCode, Znode
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
-from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode
+from zkcontroller.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
+from zkcontroller_testing import KafkaCluster
+from zkcontroller_testing.plugin import StartCluster
 
 pytestmark = pytest.mark.integration
 
@@ -43,38 +35,27 @@ ANSWER_S: Final = 4
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(kafka_cluster_factory: StartCluster, zookeeper_connect: str) -> KafkaCluster:
     """Three brokers, for all clients; broker 3 may be frozen for a while without being missed."""
-    directory = tmp_path_factory.mktemp("admins")
-    with cluster_in(directory, f"{zookeeper_connect}/admins") as cluster:
-        cluster.start(1, 2, auto__leader__rebalance__enable="false")
-        cluster.start(
-            3, auto__leader__rebalance__enable="false", zookeeper__session__timeout__ms="40000"
-        )
-        yield cluster
+    patient = {3: {"zookeeper.session.timeout.ms": "40000"}}
+    cluster = kafka_cluster_factory(3, zookeeper=zookeeper_connect, broker_configs=patient)
+    while cluster.wait_controller() == 3:
+        cluster.elect_controller()
+    return cluster
 
 
 @contextmanager
-def frozen(cluster: Cluster, broker_id: int) -> Iterator[None]:
+def frozen(cluster: KafkaCluster, broker_id: int) -> Iterator[None]:
     """The broker stands still meanwhile: it lives, and catches up with nothing."""
-    broker = cluster.brokers[broker_id]
-    broker.signal(signal.SIGSTOP)
+    cluster.pause(broker_id)
     try:
         yield
     finally:
-        broker.signal(signal.SIGCONT)
+        cluster.resume(broker_id)
 
 
 @pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[ZooKeeperSession]:
-    session = ZooKeeperSession(ZooKeeperConfig(cluster.connect))
-    session.start()
-    yield session
-    session.close()
-
-
-@pytest.fixture(scope="module")
-def java(cluster: Cluster) -> Callable[..., str]:
+def java(cluster: KafkaCluster) -> Callable[..., str]:
     """Runs one of Kafka's own tools, which must succeed."""
     try:
         kafka_libs()
@@ -90,7 +71,7 @@ def java(cluster: Cluster) -> Callable[..., str]:
     return run
 
 
-def zkctl(cluster: Cluster, *arguments: str, exit_code: int = 0) -> Any:
+def zkctl(cluster: KafkaCluster, *arguments: str, exit_code: int = 0) -> Any:
     """What ``zkctl`` says, as JSON."""
     at = ("-b", cluster.bootstrap_servers)
     done = zkctl_here(*at, "-o", "json", "--timeout", str(ANSWER_S), *arguments)
@@ -98,8 +79,10 @@ def zkctl(cluster: Cluster, *arguments: str, exit_code: int = 0) -> Any:
     return json.loads(done.stdout) if done.stdout else None
 
 
-def test_a_frozen_broker_that_is_named_first_leaves_time_for_the_next(cluster: Cluster) -> None:
-    alive, still = (cluster.brokers[broker].address for broker in (1, 3))
+def test_a_frozen_broker_that_is_named_first_leaves_time_for_the_next(
+    cluster: KafkaCluster,
+) -> None:
+    alive, still = (address_of(cluster, broker) for broker in (1, 3))
     with frozen(cluster, 3):
         names = [sys.executable, "-m", "zkcontroller_cli", "--timeout", "6", "topic", "list"]
         first_still = subprocess.run(
@@ -116,64 +99,48 @@ def test_a_frozen_broker_that_is_named_first_leaves_time_for_the_next(cluster: C
     )
 
 
-def create(cluster: Cluster, topic: str, assignment: str) -> None:
+def create(cluster: KafkaCluster, topic: str, assignment: str) -> None:
     """A topic whose partitions have leaders, known to every broker."""
     zkctl(cluster, "topic", "create", topic, "--replica-assignment", assignment)
-    count = len(assignment.split(","))
+    every = {(topic, partition) for partition in range(len(assignment.split(",")))}
     wait_for(
         lambda: all(
-            zkctl_knows(broker.address, topic, count) for broker in cluster.brokers.values()
+            every <= cluster.metadata(each).partitions.keys() for each in cluster.broker_ids
         ),
         f"every broker to know {topic}",
     )
 
 
-def zkctl_knows(address: str, topic: str, partitions: int) -> bool:
-    schema: Any = import_module("kio.schema.metadata.v12.request")
-    request = schema.MetadataRequest(
-        topics=(schema.MetadataRequestTopic(topic_id=None, name=topic),),
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
-    )
-    [found] = call(address, request).topics
-    return len(found.partitions) == partitions
+def controllers_address(cluster: KafkaCluster) -> str:
+    """Where other brokers reach the controller."""
+    controller = cluster.wait_controller()
+    known = cluster.metadata(controller).brokers[controller]
+    return f"{known.host}:{known.port}"
 
 
-def controllers_address(cluster: Cluster, session: ZooKeeperSession) -> str:
-    broker_id = controller_id(session)
-    assert broker_id is not None
-    return cluster.brokers[broker_id].address
+def topic_znode(cluster: KafkaCluster, topic: str) -> TopicZnode:
+    data = cluster.znode(TopicZnode.path(topic)).get()
+    assert data is not None
+    return TopicZnode.decode(topic, data)
 
 
-def topic_znode(session: ZooKeeperSession, topic: str) -> TopicZnode:
-    znode = session.read(TopicZnode.path(topic))
-    assert not isinstance(znode, ZkCode)
-    return TopicZnode.decode(topic, znode.data)
-
-
-def config_of(session: ZooKeeperSession, entity_path: str) -> dict[str, str]:
+def config_of(cluster: KafkaCluster, entity_path: str) -> dict[str, str]:
     path = ConfigZnode.path(entity_path)
-    znode = session.read(path)
-    return {} if isinstance(znode, ZkCode) else dict(ConfigZnode.decode(path, znode.data).config)
+    data = cluster.znode(path).get()
+    return {} if data is None else dict(ConfigZnode.decode(path, data).config)
 
 
-def change_isr(
-    cluster: Cluster, session: ZooKeeperSession, topic: str, partition: int, *isr: int
-) -> ErrorCode:
+def change_isr(cluster: KafkaCluster, topic: str, partition: int, *isr: int) -> ErrorCode:
     """What the leader says when a follower has caught up, or has fallen behind."""
     schema: Any = import_module("kio.schema.alter_partition.v3.request")
-    state = state_of(session, topic, partition)
+    state = cluster.partition_state(topic, partition)
     assert state is not None
-    found = session.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
-    registration = session.read(BrokerIdZnode.path(state.leader))
-    assert isinstance(found, Znode)
-    assert isinstance(registration, Znode)
     request = schema.AlterPartitionRequest(
         broker_id=state.leader,
-        broker_epoch=registration.czxid,
+        broker_epoch=cluster.broker_epoch(state.leader),
         topics=(
             schema.TopicData(
-                topic_id=topic_znode(session, topic).topic_id,
+                topic_id=topic_znode(cluster, topic).topic_id,
                 partitions=(
                     schema.PartitionData(
                         partition_index=partition,
@@ -182,13 +149,15 @@ def change_isr(
                             schema.BrokerState(broker_id=broker, broker_epoch=-1) for broker in isr
                         ),
                         leader_recovery_state=0,
-                        partition_epoch=found.zk_version,
+                        partition_epoch=cluster.znode(
+                            PartitionStateZnode.path(topic, partition)
+                        ).version,
                     ),
                 ),
             ),
         ),
     )
-    answer = call(controllers_address(cluster, session), request)
+    answer = call(controllers_address(cluster), request)
     if answer.error_code is not ErrorCode.none:
         return ErrorCode(answer.error_code)
     [told] = answer.topics[0].partitions
@@ -198,7 +167,7 @@ def change_isr(
 # Partitions
 
 
-def test_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_topics_grow(cluster: KafkaCluster) -> None:
     admin_module = pytest.importorskip("confluent_kafka.admin")
     create(cluster, "growing", "2:3")
     admin = admin_client(cluster.bootstrap_servers)
@@ -208,12 +177,12 @@ def test_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
     ).values()
     grown.result(30)
 
-    assert topic_znode(session, "growing").partitions == {
+    assert topic_znode(cluster, "growing").partitions == {
         0: ReplicaAssignment((2, 3)),
         1: ReplicaAssignment((3, 2)),
         2: ReplicaAssignment((1, 3)),
     }
-    state = state_of(session, "growing", 2)
+    state = cluster.partition_state("growing", 2)
     assert state is not None
     assert (state.leader, state.in_sync_replicas) == (1, (1, 3))
 
@@ -230,12 +199,12 @@ def test_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
         "error": None,
         "reason": None,
     }
-    assert topic_znode(session, "growing").partitions[3] == ReplicaAssignment((1, 2))
+    assert topic_znode(cluster, "growing").partitions[3] == ReplicaAssignment((1, 2))
     again = ("topic", "alter", "growing", "--partitions", "4", "--yes")
     assert zkctl(cluster, *again, exit_code=5) is None
 
 
-def test_kafka_pythons_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_kafka_pythons_topics_grow(cluster: KafkaCluster) -> None:
     kafka = pytest.importorskip("kafka")
     create(cluster, "pythons", "1")
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
@@ -244,32 +213,28 @@ def test_kafka_pythons_topics_grow(cluster: Cluster, session: ZooKeeperSession) 
     finally:
         admin.close()
 
-    assert len(topic_znode(session, "pythons").partitions) == 2
+    assert len(topic_znode(cluster, "pythons").partitions) == 2
 
 
-def test_javas_topics_grow(
-    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str]
-) -> None:
+def test_javas_topics_grow(cluster: KafkaCluster, java: Callable[..., str]) -> None:
     create(cluster, "javas", "1")
 
     command = "org.apache.kafka.tools.TopicCommand"
     java(command, "--alter", "--topic", "javas", "--partitions", "3")
 
-    assert len(topic_znode(session, "javas").partitions) == 3
+    assert len(topic_znode(cluster, "javas").partitions) == 3
 
 
 # Reassignments
 
 
-def test_replicas_move_when_the_new_one_has_caught_up(
-    cluster: Cluster, session: ZooKeeperSession
-) -> None:
+def test_replicas_move_when_the_new_one_has_caught_up(cluster: KafkaCluster) -> None:
     create(cluster, "moving", "1:2")
 
     with frozen(cluster, 3):
         begun = zkctl(cluster, "reassign", "start", "--yes", "moving-0:3,2")
         ongoing = zkctl(cluster, "reassign", "status")
-        expanded = topic_znode(session, "moving").partitions[0]
+        expanded = topic_znode(cluster, "moving").partitions[0]
         growing = ("topic", "alter", "moving", "--partitions", "2", "--yes")
         grown = zkctl(cluster, *growing, exit_code=5)
 
@@ -291,19 +256,17 @@ def test_replicas_move_when_the_new_one_has_caught_up(
     assert expanded == ReplicaAssignment((3, 2, 1), (3,), (1,))
     assert grown is None
     wait_for(
-        lambda: topic_znode(session, "moving").partitions[0] == ReplicaAssignment((3, 2)),
+        lambda: topic_znode(cluster, "moving").partitions[0] == ReplicaAssignment((3, 2)),
         "the end of the move",
     )
-    state = state_of(session, "moving", 0)
+    state = cluster.partition_state("moving", 0)
     assert state is not None
     assert state.leader == 3
     assert set(state.in_sync_replicas) == {2, 3}
     assert zkctl(cluster, "reassign", "status", "--check") == []
 
 
-def test_a_planned_drain_is_carried_out_and_undone(
-    cluster: Cluster, session: ZooKeeperSession, tmp_path: Path
-) -> None:
+def test_a_planned_drain_is_carried_out_and_undone(cluster: KafkaCluster, tmp_path: Path) -> None:
     create(cluster, "drained", "1:2,2:3,3:1")
     forth, back = tmp_path / "forth.json", tmp_path / "back.json"
 
@@ -311,9 +274,9 @@ def test_a_planned_drain_is_carried_out_and_undone(
         cluster, "reassign", "plan", "--drain", "2", "--topic", "drained",
         "--save", str(forth), "--save-current", str(back),
     )  # fmt: skip
-    before = topic_znode(session, "drained").partitions
+    before = topic_znode(cluster, "drained").partitions
     zkctl(cluster, "reassign", "start", "--file", str(forth), "--yes", "--wait")
-    after = topic_znode(session, "drained").partitions
+    after = topic_znode(cluster, "drained").partitions
     again = zkctl(cluster, "reassign", "plan", "--drain", "2", "--topic", "drained")
     zkctl(cluster, "reassign", "start", "--file", str(back), "--yes", "--wait")
 
@@ -323,10 +286,12 @@ def test_a_planned_drain_is_carried_out_and_undone(
         **{row["partition"]: tuple(row["replicas"]) for row in planned},
     }
     assert again == []
-    assert topic_znode(session, "drained").partitions == before
+    assert topic_znode(cluster, "drained").partitions == before
 
 
-def test_no_plan_is_made_while_a_partition_is_being_moved(cluster: Cluster, tmp_path: Path) -> None:
+def test_no_plan_is_made_while_a_partition_is_being_moved(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
     create(cluster, "restless", "1:2")
     file = tmp_path / "plan.json"
     plan = ("reassign", "plan", "--replication-factor", "1", "--topic", "restless")
@@ -342,7 +307,7 @@ def test_no_plan_is_made_while_a_partition_is_being_moved(cluster: Cluster, tmp_
     zkctl(cluster, "reassign", "plan", "--replication-factor", "4", exit_code=5)
 
 
-def test_a_move_is_called_off(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_a_move_is_called_off(cluster: KafkaCluster) -> None:
     create(cluster, "staying", "1:2")
     with frozen(cluster, 3):
         zkctl(cluster, "reassign", "start", "--yes", "staying-0:3,2")
@@ -351,14 +316,14 @@ def test_a_move_is_called_off(cluster: Cluster, session: ZooKeeperSession) -> No
 
     assert [row["error"] for row in cancelled] == [None]
     # What is left of 3,2,1 without 3: Kafka does not remember which came first either.
-    assert topic_znode(session, "staying").partitions[0] == ReplicaAssignment((2, 1))
+    assert topic_znode(cluster, "staying").partitions[0] == ReplicaAssignment((2, 1))
     assert [(row["error"], row["reason"]) for row in again] == [
         ("NO_REASSIGNMENT_IN_PROGRESS", "No partition reassignment is in progress.")
     ]
 
 
 def test_javas_tool_moves_replicas(
-    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str], tmp_path: Path
+    cluster: KafkaCluster, java: Callable[..., str], tmp_path: Path
 ) -> None:
     create(cluster, "javas-move", "1:2")
     command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -368,7 +333,7 @@ def test_javas_tool_moves_replicas(
     given = ("--reassignment-json-file", str(plan))
 
     begun = java(command, *given, "--execute", "--throttle", "1000000")
-    throttled = config_of(session, "brokers/1"), config_of(session, "topics/javas-move")
+    throttled = config_of(cluster, "brokers/1"), config_of(cluster, "topics/javas-move")
     wait_for(lambda: "No partition reassignments found" in java(command, "--list"), "the move")
     verified = java(command, *given, "--verify")
 
@@ -384,20 +349,18 @@ def test_javas_tool_moves_replicas(
         },
     )
     assert "Reassignment of partition javas-move-0 is completed." in verified
-    assert config_of(session, "brokers/1") == {}
-    assert config_of(session, "topics/javas-move") == {}
+    assert config_of(cluster, "brokers/1") == {}
+    assert config_of(cluster, "topics/javas-move") == {}
 
 
 # Elections
 
 
-def test_leaders_return_to_their_preferred_brokers(
-    cluster: Cluster, session: ZooKeeperSession
-) -> None:
+def test_leaders_return_to_their_preferred_brokers(cluster: KafkaCluster) -> None:
     kafka = pytest.importorskip("confluent_kafka")
     create(cluster, "elected", "1:2,1:2")
     for partition in (0, 1):
-        lead_elsewhere(cluster, session, "elected", partition)
+        lead_elsewhere(cluster, "elected", partition)
 
     admin = admin_client(cluster.bootstrap_servers)
     named = [kafka.TopicPartition("elected", 0), kafka.TopicPartition("none", 0)]
@@ -405,8 +368,8 @@ def test_leaders_return_to_their_preferred_brokers(
 
     refused = {each.topic: error for each, error in outcomes.items() if error is not None}
     assert list(refused) == ["none"]
-    assert leader_of(session, "elected", 0) == 1
-    assert leader_of(session, "elected", 1) == 2
+    assert cluster.leader("elected", 0) == 1
+    assert cluster.leader("elected", 1) == 2
 
     elected = zkctl(cluster, "partition", "elect", "--yes", "--all")
     again = zkctl(cluster, "partition", "elect", "--yes", "elected-0", "elected-1")
@@ -414,14 +377,12 @@ def test_leaders_return_to_their_preferred_brokers(
     rows = [(row["partition"], row["is_elected"]) for row in elected if row["topic"] == "elected"]
     assert rows == [(1, True)]
     assert [(row["is_elected"], row["error"]) for row in again] == [(False, None), (False, None)]
-    assert leader_of(session, "elected", 1) == 1
+    assert cluster.leader("elected", 1) == 1
 
 
-def test_javas_tool_elects(
-    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str]
-) -> None:
+def test_javas_tool_elects(cluster: KafkaCluster, java: Callable[..., str]) -> None:
     create(cluster, "javas-elected", "1:2")
-    lead_elsewhere(cluster, session, "javas-elected", 0)
+    lead_elsewhere(cluster, "javas-elected", 0)
 
     said = java(
         "org.apache.kafka.tools.LeaderElectionCommand",
@@ -429,34 +390,28 @@ def test_javas_tool_elects(
     )
 
     assert "Successfully completed leader election (PREFERRED) for partitions" in said
-    assert leader_of(session, "javas-elected", 0) == 1
+    assert cluster.leader("javas-elected", 0) == 1
 
 
-def leader_of(session: ZooKeeperSession, topic: str, partition: int) -> int:
-    state = state_of(session, topic, partition)
-    assert state is not None
-    return state.leader
-
-
-def lead_elsewhere(cluster: Cluster, session: ZooKeeperSession, topic: str, partition: int) -> None:
+def lead_elsewhere(cluster: KafkaCluster, topic: str, partition: int) -> None:
     """Broker 2 leads a partition that prefers 1: the order is changed for one election."""
     zkctl(cluster, "reassign", "start", "--yes", f"{topic}-{partition}:2,1")
     wait_for(
-        lambda: topic_znode(session, topic).partitions[partition] == ReplicaAssignment((2, 1)),
+        lambda: topic_znode(cluster, topic).partitions[partition] == ReplicaAssignment((2, 1)),
         "the replicas in the other order",
     )
     # Both replicas were in sync all along, so the move ends at once; the leader has stayed.
-    assert leader_of(session, topic, partition) == 1
+    assert cluster.leader(topic, partition) == 1
     zkctl(cluster, "partition", "elect", "--yes", f"{topic}-{partition}")
-    assert leader_of(session, topic, partition) == 2
+    assert cluster.leader(topic, partition) == 2
     zkctl(cluster, "reassign", "start", "--yes", f"{topic}-{partition}:1,2")
-    assert leader_of(session, topic, partition) == 2
+    assert cluster.leader(topic, partition) == 2
 
 
 # Configurations
 
 
-def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_configurations_change(cluster: KafkaCluster) -> None:
     admin_module = pytest.importorskip("confluent_kafka.admin")
     create(cluster, "configured", "1")
     admin = admin_client(cluster.bootstrap_servers)
@@ -473,7 +428,7 @@ def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> N
 
     [altered] = admin.incremental_alter_configs([resource]).values()
     altered.result(20)
-    assert config_of(session, "topics/configured") == {
+    assert config_of(cluster, "topics/configured") == {
         "retention.ms": "5000",
         "cleanup.policy": "delete,compact",
     }
@@ -486,7 +441,7 @@ def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> N
     topic = ("topic", "configured", "--yes")
     more = ("--subtract", "cleanup.policy=delete", "--config", "segment.bytes=2000")
     zkctl(cluster, "config", "set", *topic, *more, "--unset", "retention.ms")
-    assert config_of(session, "topics/configured") == {
+    assert config_of(cluster, "topics/configured") == {
         "cleanup.policy": "compact",
         "segment.bytes": "2000",
     }
@@ -494,9 +449,7 @@ def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> N
     assert zkctl(cluster, *refused, exit_code=5) is None
 
 
-def test_brokers_take_over_what_is_changed_for_all_and_for_one(
-    cluster: Cluster, session: ZooKeeperSession
-) -> None:
+def test_brokers_take_over_what_is_changed_for_all_and_for_one(cluster: KafkaCluster) -> None:
     every, second = ("broker", "--default", "--yes"), ("broker", "2", "--yes")
     zkctl(cluster, "config", "set", *every, "--config", "max.connections=500")
     zkctl(cluster, "config", "set", *second, "--config", "max.connections=700")
@@ -507,14 +460,14 @@ def test_brokers_take_over_what_is_changed_for_all_and_for_one(
 
     wait_for(lambda: told("1") == (("500", "dynamic_default_broker"),), "broker 1 to change")
     wait_for(lambda: told("2") == (("700", "dynamic_broker"),), "broker 2 to change")
-    assert config_of(session, "brokers/<default>") == {"max.connections": "500"}
+    assert config_of(cluster, "brokers/<default>") == {"max.connections": "500"}
 
     zkctl(cluster, "config", "unset", *every, "--key", "max.connections")
     zkctl(cluster, "config", "unset", *second, "--key", "max.connections")
     wait_for(lambda: told("2") == (("2147483647", "default"),), "broker 2 to change back")
 
 
-def test_the_levels_of_one_brokers_loggers_change(cluster: Cluster) -> None:
+def test_the_levels_of_one_brokers_loggers_change(cluster: KafkaCluster) -> None:
     logger = "kafka.controller.KafkaController"
 
     def level(broker: str) -> Any:
@@ -530,9 +483,7 @@ def test_the_levels_of_one_brokers_loggers_change(cluster: Cluster) -> None:
     assert level("2") == "TRACE"
 
 
-def test_javas_tool_configures(
-    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str]
-) -> None:
+def test_javas_tool_configures(cluster: KafkaCluster, java: Callable[..., str]) -> None:
     create(cluster, "javas-configured", "1")
     command = "kafka.admin.ConfigCommand"
     topic = ("--entity-type", "topics", "--entity-name", "javas-configured")
@@ -548,46 +499,45 @@ def test_javas_tool_configures(
         described
     )
     assert "kafka.controller.KafkaController=TRACE" in loggers
-    assert config_of(session, "topics/javas-configured") == {"retention.ms": "7000"}
-    assert config_of(session, "brokers/<default>") == {}
+    assert config_of(cluster, "topics/javas-configured") == {"retention.ms": "7000"}
+    assert config_of(cluster, "brokers/<default>") == {}
 
 
 # Between brokers
 
 
-def test_blocks_of_producer_ids_do_not_overlap(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_blocks_of_producer_ids_do_not_overlap(cluster: KafkaCluster) -> None:
     schema: Any = import_module("kio.schema.allocate_producer_ids.v0.request")
-    registration = session.read(BrokerIdZnode.path(2))
-    assert isinstance(registration, Znode)
-    address = controllers_address(cluster, session)
+    address = controllers_address(cluster)
+    epoch = cluster.broker_epoch(2)
 
     def block(broker_epoch: int) -> Any:
         request = schema.AllocateProducerIdsRequest(broker_id=2, broker_epoch=broker_epoch)
         return call(address, request)
 
-    first, second = block(registration.czxid), block(registration.czxid)
+    first, second = block(epoch), block(epoch)
 
     assert (first.error_code, first.producer_id_len) == (ErrorCode.none, 1000)
     assert second.producer_id_start == first.producer_id_start + 1000
     assert block(1).error_code is ErrorCode.stale_broker_epoch
 
 
-def test_who_is_not_the_controller_says_so(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_who_is_not_the_controller_says_so(cluster: KafkaCluster) -> None:
     schema: Any = import_module("kio.schema.list_partition_reassignments.v0.request")
     request = schema.ListPartitionReassignmentsRequest(timeout=timedelta(seconds=5), topics=None)
-    others = [b for b in cluster.brokers.values() if b.broker_id != controller_id(session)]
+    others = {*cluster.broker_ids} - {cluster.wait_controller()}
 
-    answers = [call(broker.address, request) for broker in others]
+    answers = [call(address_of(cluster, broker), request) for broker in others]
 
     assert [answer.error_code for answer in answers] == [ErrorCode.not_controller] * 2
 
 
-def test_a_stale_leader_changes_no_isr(cluster: Cluster, session: ZooKeeperSession) -> None:
+def test_a_stale_leader_changes_no_isr(cluster: KafkaCluster) -> None:
     create(cluster, "shrinking", "1:2")
 
-    assert change_isr(cluster, session, "shrinking", 0, 1) is ErrorCode.none
-    assert change_isr(cluster, session, "shrinking", 0, 1, 9) is ErrorCode.ineligible_replica
-    state = state_of(session, "shrinking", 0)
+    assert change_isr(cluster, "shrinking", 0, 1) is ErrorCode.none
+    assert change_isr(cluster, "shrinking", 0, 1, 9) is ErrorCode.ineligible_replica
+    state = cluster.partition_state("shrinking", 0)
 
     assert state is not None
     assert state.in_sync_replicas == (1,)
