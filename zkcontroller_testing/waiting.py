@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 PATIENCE_S: Final = 30.0
 """How long a wait lasts at most, unless a test says otherwise."""
 _POLL_S: Final = 0.02
+_LONGEST_POLL_S: Final = 0.1
 
 T = TypeVar("T")
 
@@ -27,11 +28,13 @@ def until(
     timeout_s: float = PATIENCE_S,
 ) -> T:
     """The first answer of ``look`` that is not None; NotInTime, with ``what``, if none comes."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while True:
         found = look()
         if found is not None:
             return found
-        if time.monotonic() >= deadline:
+        waited_s = time.monotonic() - began
+        if waited_s >= timeout_s:
             raise NotInTime(f"not within {timeout_s:g} s: {what()}")
-        time.sleep(_POLL_S)
+        # What takes long, as the end of a session, is looked at less and less often.
+        time.sleep(min(max(_POLL_S, waited_s / 10), _LONGEST_POLL_S))
