@@ -6,12 +6,12 @@ shifted brokers, topics and times, into files of some 256 MB, and reads them fro
 * ours: ``zkctl history ingest``: worker processes, no JVM;
 * spark: the same readers as tasks of Spark's, as on a cluster, the JVM's start included;
 * python: :mod:`benchmarks.straightforward_parser`, one process with the same output;
-* polars, if it is installed: only the head of each line and its logger, into Parquet, since 362
-  expressions are no query; how fast could it be at best?
-* grep: ``grep -c`` of one pattern, which writes nothing: how fast are the bytes there?
+* polars, if it is installed: reads only the head of each line and its logger, into Parquet, a lower
+  bound: nothing tries the 362 expressions;
+* grep: ``grep -c`` of one pattern, which writes nothing: how long it takes to read the bytes.
 
-Memory is the highest sum of the resident sets of a way's processes, looked at ten times a second.
-Processor seconds stand beside the clock's, for machines with company.
+Memory is the highest sum of the resident sets of all processes of one of these, looked at ten times
+a second.  Processor seconds stand beside the clock's, as others may use the machine.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The jars come from ``scripts/fetch-kafka.sh``; ``KAFKA_LIBS`` names another folder that holds them.
 Heap, collector and logging are those of Kafka's own start script and ``log4j.properties``; a broker
-that is to be brief, and a tool, have a JVM that starts soon.
+that runs for seconds, and each tool, has JVM options that let it start soon.
 """
 
 from __future__ import annotations

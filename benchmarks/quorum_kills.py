@@ -71,7 +71,7 @@ class KillScenario:
     """
 
     def __init__(self, quorum: MixedQuorum, seed: int, *, cuts_logs: bool = False) -> None:
-        """``cuts_logs``: the quorum has the properties of :data:`CUT_LOGS`."""
+        """``cuts_logs``: whether the quorum was configured with :data:`CUT_LOGS`."""
         self.leaders: dict[int, int] = {}
         """Epoch to leader, from whatever source."""
         self.blows: Counter[str] = Counter()

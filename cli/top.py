@@ -78,7 +78,7 @@ def _show(given: Settings, urls: tuple[str, ...], interval_s: float) -> None:
         raise Refused(
             "the screen needs textual: pip install 'zkcontroller[top]'; --once works without it"
         ) from None
-    # Where a shell exports them, they hide every later size of the terminal.
+    # Where a shell exports them, no later change of the terminal's size would be noticed.
     for fixed_size in ("COLUMNS", "LINES"):
         os.environ.pop(fixed_size, None)
     run_screen(reader, interval_s)

@@ -1,7 +1,7 @@
 """The pages of the documentation's site that are made of the code: commands, keys, metrics.
 
-``make site`` calls this by way of :mod:`scripts.site_hooks`.  The pages are not kept: they are as
-new as the code.
+``make site`` calls this by way of :mod:`scripts.site_hooks`.  They are not committed: each
+build makes them anew from the code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Control requests as plain values, independent of their version, and the responses to them.
 
-This module reads requests with kio's schemas and not with our own reader.  So an independent
-implementation must understand what our writers produce.
+This module reads requests with kio's schemas and not with our own reader, so that a second
+implementation checks what our writers produce.
 """
 
 from __future__ import annotations

@@ -356,7 +356,7 @@ class TopScreen(App[None]):
         self.call_after_refresh(self._show_title)
 
     def _note(self) -> str:
-        """Why what is shown is not of now."""
+        """Why the screen is out of date; empty if it is not."""
         began_s = self._began_s
         waited_s = 0.0 if began_s is None else time.monotonic() - began_s
         if waited_s > SLOW_S:
@@ -540,7 +540,7 @@ class TopScreen(App[None]):
         self._go(place)
 
     def action_outwards(self) -> None:
-        """Where the way led from; else everything again."""
+        """Back to the place before; if there is none, to all rows, without a filter."""
         if self._pattern and not self._before:
             self._pattern = ""
             self._show()

@@ -27,7 +27,7 @@ class TopicsRead(NamedTuple):
 
 
 def is_from_zookeeper(given: Settings) -> bool:
-    """Whether ZooKeeper is named more explicitly than brokers; brokers where both are alike."""
+    """Whether to ask ZooKeeper: only where it was named more explicitly than the brokers."""
     zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
     return zookeeper is not None and (bootstrap is None or zookeeper.origin < bootstrap.origin)
 

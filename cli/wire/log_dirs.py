@@ -113,7 +113,7 @@ async def readable_log_dirs(
     security: ClientSecurity,
     wanted: Mapping[int, Sequence[_Partition] | None],
 ) -> LogDirsOfBrokers:
-    """What each of those brokers has of its partitions (None: of all), as far as they tell."""
+    """The log directories of these brokers, with the ``wanted`` partitions (None: with all)."""
     answers = await asyncio.gather(
         *(
             _asked(addresses.get(broker), deadline, security, broker, partitions)

@@ -8,7 +8,7 @@ from typing import Final
 
 # A failover makes hundreds of thousands of values and no cycles: at Python's own threshold of 700
 # the collector takes 30 % of its processor time and finds nothing.  A pass stops every thread, so
-# the young are looked at in small portions (10,000: some 5 ms) and the older ones seldom.
+# the young generation is collected every 10,000 objects (some 5 ms), and the older ones rarely.
 _GARBAGE_COLLECTION_THRESHOLDS: Final = (10_000, 1_000, 20)
 # While the controller computes, everything on the event loop waits this long for the interpreter
 # after each system call; at Python's own 5 ms an answer of ten calls takes 50 ms.

@@ -79,7 +79,7 @@ _SHELL: Final = {"spark.app.name": "pyspark-shell", "spark.ui.showConsoleProgres
 """What a JVM that was started from Python says by itself."""
 
 _SMALL: Final = {
-    # One task and one job for each question: neither cutting nor compiling a query pays.
+    # One task and one job for each question: splitting or compiling a query would not pay.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",

@@ -108,7 +108,7 @@ def pauses(events: Sequence[Event]) -> Iterator[ProcessPause]:
             (e.time_ms for e in events if wrote_within(silence, e.broker_id, e.time_ms)),
             default=silence.heard_ms,
         )
-        # The process stopped between the last answer of ZooKeeper and the next one that it missed.
+        # It began behind the last answer of ZooKeeper, and before the next one was due.
         if last_ms <= silence.heard_ms + silence.ping_ms + PAUSE_MS:
             from_ms = max(int(silence.heard_ms + silence.ping_ms / 2), last_ms)
             yield ProcessPause(silence.broker, from_ms, silence.to_ms, silence.file, silence.line)

@@ -37,7 +37,7 @@ class InSyncChange(NamedTuple):
 
 
 class Storm(NamedTuple):
-    """A minute with many shrinks that leaders asked for."""
+    """A minute in which leaders took many replicas out of ISRs."""
 
     at_ms: int
     shrinks: int

@@ -359,7 +359,7 @@ def _check(
     early = str(config.values["early.start.listeners"] or "")
     known = {*(listener.listener_name for listener in every), *config.controller_listener_names}
     require(
-        # Every listener of a controller is one of them, whether it is named here or not.
+        # A controller starts all of its listeners early, whether they are named here or not.
         all(name.strip().upper() in known for name in early.split(",") if name.strip()),
         "early.start.listeners",
         early,

@@ -119,7 +119,7 @@ class BrokerMetadata(Protocol):
         """The number of partitions of a topic; None if it does not exist."""
 
     async def is_topic_deleted(self, topic: str) -> bool:
-        """Whether a topic does not exist, or only until its deletion ends."""
+        """Whether a topic does not exist, or is about to be deleted."""
 
     def log_dir_failed(self) -> None:
         """Makes the controller look for the replicas of a log directory that has failed."""

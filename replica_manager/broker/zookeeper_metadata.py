@@ -221,7 +221,7 @@ class ZooKeeperMetadata:
         return await self.source.blocking(lambda: partition_count(self.source.session, topic))
 
     async def is_topic_deleted(self, topic: str) -> bool:
-        """Whether a topic does not exist, or only until its deletion ends."""
+        """Whether a topic does not exist, or is about to be deleted."""
         return await self.source.blocking(lambda: is_topic_deleted(self.source.session, topic))
 
     def log_dir_failed(self) -> None:

@@ -80,7 +80,7 @@ def leader_batches(
 ) -> Generator[None, None, Batches]:
     """The whole batches for a leader, at most ``most``; pauses between slices of work.
 
-    The first bad batch raises what is wrong with it.
+    Raises the error of the first invalid batch.
     """
     batches: Batches = []
     for position, header in records.batches():

@@ -284,7 +284,7 @@ class UnifiedLog:
     def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
         """Raises the high watermark of a leader, at most to the log's end; says whether it moved.
 
-        An equal offset on a newer segment counts, for the place has changed.
+        It has moved, too, if the same offset is now in a newer segment.
         """
         wanted = _metadata(high_watermark)
         if wanted.message_offset >= self._local.end.message_offset:

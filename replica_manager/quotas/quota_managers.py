@@ -83,7 +83,7 @@ class QuotaManagers:
 
 
 class _Counted(Enum):
-    """The client whose request time is counted."""
+    """Whether the time of this request is counted already, and against whom."""
 
     NOT_YET = auto()
     CLIENTS = auto()

@@ -324,7 +324,7 @@ class Partition:
     def _skipped(
         self, base: StateChange, state: LeaderAndIsrPartitionState, topic_id: UUID | None, role: str
     ) -> StateChange:
-        """The record of a request that is older than this partition epoch."""
+        """What is logged of a request that is skipped: its partition epoch is older than ours."""
         skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
         return skipped._replace(
             reason=Reason.STALE_PARTITION_EPOCH, current_partition_epoch=self.partition_epoch

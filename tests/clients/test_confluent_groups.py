@@ -98,7 +98,7 @@ def live_until(members: list[Member], is_it: Callable[[], bool], why: str) -> No
 
 
 def sizes(members: list[Member]) -> list[int]:
-    """How many partitions each has; empty unless every partition is in one pair of hands."""
+    """How many partitions each has; empty unless each partition belongs to just one."""
     given = [partition for member in members for partition in member.partitions]
     if sorted(given) != list(range(PARTITIONS)):
         return []

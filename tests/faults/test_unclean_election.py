@@ -24,7 +24,7 @@ def test_an_unclean_election_costs_what_the_old_leader_alone_had_and_nothing_els
     history = cluster.history()
 
     def write(*, alone: int | None = None) -> set[str]:
-        """Some records, all acknowledged; by one leader ``alone``.  Gives the producers' names."""
+        """Some records, all acknowledged, by whom; ``alone``: when the ISR is this broker."""
         before = len(history.operations)
         with loaded(history, TOPIC, PARTITIONS) as load:
             if alone is not None:

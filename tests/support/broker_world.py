@@ -265,7 +265,7 @@ class BrokerWorld:
         self.records.extend(records)
 
     def guard_by(self, authorizer: Authorizer) -> None:
-        """From now on the authorizer decides, whose rules are in ZooKeeper."""
+        """Installs an authorizer, which takes its rules from ZooKeeper."""
         session = cast(ZooKeeperSession, self.session)
         self.acl_store = AclStore(session, authorizer, sleep=lambda _: None)
         self.acl_store.load()

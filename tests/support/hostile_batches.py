@@ -20,7 +20,7 @@ _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
 
 def block(lengths: Sequence[int], count: int, key: bytes | None = None) -> tuple[bytes, int]:
-    """Some ``count`` records whose values have these lengths in turn, and their number."""
+    """About ``count`` records, whose values have these lengths in turn; how many they are."""
     unit = b""
     for length in lengths:
         field = b"\x01" if key is None else zigzag(len(key)) + key

@@ -40,7 +40,7 @@ class Recorder(Generic[T]):
             return list(self._heard)
 
     def wait_for(self, value: T, times: int = 1) -> list[T]:
-        """All of it, once ``value`` has come."""
+        """Waits until ``value`` has come so many times; all that has come by then."""
         return self.wait_until(lambda heard: heard.count(value) >= times)
 
 

@@ -49,7 +49,7 @@ class Brokers:
         """Every registered broker with its epoch, by id; leaves the child watch.
 
         A corrupt registration is logged with its path and watched.  A broker that is known in the
-        same epoch stays as it was; any other counts as not live until its registration is mended.
+        same epoch keeps the registration that it had; else it is not live until that is mended.
         """
         names = yield from self._tools.children(BrokerIdsZnode.PATH, watch=True)
         ids = []
@@ -261,7 +261,7 @@ class Brokers:
 
 
 def broker_text(broker: Broker) -> str:
-    """``1 : (EndPoint(h1,9092,ListenerName(CLIENT),SSL)) : r1 : Features{}``."""
+    """As Kafka's log has it: ``1 : (EndPoint(h1,9092,ListenerName(CLIENT),SSL)) : r1 : …``."""
     endpoints = ",".join(
         f"EndPoint({e.host},{e.port},ListenerName({e.listener_name}),{e.security_protocol})"
         for e in broker.endpoints

@@ -121,7 +121,7 @@ def _find(key: str, key_type: int, context: RequestContext, broker: BrokerContex
 def _refusal(
     key: str, key_type: int, context: RequestContext, broker: BrokerContext
 ) -> _Coordinator | None:
-    """The error for a key that is not looked up; None if it is."""
+    """The error for a key that must not be looked up; None if it may be."""
 
     def may_describe(resource_type: ResourceType) -> bool:
         return is_allowed(broker, context, AclOperation.DESCRIBE, resource_type, key)

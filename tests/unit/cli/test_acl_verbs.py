@@ -381,6 +381,6 @@ def test_new_znodes_are_protected_if_it_is_said(
     words = ("--set-acl",) if set_acl else ()
 
     assert cluster("acl", "add", *CAROL, "orders", *words, *PAST).exit_code == 0
-    # The sessions that look create nothing.
+    # The other sessions only read, so they need no ACL for what they create.
     assert [each.set_acl for each in writable] == [False, False, set_acl, False]
     assert cluster("acl", "add", *CAROL, "a", "--set-acl", "--yes", *HERE).exit_code == 2

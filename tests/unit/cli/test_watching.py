@@ -163,7 +163,7 @@ def test_an_argument_behind_watch_without_seconds_is_explained(zkctl: Zkctl) -> 
 
 
 class FakeTerminal(io.StringIO):
-    """A stdout that is a terminal; what is painted stays in order."""
+    """A stdout that is a terminal; keeps what was written, in order."""
 
     @override
     def isatty(self) -> bool:

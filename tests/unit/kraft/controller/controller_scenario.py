@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Scenario:
-    """The steps, taken in a world."""
+    """Takes steps in a world of three controllers."""
 
     def __init__(self) -> None:
         self.world = QuorumWorld(controllers=3)

@@ -255,6 +255,22 @@ def test_an_append_is_acknowledged_once_it_is_committed(replica: Replica) -> Non
     assert check(1) == (False, ErrorCode.not_leader_or_follower)
 
 
+def test_an_append_waits_on_when_the_isr_shrinks_below_the_minimum(replica: Replica) -> None:
+    """The high watermark stands still meanwhile, so who waits gets no error before its time."""
+    replica.partition.min_in_sync_replicas = 2
+    replica.lead(isr=(1, 2))
+    replica.append(1)
+    check = replica.partition.check_enough_replicas_reach
+
+    pending = replica.partition.maybe_shrink_isr(replica.now_ms + LAG_MS + 1)
+    assert pending is not None
+    replica.partition.proposal_accepted(pending, AlteredIsr(1, (1,), 2), replica.now_ms)
+
+    assert replica.partition.is_under_min_isr
+    assert replica.log.high_watermark == 0
+    assert check(1) == (False, ErrorCode.none)
+
+
 # ---------------------------------------------------------------------- the ISR
 
 
