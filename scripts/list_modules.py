@@ -1,9 +1,10 @@
-"""Lists every module with the first line of its docstring in docs/modules.md.
+"""Lists what the docstrings say: every module, and where each class of Kafka is followed.
 
-    .venv/bin/python scripts/list_modules.py            writes the list anew
-    .venv/bin/python scripts/list_modules.py --check    only says whether it is stale
+    .venv/bin/python scripts/list_modules.py            writes docs/modules.md and
+                                                        docs/kafka-classes.md anew
+    .venv/bin/python scripts/list_modules.py --check    only says whether they are stale
 
-``tests/test_house.py`` fails when the list is stale, so a module cannot be added unlisted.
+``tests/test_house.py`` fails when one is stale, so a module cannot be added unlisted.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "modules.md"
 PRODUCTS = ("kafka_common", "zkcontroller", "replica_manager", "kraft", "kafka_history", "cli")
 """The packages with a page of their own, and tests that run alone."""
 PACKAGES = (
@@ -30,6 +32,18 @@ Every module, by package, with the first line of its docstring.
 [`scripts/list_modules.py`](../scripts/list_modules.py) writes this page;
 [ARCHITECTURE.md](../ARCHITECTURE.md) says how the packages work together.
 """
+
+CLASSES_INTRODUCTION = """# Kafka's classes
+
+Every class that a docstring names as its source in Kafka, with the modules that follow a part of it
+or all. [`scripts/list_modules.py`](../scripts/list_modules.py) writes this page; the
+[glossary](glossary.md) says what the main ones are called here, and what is not here.
+
+| Kafka | modules |
+|---|---|
+"""
+_SOURCE = re.compile(r"^Source: Kafka(.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_CLASS = re.compile(r"``([A-Z]\w*[a-z]\w*)[^`]*``")
 
 
 def summary(path: Path) -> str:
@@ -64,14 +78,50 @@ def listed() -> str:
     return INTRODUCTION + "".join(section(folder) for folder in folders)
 
 
+def followed(path: Path) -> Iterator[str]:
+    """The classes of Kafka that the docstrings of a module name as their source."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for source in _SOURCE.findall(ast.get_docstring(node) or ""):
+                yield from _CLASS.findall(source)
+
+
+def classes_listed() -> str:
+    """The page of Kafka's classes as it should be now."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for name in PRODUCTS:
+        for path in sorted((ROOT / name).rglob("*.py")):
+            for each in dict.fromkeys(followed(path)):
+                places[each].append(str(path.relative_to(ROOT)))
+    rows = [
+        f"| `{name}` | {' '.join(f'[`{each}`](../{each})' for each in places[name])} |"
+        for name in sorted(places, key=str.lower)
+    ]
+    return CLASSES_INTRODUCTION + "\n".join([*rows, ""])
+
+
+DOCUMENTS: dict[Path, Callable[[], str]] = {
+    ROOT / "docs" / "modules.md": listed,
+    ROOT / "docs" / "kafka-classes.md": classes_listed,
+}
+
+
+def stale() -> list[Path]:
+    """The pages that are not as they should be now."""
+    return [
+        page
+        for page, fresh in DOCUMENTS.items()
+        if not page.exists() or page.read_text(encoding="utf-8") != fresh()
+    ]
+
+
 def main(arguments: list[str]) -> int:
-    """Write the page, or only check it; returns the exit code."""
-    fresh = listed()
+    """Write the pages, or only check them; returns the exit code."""
     if "--check" in arguments:
-        is_fresh = DOCUMENT.exists() and DOCUMENT.read_text(encoding="utf-8") == fresh
-        print("up to date" if is_fresh else "stale: run scripts/list_modules.py")
-        return int(not is_fresh)
-    DOCUMENT.write_text(fresh, encoding="utf-8")
+        print("stale: run scripts/list_modules.py" if stale() else "up to date")
+        return int(bool(stale()))
+    for page, fresh in DOCUMENTS.items():
+        page.write_text(fresh(), encoding="utf-8")
     return 0
 
 
