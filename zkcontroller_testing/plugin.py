@@ -152,7 +152,7 @@ def _new_cluster(
     brokers: int | None,
     settings: dict[str, Any],
 ) -> KafkaCluster:
-    from zkcontroller_testing.cluster import KafkaCluster
+    from zkcontroller_testing import KafkaCluster
     from zkcontroller_testing.zookeepers import SHARED
 
     config = request.config

@@ -17,9 +17,10 @@ SHOWN = "; print('hypothesis.strategies' in sys.modules)"
         "import sys, replica_manager.__main__",
         "import sys, zkcontroller_cli.wire.requests",
         "import sys, kraft.raft.kafka_raft_client",
+        "import sys; from zkcontroller_testing import KafkaCluster",
     ],
 )
-def test_our_processes_load_no_hypothesis_and_leave_no_folder_of_it(
+def test_who_imports_our_packages_loads_no_hypothesis_and_leave_no_folder_of_it(
     imports: str, tmp_path: Path
 ) -> None:
     found = subprocess.run(
