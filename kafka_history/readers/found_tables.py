@@ -70,8 +70,8 @@ def write_found(
         if not pieces:
             rows.append({"uri": uri})
     write_rows(rows, _PIECES, directory, "pieces", ingest)
-    told = [_source_row(source, by_uri[uri_of(source.file)]) for source in sources]
-    write_rows(told, SOURCES, directory, "sources", ingest)
+    described = [_source_row(source, by_uri[uri_of(source.file)]) for source in sources]
+    write_rows(described, SOURCES, directory, "sources", ingest)
 
 
 def newest_pieces(directory: Path, ingests: Sequence[str]) -> list[PiecePlace]:

@@ -205,11 +205,11 @@ def _brokers_shown(findings: Finding) -> Sequence[int]:
     known = sorted(findings["brokers"])
     if len(known) <= BROKERS_MAX:
         return known
-    told: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for key in ("tenures", "broker_lives", "session_expiries"):
         for row in findings[key]:
-            told[row["broker"]] = told.get(row["broker"], 0) + 1
-    return sorted(sorted(known, key=lambda broker: -told.get(broker, 0))[:BROKERS_MAX])
+            counts[row["broker"]] = counts.get(row["broker"], 0) + 1
+    return sorted(sorted(known, key=lambda broker: -counts.get(broker, 0))[:BROKERS_MAX])
 
 
 def _canvas(height_in: float) -> tuple[Figure, Axes]:

@@ -134,14 +134,14 @@ def broker_lives(
     ``events``, in order: at least those of ``MARKS``; ``signs``: of :func:`signs_of_life` at least
     the first and the last of each broker between two of its :func:`starts`.
     """
-    told: defaultdict[int, list[_Mark]] = defaultdict(list)
+    marks_of: defaultdict[int, list[_Mark]] = defaultdict(list)
     for event in events:
         for mark, about in _marks(event):
-            told[about].append((mark, _sign(event), _epoch(event)))
+            marks_of[about].append((mark, _sign(event), _epoch(event)))
     for about, sign in signs:
-        told[about].append(("own", sign, None))
+        marks_of[about].append(("own", sign, None))
     views = list(_views(events))
-    for broker, marks in sorted(told.items()):
+    for broker, marks in sorted(marks_of.items()):
         marks.sort(key=lambda each: each[1])
         spans = _spans(marks)
         for span, following in pairwise([*spans, None]):

@@ -203,9 +203,9 @@ class Answers(ABC, Generic[Table]):
         """Who was controller."""
 
         def make() -> Iterable[_tenures.Tenure]:
-            told = self.said(_tenures.ELECTIONS | _tenures.MARKS)
+            marked = self.said(_tenures.ELECTIONS | _tenures.MARKS)
             named = self._first_of(_tenures.WITNESS_KINDS, "controller_id", "controller_epoch")
-            needed = in_order([*told, *named, *self._first_works()])
+            needed = in_order([*marked, *named, *self._first_works()])
             return _tenures.tenures(needed, self._last_words())
 
         return self._kept("tenures", _tenures.Tenure, make)
@@ -336,8 +336,8 @@ class Answers(ABC, Generic[Table]):
             ends = _partition_states.deposed(self.tenures)
             gone = _partition_states.topic_ends(self.said({_partition_states.TOPIC_END}), ends)
             of_one = partial(_partition_states.partition_states, ends=ends, gone=gone)
-            told = self._events(_partition_states.STATE_KINDS, _partition_states.COLUMNS)
-            return self._in_each(of_one, State, (Event, told))
+            lines = self._events(_partition_states.STATE_KINDS, _partition_states.COLUMNS)
+            return self._in_each(of_one, State, (Event, lines))
 
         return self._kept_table("states", make)
 

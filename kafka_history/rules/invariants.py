@@ -85,13 +85,13 @@ def _two_leaders(states: Iterable[State], events: Iterable[Event]) -> Iterator[V
         leaders = sorted({leader for leader, _ in its if leader is not None})
         if len(leaders) > 1:
             says = f"brokers {' and '.join(map(str, leaders))} led in leader epoch {epoch}"
-            last = max((told for _, told in its), key=_evidence)
+            last = max((said for _, said in its), key=_evidence)
             found.setdefault(says, _of_state(last, "P12", says))
     yield from found.values()
 
 
-def _evidence(told: Event | State) -> tuple[int, str, int]:
-    return told.time_ms, told.file or "", told.line or 0
+def _evidence(said: Event | State) -> tuple[int, str, int]:
+    return said.time_ms, said.file or "", said.line or 0
 
 
 def _of_tenure(tenure: Tenure, says: str) -> Violation:

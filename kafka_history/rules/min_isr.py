@@ -89,13 +89,13 @@ def under_min_isr(
 ) -> Iterator[UnderMinIsr]:
     """The times in which partitions had too few replicas in sync; ``needed``: :func:`by_topic`."""
     for (topic, partition, _), its in incarnations(states):
-        told = needed.get(topic, ())
-        refused = [need.at_ms for need in told if need.refused == partition]
+        needs = needed.get(topic, ())
+        refused = [need.at_ms for need in needs if need.refused == partition]
         ends = [*(state.time_ms for state in its[1:]), _EVER]
         steps = [
             step
             for state, end_ms in zip(its, ends, strict=True)
-            for step in _steps(state, end_ms, told)
+            for step in _steps(state, end_ms, needs)
         ]
         for is_under, run in groupby(steps, key=_is_under):
             window = list(run)
@@ -137,17 +137,17 @@ def _topic(event: Event) -> str | None:
     return values.get("entity") if is_topic else values.get("topic")
 
 
-def _steps(state: State, end_ms: int, told: Sequence[IsrNeed]) -> Iterator[_Step]:
+def _steps(state: State, end_ms: int, needs: Sequence[IsrNeed]) -> Iterator[_Step]:
     """The state, divided where the setting changed while it lasted."""
-    changed = {n.at_ms for n in told if n.is_change and state.time_ms < n.at_ms < end_ms}
+    changed = {n.at_ms for n in needs if n.is_change and state.time_ms < n.at_ms < end_ms}
     for from_ms, to_ms in pairwise([state.time_ms, *sorted(changed), end_ms]):
-        yield _Step(state, from_ms, to_ms, _min_isr(told, from_ms, to_ms))
+        yield _Step(state, from_ms, to_ms, _min_isr(needs, from_ms, to_ms))
 
 
-def _min_isr(told: Sequence[IsrNeed], from_ms: int, to_ms: int) -> int | None:
+def _min_isr(needs: Sequence[IsrNeed], from_ms: int, to_ms: int) -> int | None:
     """The last one that is known then; what the first line proves held before it."""
-    known = [n for n in told if n.at_ms <= from_ms or (n.at_ms < to_ms and not n.is_change)]
-    proven = known[-1:] or [need for need in told[:1] if not need.is_change]
+    known = [n for n in needs if n.at_ms <= from_ms or (n.at_ms < to_ms and not n.is_change)]
+    proven = known[-1:] or [need for need in needs[:1] if not need.is_change]
     return proven[0].min_isr if proven else None
 
 

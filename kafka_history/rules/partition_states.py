@@ -131,8 +131,8 @@ def partition_states(
     ``events``: those of ``STATE_KINDS`` about it; what a controller said after its end (``ends``)
     is left out.  ``gone``: the deletions of topics, as :func:`topic_ends` gives them.
     """
-    told = [event for event in events if _is_believed(event, ends)]
-    for incarnation, lines in _incarnations(told):
+    believed = [event for event in events if _is_believed(event, ends)]
+    for incarnation, lines in _incarnations(believed):
         alive = [_state(line, incarnation) for line in lines if _source(line.kind) != _DEATH]
         deaths = [_death(line, incarnation) for line in lines if _is_death(line)]
         for end_ms in gone.get(lines[0].topic or "", ()):
@@ -177,11 +177,11 @@ def _evidence(state: State) -> tuple[int, str, int, str, int]:
     return state.time_ms, state.kind or "", broker, state.file or "", state.line or 0
 
 
-def _incarnations(told: Iterable[Event]) -> Iterator[tuple[int, list[Event]]]:
+def _incarnations(believed: Iterable[Event]) -> Iterator[tuple[int, list[Event]]]:
     """The lines about each, by time; before the first birth that the logs know it is number 0."""
     lines = [
         event
-        for event in told
+        for event in believed
         if _source(event.kind) == _DEATH or event.kind in FROM_LEADER or event.leader != DELETING
     ]
     lines.sort(key=lambda each: (each.time_ms, _source(each.kind), each.file, each.line))
@@ -243,10 +243,10 @@ def _isr(event: Event) -> Sequence[int] | None:
     return [int(broker) for broker in words[1].split(",") if broker] if words else []
 
 
-def _writes(told: Iterable[State]) -> Iterator[State]:
+def _writes(believed: Iterable[State]) -> Iterator[State]:
     """Each write once: as its best source tells it, completed by the others."""
     found: defaultdict[Hashable, list[State]] = defaultdict(list)
-    for state in told:
+    for state in believed:
         isr = None if state.isr is None else tuple(state.isr)
         key = state.leader_epoch, state.leader, isr
         found[key if state.zk_version is None else state.zk_version].append(state)
@@ -272,7 +272,7 @@ def _placed(writes: Iterable[State]) -> list[State]:
 
 def _filled(writes: Iterable[State]) -> Iterator[State]:
     """Each with what is known from those before; without those that say nothing new."""
-    known = told = before = None
+    known = dated = before = None
     for write in writes:
         state = write._replace(
             is_epoch_told=write.leader_epoch is not None,
@@ -285,9 +285,9 @@ def _filled(writes: Iterable[State]) -> Iterator[State]:
             })  # fmt: skip
         known = state
         # An epoch belongs to a leader: what was said of another one says nothing of this one.
-        told = state if state.is_epoch_told else told
-        is_same = told is not None and told.leader == state.leader and not state.is_deleted
-        state = state._replace(leader_epoch=told.leader_epoch if told and is_same else None)
+        dated = state if state.is_epoch_told else dated
+        is_same = dated is not None and dated.leader == state.leader and not state.is_deleted
+        state = state._replace(leader_epoch=dated.leader_epoch if dated and is_same else None)
         if before is None:
             yield (before := state._replace(number=1))
         elif state.is_deleted or _said(state) != _said(before):

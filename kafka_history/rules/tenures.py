@@ -180,13 +180,13 @@ def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:
                 note(tenure, step, phase, event)
         # A broker that came back later was updated later, which is not due to the failover.
         latest_ms = (tenure.from_ms if tenure.ready_ms is None else tenure.ready_ms) + TOLD_MS
-        told = [
+        updated = [
             event
             for (epoch, _), event in updates.items()
             if epoch == tenure.controller_epoch and event.time_ms <= latest_ms
         ]
-        if told:
-            note(tenure, len(PHASES), "brokers told", in_order(told)[-1])
+        if updated:
+            note(tenure, len(PHASES), "brokers told", in_order(updated)[-1])
     before: dict[tuple[int, int | None], int] = {}
     for (epoch, broker, step, phase), (at_ms, _, file, line, from_ms) in sorted(
         first.items(), key=lambda each: (each[0][0], each[1])

@@ -177,5 +177,5 @@ def _offset(event: Event) -> int | None:
     """Where a log begins or ends, in the line's own words or in a column."""
     if event.kind == "log-load-completed" and (end := _LOADED_END.search(event.text or "")):
         return int(end[1])
-    told = (event.values or {}).get("offset", "")
-    return int(told) if event.offset is None and told.isdecimal() else event.offset
+    word = (event.values or {}).get("offset", "")
+    return int(word) if event.offset is None and word.isdecimal() else event.offset
