@@ -69,7 +69,7 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
     TopicZnode,
 )
-from zkcontroller_simulation.refusals import READ_REFUSALS, WRITE_REFUSALS, perform_in_part
+from zkcontroller_simulation.refusals import perform_in_part
 from zkcontroller_simulation.zookeeper import SimulatedZooKeeper
 
 ORDERS: Final = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
@@ -84,13 +84,14 @@ class RefusingSession(BrokersSession):
 
     def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
         super().__init__(zookeeper)
-        self.parts = 0
+        self.parts: list[Sequence[ZkCode]] = []
+        """With what each part that was asked can be refused."""
         self.refused_part = -1
         self.code: ZkCode | None = None
         self.refused: list[str] = []
 
     def refuse(self, part: int, code: ZkCode | None) -> None:
-        self.parts, self.refused_part, self.code = 0, part, code
+        self.parts, self.refused_part, self.code = [], part, code
 
     def obey(self) -> None:
         self.refuse(-1, None)
@@ -110,8 +111,8 @@ class RefusingSession(BrokersSession):
                     raise ZooKeeperRefused(parent, created.name)
 
     def _refusal(self, path: str, codes: Sequence[ZkCode]) -> ZkCode | None:
-        part, self.parts = self.parts, self.parts + 1
-        if part != self.refused_part or self.code not in codes:
+        self.parts.append(codes)
+        if len(self.parts) - 1 != self.refused_part:
             return None
         self.refused.append(path)
         return self.code
@@ -556,8 +557,8 @@ def test_only_no_node_means_that_nothing_is_there(name: str, executor: ThreadPoo
     assert parts, "the task asks ZooKeeper nothing"
 
     refused = 0
-    for part in range(parts):
-        for code in dict.fromkeys((*READ_REFUSALS, *WRITE_REFUSALS)):
+    for part, codes in enumerate(parts):
+        for code in codes:
             world, task = prepared()
             world.refusing.refuse(part, code)
             where = f"part {part} refused with {code.name}: {world.refusing.refused}"
