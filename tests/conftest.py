@@ -20,6 +20,7 @@ from kazoo.protocol import connection as kazoo_connection
 from tests.file_seconds import FileSeconds
 from tests.processor_time import ProcessorTime
 from tests.support.leftovers import Leftovers
+from tests.support.sources import kept
 from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller_testing.shared_server import SharedServer
@@ -197,6 +198,13 @@ def zookeeper_connect(request: pytest.FixtureRequest) -> Iterator[str]:
         server = SharedServer(request.getfixturevalue("kafka_shared_zookeeper"))
         yield server.acquire()
         server.release()
+
+
+@pytest.fixture(scope="module")
+def files_parsed_once() -> Iterator[None]:
+    """For files whose tests look at the same code again and again."""
+    with kept():
+        yield
 
 
 @pytest.fixture

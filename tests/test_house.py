@@ -27,16 +27,12 @@ from scripts.draw_state_machines import DOCUMENT, redrawn
 from tests.support import leftovers
 from tests.support.asserting import Suite
 from tests.support.retired_words import RETIRED_WORDS, ROOT
-from tests.support.sources import kept, nodes, parsed
+from tests.support.sources import nodes, parsed
+
+pytestmark = pytest.mark.usefixtures("files_parsed_once")
 
 INSTALLED_FOLDERS = list_modules.PACKAGES
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def each_file_is_parsed_once() -> Iterator[None]:
-    with kept():
-        yield
 
 
 @pytest.fixture(scope="module")

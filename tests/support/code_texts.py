@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.support.sources import nodes
+
 
 def text_of(node: ast.AST) -> str | None:
     """The text that stands there, with an ellipsis for what is filled in; None if it is none."""
@@ -21,11 +23,10 @@ def text_of(node: ast.AST) -> str | None:
 
 def texts(module: Path) -> list[tuple[int, str]]:
     """Line and text of everything that is no docstring; the pieces of a filled-in text as well."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in nodes(module) if isinstance(node, ast.Expr)}
     return [
         (node.lineno, text)
-        for node in ast.walk(tree)
+        for node in nodes(module)
         if isinstance(node, ast.expr)
         and id(node) not in docstrings
         and (text := text_of(node)) is not None

@@ -14,8 +14,11 @@ import pytest
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from tests.support.code_texts import text_of, texts
 from tests.support.retired_words import RETIRED_WORDS, ROOT
+from tests.support.sources import nodes
 
 errors = import_module("zkcontroller_cli.console.errors")
+
+pytestmark = pytest.mark.usefixtures("files_parsed_once")
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def error_texts(module: Path) -> list[tuple[int, str]]:
         and issubclass(getattr(errors, name), errors.CommandFailed)
     }
     found = []
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(module):
         match node:
             case ast.Call(func=ast.Name(id=name), args=[argument]) if name in kinds:
                 text = text_of(argument)
@@ -59,17 +62,19 @@ def test_the_texts_of_errors_are_found() -> None:
     assert "the list of brokers is empty: say -b HOST:PORT" in found
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda path: path.name)
-def test_no_text_that_a_user_reads_has_a_retired_word(module: Path) -> None:
+def test_no_text_that_a_user_reads_has_a_retired_word() -> None:
     assert [
-        (line, found) for line, text in texts(module) if (found := RETIRED_WORDS.findall(text))
+        (module.name, line, found)
+        for module in modules()
+        for line, text in texts(module)
+        if (found := RETIRED_WORDS.findall(text))
     ] == []
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda path: path.name)
-def test_an_error_is_one_sentence_without_a_full_stop(module: Path) -> None:
+def test_an_error_is_one_sentence_without_a_full_stop() -> None:
     wrong = [
-        (line, text)
+        (module.name, line, text)
+        for module in modules()
         for line, text in error_texts(module)
         if text != text.strip() or text.endswith(".") or "\n" in text
     ]
@@ -113,16 +118,15 @@ def test_an_address_of_the_environment_that_does_not_answer_is_said_to_be_one(
 
 def whole_texts(module: Path) -> list[tuple[int, str]]:
     """The texts of a module, its docstrings too, with ``…`` for what stands in braces."""
-    tree = ast.parse(module.read_text())
     parts = {
         id(part)
-        for node in ast.walk(tree)
+        for node in nodes(module)
         if isinstance(node, ast.JoinedStr)
         for part in ast.walk(node)
         if part is not node
     }
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(module):
         match node:
             case ast.JoinedStr(values=values):
                 pieces = (v.value if isinstance(v, ast.Constant) else "…" for v in values)
@@ -159,10 +163,10 @@ def test_a_command_that_is_gone_is_noticed() -> None:
     assert unknown_in(["config", "set", "broker", "--config", "--yes", "--timeout"]) is None
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda path: path.name)
-def test_every_command_that_a_text_names_exists(module: Path) -> None:
+def test_every_command_that_a_text_names_exists() -> None:
     gone = [
-        (line, command)
+        (module.name, line, command)
+        for module in modules()
         for line, text in whole_texts(module)
         for command in COMMAND.findall(text)
         if unknown_in(command.split()) is not None
