@@ -7,7 +7,7 @@ memory is read.  A line has ours, Kafka's, the ratio, and how many times as much
 before ours has become; beside the size, which has grown so many times, a line that rises faster
 has a knee.
 
-``--curves``, ``--sizes`` and ``--only ours`` measure less.
+``--curves``, ``--largest`` and ``--only ours`` measure less.
 """
 
 from __future__ import annotations
