@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +20,11 @@ from kafka_common.acls import (
     ResourceType,
 )
 from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
-from tests.integration.broker_processes import Cluster
+from tests.integration.broker_processes import Cluster, cluster_in
 from tests.support.certificates import Authority, Identity
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Create, ZkCode
-from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 BROKER_PASSWORD: Final = "broker-secret-0451"
@@ -121,6 +123,23 @@ def _credentials(password: str) -> dict[str, str]:
         credential = ScramCredential.of_salted_password(mechanism, salt, salted, 4096)
         config[mechanism.mechanism_name] = credential.encode()
     return config
+
+
+@contextmanager
+def secured_cluster(
+    directory: Path, connect: str, properties: Mapping[str, str]
+) -> Iterator[Cluster]:
+    """Two brokers that find the users and the rules when they start."""
+    session = ZooKeeperSession(ZooKeeperConfig(connect))
+    session.start()
+    try:
+        write_users(session)
+        write_rules(session)
+    finally:
+        session.close()
+    with cluster_in(directory, connect) as cluster:
+        cluster.start(1, 2, **properties)
+        yield cluster
 
 
 def write_users(session: ZooKeeperSession) -> None:

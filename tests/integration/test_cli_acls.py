@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in
+from tests.integration.broker_processes import Cluster
 from tests.integration.client_logins import login, over_tls, trusting, written
 from tests.integration.secured_cluster import (
     Certificates,
     address,
     broker_properties,
-    write_rules,
-    write_users,
+    secured_cluster,
 )
-from tests.support.cli_world import Answer
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from tests.support.cli_world import Answer, zkctl_here
 
 pytestmark = pytest.mark.integration
 
 FINDING, USAGE, REFUSED = 1, 2, 5
 SECRET: Final = "opensesame-0451"
-Zkctl = Callable[..., Answer]
 
 
 @pytest.fixture(scope="module")
@@ -44,44 +40,20 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, connect: str, certificates: Certificates
 ) -> Iterator[Cluster]:
     """One cluster for all: its brokers take the longest."""
-    session = ZooKeeperSession(ZooKeeperConfig(connect))
-    session.start()
-    try:
-        write_users(session)
-        write_rules(session)
-    finally:
-        session.close()
     properties = broker_properties(certificates, **{"delegation.token.secret.key": SECRET})
-    with cluster_in(tmp_path_factory.mktemp("cluster"), connect) as cluster:
-        cluster.start(1, 2, **properties)
+    directory = tmp_path_factory.mktemp("cluster")
+    with secured_cluster(directory, connect, properties) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Zkctl:
-    """The installed command, in this process, on real sockets."""
-    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH", "COMMAND_CONFIG"):
-        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
-    [entry_point] = entry_points(group="console_scripts", name="zkctl")
-    main = entry_point.load()
-
-    def call(*arguments: str) -> Answer:
-        capsys.readouterr()
-        return Answer(main(list(arguments)), *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture
-def as_user(
-    zkctl: Zkctl, cluster: Cluster, certificates: Certificates, tmp_path: Path
-) -> Callable[..., Answer]:
+def as_user(cluster: Cluster, certificates: Certificates, tmp_path: Path) -> Callable[..., Answer]:
     """Runs a verb as a user, by SCRAM over TLS, at one of the brokers."""
 
     def run(user: str, *arguments: str, broker_id: int = 1, listener: str = "CLOSED") -> Answer:
         file = written(tmp_path, over_tls(certificates, user))
         server = address(cluster, broker_id, listener)
-        return zkctl("-b", server, "--command-config", file, "-o", "json", *arguments)
+        return zkctl_here("-b", server, "--command-config", file, "-o", "json", *arguments)
 
     return run
 
@@ -99,7 +71,7 @@ def as_admin(as_user: Callable[..., Answer]) -> Callable[..., Any]:
 
 
 def test_what_is_added_counts_at_every_broker_and_is_removed_exactly(
-    as_user: Callable[..., Answer], as_admin: Callable[..., Any], connect: str, zkctl: Zkctl
+    as_user: Callable[..., Answer], as_admin: Callable[..., Any], connect: str
 ) -> None:
     who = ("--allow-principal", "User:bob", "--producer", "--idempotent", "--topic", "paid")
     planned = as_admin("acl", "add", *who, "--dry-run")
@@ -107,7 +79,7 @@ def test_what_is_added_counts_at_every_broker_and_is_removed_exactly(
     added = as_admin("acl", "add", *who, "--yes")
     again = as_user("admin", "acl", "add", *who, "--yes")
     at_2 = as_admin("acl", "list", "--topic", "paid", broker_id=2)
-    in_zookeeper = zkctl("acl", "list", "--topic", "paid", "-z", connect, "-o", "json").json
+    in_zookeeper = zkctl_here("acl", "list", "--topic", "paid", "-z", connect, "-o", "json").json
 
     assert untouched == []
     assert {row["is_there"] for row in planned} == {False}
@@ -226,7 +198,6 @@ def test_a_user_without_the_right_is_refused_with_the_next_step(
 
 
 def test_a_token_lives_its_life_at_both_brokers(
-    zkctl: Zkctl,
     as_user: Callable[..., Answer],
     as_admin: Callable[..., Any],
     cluster: Cluster,
@@ -256,8 +227,8 @@ def test_a_token_lives_its_life_at_both_brokers(
     directory.mkdir()
     by_token = ("--command-config", written(directory, properties))
     at_2 = ("-b", address(cluster, 2, "CLOSED"))
-    assert zkctl(*at_2, *by_token, "topic", "list").exit_code == 0
-    refused = zkctl(*at_2, *by_token, "token", "create", "--yes")
+    assert zkctl_here(*at_2, *by_token, "topic", "list").exit_code == 0
+    refused = zkctl_here(*at_2, *by_token, "token", "create", "--yes")
     assert refused.exit_code == REFUSED
     assert "and not by a token" in refused.stderr
 
@@ -297,8 +268,8 @@ def test_a_token_for_another_user_is_not_shown_to_its_requester(
     as_admin("acl", "remove", "--user-principal", "User:carol", "--yes")
 
 
-def test_a_connection_without_a_login_gets_no_token(zkctl: Zkctl, cluster: Cluster) -> None:
-    answer = zkctl("-b", address(cluster, 1, "OPEN"), "token", "create", "--yes")
+def test_a_connection_without_a_login_gets_no_token(cluster: Cluster) -> None:
+    answer = zkctl_here("-b", address(cluster, 1, "OPEN"), "token", "create", "--yes")
 
     assert answer.exit_code == REFUSED
     assert "tokens are for users who have logged in" in answer.stderr
@@ -314,10 +285,8 @@ def test_a_connection_without_a_login_gets_no_token(zkctl: Zkctl, cluster: Clust
         (("create", "--owner", "carol"), "TYPE:NAME"),
     ],
 )
-def test_a_command_line_that_lacks_something_is_refused(
-    zkctl: Zkctl, words: tuple[str, ...], why: str
-) -> None:
-    answer = zkctl("-b", "127.0.0.1:1", "token", *words, "--yes")
+def test_a_command_line_that_lacks_something_is_refused(words: tuple[str, ...], why: str) -> None:
+    answer = zkctl_here("-b", "127.0.0.1:1", "token", *words, "--yes")
 
     assert answer.exit_code == USAGE
     assert why in answer.stderr

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from cryptography.x509.oid import NameOID
 
-from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import Cluster, wait_for
 from tests.integration.client_logins import Properties, login, over_tls, trusting, written
 from tests.integration.secured_cluster import (
     USERS,
     Certificates,
     address,
     broker_properties,
-    write_rules,
-    write_users,
+    secured_cluster,
 )
-from tests.support.cli_world import Answer
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from tests.support.cli_world import zkctl_here
 
 pytestmark = pytest.mark.integration
 
 CANNOT_CONNECT: Final = 3
 REFUSED: Final = 5
-Zkctl = Callable[..., Answer]
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +46,6 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, connect: str, certificates: Certificates
 ) -> Iterator[Cluster]:
     """One cluster for all: its brokers take the longest."""
-    session = ZooKeeperSession(ZooKeeperConfig(connect))
-    session.start()
-    try:
-        write_users(session)
-        write_rules(session)
-    finally:
-        session.close()
     # One listener less that anybody may use, and one whose certificate is another host's.
     properties = broker_properties(certificates)
     for name in ("listeners", "listener.security.protocol.map"):
@@ -66,36 +55,19 @@ def cluster(
         "listener.security.protocol.map"
     ].replace("STRANGE:PLAINTEXT", "STRANGE:SSL")
     properties["listener.name.strange.ssl.keystore.location"] = certificates.path("elsewhere.pem")
-    with cluster_in(tmp_path_factory.mktemp("cluster"), connect) as cluster:
-        cluster.start(1, 2, **properties)
+    directory = tmp_path_factory.mktemp("cluster")
+    with secured_cluster(directory, connect, properties) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Zkctl:
-    """The installed command, in this process, on real sockets."""
-    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH", "COMMAND_CONFIG"):
-        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
-    [entry_point] = entry_points(group="console_scripts", name="zkctl")
-    main = entry_point.load()
-
-    def call(*arguments: str) -> Answer:
-        capsys.readouterr()
-        return Answer(main(list(arguments)), *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture
-def as_admin(
-    zkctl: Zkctl, cluster: Cluster, certificates: Certificates, tmp_path: Path
-) -> Callable[..., Any]:
+def as_admin(cluster: Cluster, certificates: Certificates, tmp_path: Path) -> Callable[..., Any]:
     """Runs a verb that must succeed, by SCRAM over TLS; what it says."""
     file = written(tmp_path, over_tls(certificates))
     server = address(cluster, 1, "CLOSED")
 
     def run(*arguments: str) -> Any:
-        answer = zkctl("-b", server, "--command-config", file, "-o", "json", *arguments)
+        answer = zkctl_here("-b", server, "--command-config", file, "-o", "json", *arguments)
         assert answer.exit_code == 0, answer.stderr
         return answer.json if answer.stdout else None
 
@@ -128,14 +100,14 @@ def test_every_verb_that_asks_brokers_goes_through_the_closed_door(
 
 
 def test_an_election_is_seen_in_the_brokers_by_their_secured_listeners(
-    zkctl: Zkctl, cluster: Cluster, connect: str, certificates: Certificates, tmp_path: Path
+    cluster: Cluster, connect: str, certificates: Certificates, tmp_path: Path
 ) -> None:
     assert set(cluster.brokers) == {1, 2}
     file = written(tmp_path, over_tls(certificates))
 
     def moved() -> Any:
         words = ("controller", "elect", "--yes", "-o", "json")
-        answer = zkctl("-z", connect, "--command-config", file, *words)
+        answer = zkctl_here("-z", connect, "--command-config", file, *words)
         assert answer.exit_code == 0, answer.stderr
         outcome = answer.json
         # The same broker may win again, and then its name tells nothing.
@@ -151,7 +123,6 @@ def test_an_election_is_seen_in_the_brokers_by_their_secured_listeners(
 def test_a_client_that_logs_in_sees_what_its_acls_allow(
     listener: str,
     mechanism: str,
-    zkctl: Zkctl,
     as_admin: Callable[..., Any],
     cluster: Cluster,
     certificates: Certificates,
@@ -165,7 +136,7 @@ def test_a_client_that_logs_in_sees_what_its_acls_allow(
     properties = {"security.protocol": protocol, **tls, **login(mechanism, "alice", USERS["alice"])}
     file = written(tmp_path, properties)
     list_topics = partial(
-        zkctl, "-b", address(cluster, 1, listener), "--command-config", file, "topic"
+        zkctl_here, "-b", address(cluster, 1, listener), "--command-config", file, "topic"
     )
 
     wait_for(lambda: list_topics("list", "-o", "name").stdout == "alice-orders\n", "her topic")
@@ -177,7 +148,6 @@ def test_a_client_that_logs_in_sees_what_its_acls_allow(
 @pytest.mark.parametrize("kind", ["PEM file", "PEM text", "PKCS12"])
 def test_a_certificate_tells_who_asks(
     kind: str,
-    zkctl: Zkctl,
     as_admin: Callable[..., Any],
     cluster: Cluster,
     certificates: Certificates,
@@ -209,7 +179,9 @@ def test_a_certificate_tells_who_asks(
 
     def seen() -> str:
         server = address(cluster, 1, "CERTIFIED")
-        return zkctl("-b", server, "--command-config", file, "topic", "list", "-o", "name").stdout
+        return zkctl_here(
+            "-b", server, "--command-config", file, "topic", "list", "-o", "name"
+        ).stdout
 
     wait_for(lambda: seen() == "alice-orders\n", "her topic")
 
@@ -241,7 +213,6 @@ def test_a_refused_login_shows_its_reason(
     listener: str,
     changes: Properties,
     said: str,
-    zkctl: Zkctl,
     cluster: Cluster,
     certificates: Certificates,
     tmp_path: Path,
@@ -251,7 +222,9 @@ def test_a_refused_login_shows_its_reason(
         properties["ssl.truststore.location"] = certificates.path("stranger.pem")
     file = written(tmp_path, properties)
 
-    answer = zkctl("-b", address(cluster, 1, listener), "--command-config", file, "topic", "list")
+    answer = zkctl_here(
+        "-b", address(cluster, 1, listener), "--command-config", file, "topic", "list"
+    )
 
     assert answer.exit_code == CANNOT_CONNECT, answer.stderr
     assert said in answer.stderr
@@ -261,7 +234,7 @@ def test_a_refused_login_shows_its_reason(
 
 
 def test_a_host_that_is_not_checked_comes_in(
-    zkctl: Zkctl, cluster: Cluster, certificates: Certificates, tmp_path: Path
+    cluster: Cluster, certificates: Certificates, tmp_path: Path
 ) -> None:
     unchecked = {
         "security.protocol": "SSL",
@@ -270,20 +243,22 @@ def test_a_host_that_is_not_checked_comes_in(
     }
     file = written(tmp_path, unchecked)
 
-    answer = zkctl("-b", address(cluster, 1, "STRANGE"), "--command-config", file, "topic", "list")
+    answer = zkctl_here(
+        "-b", address(cluster, 1, "STRANGE"), "--command-config", file, "topic", "list"
+    )
 
     assert answer.exit_code == 0, answer.stderr
 
 
 def test_a_snapshot_of_secured_brokers_equals_zookeepers(
-    as_admin: Callable[..., Any], zkctl: Zkctl, connect: str, tmp_path: Path
+    as_admin: Callable[..., Any], connect: str, tmp_path: Path
 ) -> None:
     """Rules and users included; what both know holds no secret."""
     ours, theirs = str(tmp_path / "zookeeper.jsonl"), str(tmp_path / "brokers.jsonl")
-    saved = zkctl("-z", connect, "-o", "json", "snapshot", "save", ours)
+    saved = zkctl_here("-z", connect, "-o", "json", "snapshot", "save", ours)
     of_brokers = as_admin("snapshot", "save", theirs)
 
-    compared = zkctl("-o", "json", "snapshot", "diff", ours, theirs)
+    compared = zkctl_here("-o", "json", "snapshot", "diff", ours, theirs)
 
     assert saved.exit_code == 0, saved.stderr
     assert (compared.exit_code, compared.json) == (0, []), compared.stderr
@@ -297,7 +272,6 @@ def test_a_snapshot_of_secured_brokers_equals_zookeepers(
 
 def test_metadata_is_compared_through_secured_listeners(
     cluster: Cluster,  # noqa: ARG001 - the brokers at that ZooKeeper
-    zkctl: Zkctl,
     connect: str,
     certificates: Certificates,
     tmp_path: Path,
@@ -305,9 +279,9 @@ def test_metadata_is_compared_through_secured_listeners(
     file = written(tmp_path, over_tls(certificates))
     secured = ("-z", connect, "--command-config", file, "-o", "json", "metadata", "diff")
 
-    wait_for(lambda: zkctl(*secured, "--patience", "0").exit_code == 0, "no difference")
+    wait_for(lambda: zkctl_here(*secured, "--patience", "0").exit_code == 0, "no difference")
     alice = written(tmp_path, over_tls(certificates, user="alice"))
-    answer = zkctl(*secured[:3], alice, *secured[4:], "--patience", "0")
+    answer = zkctl_here(*secured[:3], alice, *secured[4:], "--patience", "0")
 
     assert answer.exit_code == 2, answer.stdout
     assert "not compared: DescribeLogDirs of broker 1: " in answer.stderr

@@ -13,17 +13,15 @@ from confluent_kafka import KafkaException, Producer
 from kio.schema.metadata.v1.request import MetadataRequest
 
 from kafka_common.net.connection import Connection
-from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import Cluster, wait_for
 from tests.integration.secured_cluster import (
     BROKER_PASSWORD,
     USERS,
     Certificates,
     address,
     broker_properties,
-    write_rules,
-    write_users,
+    secured_cluster,
 )
-from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 # Its own types are not what it takes: None stands for a filter that matches all.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -44,15 +42,8 @@ def cluster(
 ) -> Iterator[Cluster]:
     """One cluster for all: its brokers take the longest."""
     connect = f"{zookeeper_connect}/security"
-    session = ZooKeeperSession(ZooKeeperConfig(connect))
-    session.start()
-    try:
-        write_users(session)
-        write_rules(session)
-    finally:
-        session.close()
-    with cluster_in(tmp_path_factory.mktemp("cluster"), connect) as cluster:
-        cluster.start(1, 2, **broker_properties(certificates))
+    directory = tmp_path_factory.mktemp("cluster")
+    with secured_cluster(directory, connect, broker_properties(certificates)) as cluster:
         for broker_id in cluster.brokers:
             wait_for(partial(knows_all, cluster, broker_id), f"broker {broker_id} to know all")
         yield cluster

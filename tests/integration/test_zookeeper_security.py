@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from tests.integration.secured_zookeeper import (
     secured_zookeeper,
 )
 from tests.integration.zookeeper_proxy import Proxy
-from tests.support.cli_world import Answer
+from tests.support.cli_world import Answer, zkctl_here
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import (
     Create,
@@ -46,28 +45,12 @@ pytestmark = pytest.mark.integration
 
 CANNOT_CONNECT: Final = 3
 REFUSED: Final = 5
-Zkctl = Callable[..., Answer]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeeper]:
     with secured_zookeeper(tmp_path_factory.mktemp("secured")) as server:
         yield server
-
-
-@pytest.fixture
-def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Zkctl:
-    """The installed command, in this process, on real sockets."""
-    for variable in ("ZOOKEEPER", "DIR", "ZOOKEEPER_AUTH", "ZK_TLS_CONFIG_FILE"):
-        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
-    [entry_point] = entry_points(group="console_scripts", name="zkctl")
-    main = entry_point.load()
-
-    def call(*arguments: str) -> Answer:
-        capsys.readouterr()
-        return Answer(main(list(arguments)), *capsys.readouterr())
-
-    return call
 
 
 def context(properties: dict[str, str]) -> Any:
@@ -277,7 +260,7 @@ def test_wrong_credentials_end_the_session_for_good(
 
 
 def test_a_server_that_requires_logins_refuses_a_client_without_one(
-    tmp_path: Path, open_client: OpenClient, zkctl: Zkctl
+    tmp_path: Path, open_client: OpenClient
 ) -> None:
     properties = {**SASL_PROPERTIES, "sessionRequireClientSASLAuth": "true"}
     strict = EmbeddedZooKeeper(
@@ -288,7 +271,7 @@ def test_a_server_that_requires_logins_refuses_a_client_without_one(
         assert isinstance(alice.session.exists("/"), Stat)
         with pytest.raises(AuthenticationFailed, match="nobody in without a login"):
             open_client(strict.connect)
-        answer = zkctl("-z", f"{strict.connect}/a", "controller", "show")
+        answer = zkctl_here("-z", f"{strict.connect}/a", "controller", "show")
         alice.session.close()
 
     assert answer.exit_code == REFUSED
@@ -315,7 +298,6 @@ def test_a_login_goes_through_tls_as_well(
 @pytest.fixture
 def broker_under_tls(
     server: SecuredZooKeeper,
-    zkctl: Zkctl,
     tmp_path: Path,
     chroot: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -333,13 +315,13 @@ def broker_under_tls(
     }
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    started = zkctl("broker", "start", str(file), "--detach", "-o", "json")
+    started = zkctl_here("broker", "start", str(file), "--detach", "-o", "json")
     yield started
-    zkctl("broker", "stop", "1", "--log-dir", str(tmp_path / "data"))
+    zkctl_here("broker", "stop", "1", "--log-dir", str(tmp_path / "data"))
 
 
 def test_a_broker_and_zkctl_reach_zookeeper_under_tls(
-    server: SecuredZooKeeper, broker_under_tls: Answer, zkctl: Zkctl, tmp_path: Path, chroot: str
+    server: SecuredZooKeeper, broker_under_tls: Answer, tmp_path: Path, chroot: str
 ) -> None:
     assert broker_under_tls.exit_code == 0, broker_under_tls.stderr
     assert broker_under_tls.json["broker_id"] == 1
@@ -348,26 +330,25 @@ def test_a_broker_and_zkctl_reach_zookeeper_under_tls(
     words = ("-z", server.secure + chroot, "-o", "json", "controller", "show")
 
     def show() -> Answer | None:
-        answer = zkctl(*words, "--check", "--zk-tls-config-file", str(file))
+        answer = zkctl_here(*words, "--check", "--zk-tls-config-file", str(file))
         return answer if answer.exit_code == 0 else None
 
     shown = wait_for(show, "a controller")
     assert shown.json["controller_id"] == 1
-    elected = zkctl(
+    elected = zkctl_here(
         "-z", server.secure + chroot, "controller", "elect", "--yes",
         "--zk-tls-config-file", str(file), "-o", "json",
     )  # fmt: skip
     assert elected.exit_code == 0, elected.stderr
     assert elected.json["controller_epoch"] == shown.json["controller_epoch"] + 1
 
-    plain = zkctl(*words, "--timeout", "1")
+    plain = zkctl_here(*words, "--timeout", "1")
     assert plain.exit_code == CANNOT_CONNECT
     assert plain.stderr.count("\n") == 1
 
 
 def test_a_broker_and_zkctl_log_in_at_zookeeper(
     server: SecuredZooKeeper,
-    zkctl: Zkctl,
     tmp_path: Path,
     chroot: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -379,15 +360,13 @@ def test_a_broker_and_zkctl_log_in_at_zookeeper(
 
         # Anybody may look; who may not write learns it when he tries.
         show = ("-z", server.plain + chroot, "controller", "show", "--check")
-        wait_for(lambda: zkctl(*show).exit_code == 0, "a controller")
-        nobody = zkctl(*elect)
+        wait_for(lambda: zkctl_here(*show).exit_code == 0, "a controller")
+        nobody = zkctl_here(*elect)
         assert nobody.exit_code != 0
         assert "NO_AUTH" in nobody.stderr
-        monkeypatch.setenv("ZKCTL_ZOOKEEPER_AUTH", f"sasl:kafka:{USERS['kafka']}")
-        elected = zkctl(*elect)
+        elected = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH=f"sasl:kafka:{USERS['kafka']}")
         assert elected.exit_code == 0, elected.stderr
-        monkeypatch.setenv("ZKCTL_ZOOKEEPER_AUTH", "sasl:kafka:guessed")
-        refused = zkctl(*elect)
+        refused = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH="sasl:kafka:guessed")
         assert refused.exit_code != 0
         assert "refused the credentials" in refused.stderr
         assert "guessed" not in refused.stderr
