@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +23,7 @@ from kafka_history.readers.local_ingest import ingest_here, workers_of
 from kafka_history.readers.manifest import MANIFEST, read_manifest
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.store import read_events
+from tests.support.cli_world import zkctl_here
 
 from .conftest import DATA
 from .rows import assert_same_rows
@@ -191,23 +191,20 @@ def test_only_this_machine_is_read_on_without_spark(monkeypatch: pytest.MonkeyPa
     assert workers_of("local[*]") is None
 
 
-def test_the_verb_reads_logs_without_spark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_reads_logs_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_args: Any, **_options: Any) -> NoReturn:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(session, "start_spark", start)
-    (command,) = entry_points(group="console_scripts", name="zkctl")
     ingest_incident = ["history", "ingest", str(DATA / "incidents-1.1.1"), "--out", str(tmp_path)]
 
-    assert command.load()(["-o", "jsonl", *ingest_incident]) == 0
-    said = capsys.readouterr()
+    answer = zkctl_here("-o", "jsonl", *ingest_incident)
 
-    shown = [json.loads(line) for line in said.out.splitlines()]
+    assert answer.exit_code == 0
+    shown = [json.loads(line) for line in answer.stdout.splitlines()]
     assert shown == read_sources(tmp_path)
     records = sum(row["records"] for row in shown)
-    assert f"{records} records, 0 of unknown shape, in 9 files: {tmp_path}" in said.err
+    assert f"{records} records, 0 of unknown shape, in 9 files: {tmp_path}" in answer.stderr
 
 
 HEAD = "[2023-05-10 09:30:00,020] INFO "
@@ -233,17 +230,16 @@ STABILIZED = (
     ids=["a coordinator's lines", "another program's lines", "another pattern"],
 )
 def test_only_lines_that_begin_no_record_ask_for_another_pattern(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+    tmp_path: Path, lines: list[str], said: str
 ) -> None:
     log = tmp_path / "server.log"
     log.write_text("\n".join([*lines, ""]))
-    (command,) = entry_points(group="console_scripts", name="zkctl")
 
-    assert command.load()(["history", "ingest", str(log), "--out", str(tmp_path / "out")]) == 0
+    answer = zkctl_here("history", "ingest", str(log), "--out", str(tmp_path / "out"))
 
-    talk = capsys.readouterr().err
-    assert said in talk
-    assert ("--pattern" in talk) == ("--pattern" in said)
+    assert answer.exit_code == 0
+    assert said in answer.stderr
+    assert ("--pattern" in answer.stderr) == ("--pattern" in said)
 
 
 _PARENT = """

@@ -27,6 +27,7 @@ from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.store import read_events
 from kafka_history.rules.partition_states import State
 from kafka_history.rules.tenures import Tenure
+from tests.support.cli_world import zkctl_here
 
 from .conftest import DATA
 
@@ -246,33 +247,29 @@ def test_a_truncated_table_is_an_error_and_no_smaller_answer(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(session, "start_spark", lambda *_args, **_options: spark)
-    (command,) = entry_points(group="console_scripts", name="zkctl")
     out = str(tmp_path / "out")
     ask = ["history", "outages", "--sum", "--engine", "spark", "--out", out]
     log = tmp_path / "broker-1" / "controller.log"
     log.parent.mkdir()
     log.write_bytes(gzip.decompress((DATA / "incidents-c/broker-1/controller.log.gz").read_bytes()))
-    assert command.load()([*ask, str(log)]) == 0
+    assert zkctl_here(*ask, str(log)).exit_code == 0
     answer = next((tmp_path / "out" / "answers").rglob("leaderless/*.parquet"))
     rows = next((tmp_path / "out" / "events").rglob("*.parquet"))
-    capsys.readouterr()
 
     # What can be computed again is.
     answer.write_bytes(answer.read_bytes()[:100])
-    assert command.load()(ask) == 0
-    capsys.readouterr()
+    assert zkctl_here(*ask).exit_code == 0
     whole = rows.read_bytes()
     rows.write_bytes(whole[: len(whole) // 2])
-    assert command.load()(ask) == 5
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"{rows} is damaged" in said.err
+    damaged = zkctl_here(*ask)
+    assert (damaged.exit_code, damaged.stdout) == (5, "")
+    assert f"{rows} is damaged" in damaged.stderr
     rows.unlink()
-    assert command.load()(ask) == 5
-    assert "holds 0 rows, but" in capsys.readouterr().err
+    lost = zkctl_here(*ask)
+    assert lost.exit_code == 5
+    assert "holds 0 rows, but" in lost.stderr
 
 
 def test_an_ingest_whose_workers_share_no_directory_does_not_count(

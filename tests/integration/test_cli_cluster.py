@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from tests.integration.cli_cluster import LocalCluster
+from tests.support.cli_world import zkctl_here
 
 pytestmark = pytest.mark.integration
 
@@ -195,17 +195,12 @@ VERBS = (
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_verb_obeys_every_format(
-    cluster: LocalCluster, verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    # In this process: ninety Python start-ups would take longer than all the rest.
-    [entry_point] = entry_points(group="console_scripts", name="zkctl")
-    zkctl = entry_point.load()
+def test_every_verb_obeys_every_format(cluster: LocalCluster, verb: tuple[str, ...]) -> None:
     said = {}
     for output_format in ("table", "json", "jsonl", "yaml", "csv", "name"):
-        exit_code = zkctl([*verb, "--dir", str(cluster.directory), "-o", output_format])
-        said[output_format], talk = capsys.readouterr()
-        assert exit_code == 0, talk
+        answer = zkctl_here(*verb, "--dir", str(cluster.directory), "-o", output_format)
+        assert answer.exit_code == 0, answer.stderr
+        said[output_format] = answer.stdout
 
     in_json = orjson.loads(said["json"])
     objects = in_json if isinstance(in_json, list) else [in_json]

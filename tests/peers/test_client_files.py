@@ -6,9 +6,8 @@ keys in its ``server.properties``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +24,7 @@ from tests.integration.secured_cluster import (
 )
 from tests.integration.secured_zookeeper import SecuredZooKeeper, secured_zookeeper
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
-from tests.support.cli_world import Answer
+from tests.support.cli_world import zkctl_here
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 
@@ -35,7 +34,6 @@ OURS, KAFKA = 1, 2
 CONFIG_COMMAND: Final = "kafka.admin.ConfigCommand"
 CHROOT: Final = "/files"
 _MODULES: Final = "org.apache.kafka.common.security"
-Zkctl = Callable[..., Answer]
 
 
 @pytest.fixture
@@ -76,19 +74,6 @@ def mixed(
         yield cluster
     finally:
         cluster.close()
-
-
-@pytest.fixture
-def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Zkctl:
-    monkeypatch.delenv("ZKCTL_DIR", raising=False)
-    [entry_point] = entry_points(group="console_scripts", name="zkctl")
-    main = entry_point.load()
-
-    def call(*arguments: str) -> Answer:
-        capsys.readouterr()
-        return Answer(main(list(arguments)), *capsys.readouterr())
-
-    return call
 
 
 def endpoint(cluster: Cluster, broker_id: int, listener: str) -> str:
@@ -137,11 +122,10 @@ def test_one_file_does_for_kafkas_tools_and_for_zkctl(
     mixed: Cluster,
     certificates: Certificates,
     zookeeper_behind_tls: SecuredZooKeeper,
-    zkctl: Zkctl,
     tmp_path: Path,
 ) -> None:
     files = client_files(certificates)
-    created = zkctl(
+    created = zkctl_here(
         "-b", endpoint(mixed, KAFKA, "CLOSED"), "--command-config", files["CLOSED"],
         "topic", "create", "alice-orders", "--partitions", "1", "--replication-factor", "2",
     )  # fmt: skip
@@ -162,7 +146,7 @@ def test_one_file_does_for_kafkas_tools_and_for_zkctl(
     assert set(by_kafka.values()) == {"alice-orders\n"}
     for listener, file in files.items():
         for broker_id in (OURS, KAFKA):
-            answer = zkctl(
+            answer = zkctl_here(
                 "-b", endpoint(mixed, broker_id, listener), "--command-config", file,
                 "topic", "list", "-o", "name",
             )  # fmt: skip
@@ -179,7 +163,7 @@ def test_one_file_does_for_kafkas_tools_and_for_zkctl(
         "--describe", "--entity-type", "users", "--entity-name", "alice",
     )  # fmt: skip
     assert described.returncode == 0, described.stderr
-    shown = zkctl(
+    shown = zkctl_here(
         "-z", where, "--zk-tls-config-file", str(tls_file),
         "-o", "json", "znode", "get", "/config/users/alice",
     )  # fmt: skip
@@ -188,7 +172,7 @@ def test_one_file_does_for_kafkas_tools_and_for_zkctl(
         assert mechanism in described.stdout
         assert mechanism in shown.stdout
     # The brokers' certificate lets zkctl delete /controller, whichever broker created it.
-    elected = zkctl(
+    elected = zkctl_here(
         "-z", where, "--zk-tls-config-file", str(tls_file), "controller", "elect", "--yes"
     )
     assert elected.exit_code == 0, elected.stderr

@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from kraft.node.quorum_state_file import read_quorum_state
 from kraft.raft.control_records import LeaderChange, SnapshotFooter, SnapshotHeader
 from kraft.raft.values import OffsetAndEpoch
 from tests.peers.clients import run_tool
+from tests.support.cli_world import zkctl_here
 from tests.support.metadata_batches import encode_data_batch
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
@@ -53,11 +53,9 @@ def config_in(folder: Path, port: int = 9093) -> Path:
     return file
 
 
-def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    [entry] = entry_points(group="console_scripts", name="zkctl")
-    exit_code = entry.load()(["storage", *arguments])
-    out, err = capsys.readouterr()
-    return int(exit_code), out, err
+def ours(*arguments: str) -> tuple[int, str, str]:
+    answer = zkctl_here("storage", *arguments)
+    return answer.exit_code, answer.stdout, answer.stderr
 
 
 def kafkas(*arguments: str) -> tuple[int, str, str]:
@@ -114,14 +112,12 @@ def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
         ("--add-scram", GIVEN_SALT, "--add-scram", PASSWORD),
     ],
 )
-def test_both_format_equal_folders(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: Sequence[str]
-) -> None:
+def test_both_format_equal_folders(tmp_path: Path, options: Sequence[str]) -> None:
     printed: list[list[object]] = []
     for name in ("ours", "kafkas"):
         folder = tmp_path / name
         file = str(config_in(folder))
-        run = kafkas if name == "kafkas" else lambda *given: ours(capsys, *given)
+        run = kafkas if name == "kafkas" else ours
         answers = [
             run("format", "-t", CLUSTER, "-c", file, *options),
             run("format", "-t", CLUSTER, "-c", file, *options),
@@ -161,15 +157,13 @@ def test_both_format_equal_folders(
         ("--add-scram", "SCRAM-SHA-1=[name=a,password=b]"),
     ],
 )
-def test_both_refuse_in_the_same_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: Sequence[str]
-) -> None:
+def test_both_refuse_in_the_same_words(tmp_path: Path, options: Sequence[str]) -> None:
     file = str(config_in(tmp_path))
 
     expected = kafkas("format", "-t", CLUSTER, "-c", file, *options)
 
     assert expected[0] == 1
-    assert ours(capsys, "format", "-t", CLUSTER, "-c", file, *options) == expected
+    assert ours("format", "-t", CLUSTER, "-c", file, *options) == expected
 
 
 def log_written_by_us(directory: Path) -> KafkaMetadataLog:
@@ -253,11 +247,9 @@ def end_of(folder: Path) -> int:
 
 
 @pytest.mark.usefixtures("kafka")
-def test_kafka_starts_in_a_folder_of_ours_and_we_go_on_with_its_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kafka_starts_in_a_folder_of_ours_and_we_go_on_with_its_log(tmp_path: Path) -> None:
     config = config_in(tmp_path, free_port())
-    assert ours(capsys, "format", "-t", CLUSTER, "-c", str(config))[0] == 0
+    assert ours("format", "-t", CLUSTER, "-c", str(config))[0] == 0
     metadata_log_dir = tmp_path / "m"
     before = (metadata_log_dir / "meta.properties").read_bytes()
 

@@ -7,14 +7,12 @@ of the real broker lets a client do (KIP-430).
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -39,7 +37,7 @@ from replica_manager.security.acl_cache import AclBinding
 from replica_manager.security.principals import Principal
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
-from tests.support.cli_world import Answer
+from tests.support.cli_world import Answer, zkctl_here
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 from zkcontroller.zookeeper.requests import Znode
@@ -88,12 +86,7 @@ class GuardedCluster(Cluster):
         return found.partition("://")[2]
 
     def run(self, *arguments: str) -> Answer:
-        """The installed command, in this process: a hundred processes would take minutes."""
-        [entry_point] = entry_points(group="console_scripts", name="zkctl")
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            exit_code = entry_point.load()(["-o", "json", *arguments])
-        return Answer(int(exit_code), out.getvalue(), err.getvalue())
+        return zkctl_here("-o", "json", *arguments)
 
     def zkctl(self, *arguments: str) -> Any:
         """What ``zkctl`` says by brokers, as JSON."""
