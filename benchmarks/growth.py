@@ -55,7 +55,8 @@ RECORD: Final = bytes(100)
 LARGE_RECORD: Final = bytes(1_000_000)
 BROKER: Final = 1
 DESCRIPTORS: Final = 100_000
-"""For 20,000 partitions Kafka opens three files each."""
+SPARE_DESCRIPTORS: Final = 1_000
+"""A broker holds a file for each partition, and a socket for each connection, besides these."""
 _PROPERTIES: Final = {
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
@@ -214,11 +215,12 @@ class Measured(NamedTuple):
 
 CURVES: Final = {
     "connections": Measured(connections, (10, 100, 1_000, 5_000)),
-    "partitions": Measured(partitions, (10, 100, 1_000, 5_000, 20_000)),
+    "partitions": Measured(partitions, (10, 100, 1_000, 5_000, 10_000, 20_000)),
     "groups": Measured(groups, (1, 100, 1_000, 10_000)),
     "log": Measured(log, (1, 100, 1_000, 4_000)),
 }
 """By their names; the sizes of a log are megabytes."""
+HOLD_DESCRIPTORS: Final = (connections, partitions)
 
 
 def topic_name(number: int) -> str:
@@ -264,13 +266,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(missing, file=sys.stderr)
             return 2
         kinds.append(KafkaBroker)
-    _allow_descriptors()
+    most = _allowed_descriptors() - SPARE_DESCRIPTORS
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="growth-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
         for name in options.curves:
             curve, sizes = CURVES[name]
             sizes = tuple(size for size in sizes if size <= options.largest)
+            if curve in HOLD_DESCRIPTORS and max(sizes) > most:
+                print(f"{name}: no more than {most:,}, for want of descriptors", file=sys.stderr)
+                sizes = tuple(size for size in sizes if size <= most)
             sides = []
             for number, kind in enumerate(kinds):
                 place = directory / f"{name}-{number}"
@@ -285,14 +290,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _allow_descriptors() -> None:
-    """As many as Kafka wants for the largest sizes, where this process may have them."""
+def _allowed_descriptors() -> int:
+    """As many as this process and those that it starts may open, which is raised where it may."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(most, DESCRIPTORS)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
-    except (ValueError, OSError):  # only root may have more than are allowed
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for wanted in (max(most, DESCRIPTORS), most):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        except (ValueError, OSError):  # not everyone may have more
+            continue
+        return wanted
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _parser() -> argparse.ArgumentParser:
