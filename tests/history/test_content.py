@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from kafka_history.readers.content import (
     digest_of,
     size_of,
 )
+from tests.support.memory import peak_bytes
 
 TEXT = b"".join(b"[2026-11-20 18:08:31,404] INFO line %d\n" % (n**3) for n in range(40_000))
 
@@ -106,13 +106,8 @@ def test_a_file_that_unpacks_to_much_more_takes_bounded_memory(
     path = tmp_path / name
     path.write_bytes(packed(bytes(200 << 20)))
 
-    tracemalloc.start()
-    size = size_of(path)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert size == 200 << 20
-    assert peak < 4 << 20
+    assert size_of(path) == 200 << 20
+    assert peak_bytes(lambda: size_of(path)) < 4 << 20
 
 
 def test_a_file_that_is_gone_cannot_be_read(tmp_path: Path) -> None:

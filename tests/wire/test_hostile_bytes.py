@@ -28,6 +28,7 @@ from kafka_common.protocol.messages import (
 from kafka_common.protocol.primitives import unsigned_varint
 from kafka_common.protocol.wire_guard import MOST_TAGS, checked
 from tests.support.frames import parse_response_header
+from tests.support.memory import peak_bytes
 
 MUTANTS: Final = 10_000
 MAX_BYTES_PER_FRAME_BYTE: Final = 400
@@ -138,14 +139,11 @@ def test_random_bytes_are_a_message_or_refused_in_every_version() -> None:
 def test_a_length_beyond_the_frame_is_refused_before_memory_is_reserved(
     api_key: int, version: int, data: bytes
 ) -> None:
-    request_type(api_key, version)
-    tracemalloc.start()
-    try:
+    def refused() -> None:
         with pytest.raises(InvalidFrame):
             read_request(api_key, version, data)
-        assert tracemalloc.get_traced_memory()[1] < 2**20
-    finally:
-        tracemalloc.stop()
+
+    assert peak_bytes(refused) < 2**20
 
 
 def test_an_array_cannot_be_longer_than_its_smallest_items_fit() -> None:
