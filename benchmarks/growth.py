@@ -3,9 +3,7 @@
 ``python -m benchmarks.growth`` starts a broker of each kind in turn for every curve, and lets it
 grow from size to size: connections that are idle; partitions, of which one in a hundred is written
 to; groups with a committed offset; the bytes of a log.  At each size it is asked the same, and its
-memory is read.  A line has ours, Kafka's, the ratio, and how many times as much as at the size
-before ours has become; beside the size, which has grown so many times, a line that rises faster
-has a knee.
+memory is read.  A line is one figure, ours / Kafka's, at every size.
 
 ``--curves``, ``--largest`` and ``--only ours`` measure less.
 """
@@ -65,6 +63,8 @@ _PROPERTIES: Final = {
 }
 
 _LOOK_AGAIN_S: Final = 0.05
+TITLE: Final = 42
+COLUMN: Final = 18
 
 Kind: TypeAlias = Callable[[int, str, Path, dict[str, str]], BrokerProcess]
 """What makes a broker of its id, its ZooKeeper, its directory and its properties."""
@@ -240,18 +240,12 @@ def median(what: str, ms: Sequence[float]) -> Figures:
 
 
 def table(name: str, sizes: Sequence[int], sides: Sequence[tuple[str, list[Figures]]]) -> str:
-    """A line for each size and figure."""
-    titles = "".join(f"{side:>14}" for side, _ in sides)
-    lines = [f"{name:>11}  {'':34}{titles}{'ratio' if len(sides) > 1 else '':>8}{'grown':>8}"]
-    (_, ours), *others = sides
-    for what in ours[0]:
-        for at, size in enumerate(sizes):
-            value = ours[at][what]
-            line = f"{size:>11,}  {what:34}{value:14.2f}"
-            for _, peer in others:
-                line += f"{peer[at][what]:14.2f}{value / (peer[at][what] or 0.01):8.2f}"
-            before = ours[at - 1][what] if at else 0.0
-            lines.append(line + (f"{value / before:8.1f}" if before else f"{'':8}"))
+    """A line for each figure, with a column for each size."""
+    heads = "".join(f"{size:>{COLUMN},}" for size in sizes)
+    lines = [f"{name + ', ' + ' / '.join(side for side, _ in sides):{TITLE}}{heads}"]
+    for what in sides[0][1][0]:
+        cells = (" / ".join(f"{its[at][what]:.2f}" for _, its in sides) for at in range(len(sizes)))
+        lines.append(f"{what:{TITLE}}" + "".join(f"{cell:>{COLUMN}}" for cell in cells))
     return "\n".join(lines)
 
 
