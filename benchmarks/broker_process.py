@@ -19,6 +19,8 @@ from typing import Final
 
 from typing_extensions import override
 
+from benchmarks.process_memory import memory_mb
+
 STARTED: Final = "started (kafka.server.KafkaServer)"
 
 
@@ -126,10 +128,11 @@ class BrokerProcess(ABC):
 
     def peak_rss_bytes(self) -> int:
         """The most resident memory that the process ever had (``VmHWM``)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-        raise ProcessLookupError(f"process {self.pid} tells no VmHWM")
+        return int(memory_mb(self.pid, "VmHWM") * 1024**2)
+
+    def rss_mb(self) -> float:
+        """Its resident memory."""
+        return memory_mb(self.pid, "VmRSS")
 
     def forget_peak_rss(self) -> None:
         """From here on :meth:`peak_rss_bytes` tells the peak since now."""

@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from benchmarks.kafka_peer import KafkaBroker, kafka_libs
+from benchmarks.process_memory import memory_mb
 
 PEER: Final = ("pytest-kafka==0.8.1", "port-for==1.0.0", "kafka-python==2.2.15")
 FURTHER: Final = 3
@@ -103,7 +104,10 @@ class PeakMemory(threading.Thread):
     @override
     def run(self) -> None:
         while not self._is_over.wait(_LOOK_AGAIN_S):
-            now_mb = sum(map(_memory_mb, _processes() - self._before))
+            now_mb = 0.0
+            for pid in _processes() - self._before:
+                with suppress(OSError):  # it has ended
+                    now_mb += memory_mb(pid, "Pss")
             self.most_mb = max(self.most_mb, now_mb)
 
     def end(self) -> float:
@@ -113,16 +117,8 @@ class PeakMemory(threading.Thread):
         return self.most_mb
 
 
-def _processes() -> set[Path]:
-    return {path for path in Path("/proc").iterdir() if path.name.isdigit()}
-
-
-def _memory_mb(process: Path) -> float:
-    with suppress(OSError):  # it has ended, or is the kernel's
-        for line in (process / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
-    return 0.0
+def _processes() -> set[int]:
+    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
 
 
 class Run(NamedTuple):

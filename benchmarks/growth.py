@@ -30,7 +30,6 @@ from benchmarks import plain_client as requests
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, kafka_libs
 from benchmarks.plain_client import PlainClient, until_ready
-from benchmarks.records_cluster import rss_mb_of
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
@@ -118,7 +117,7 @@ class Growing:
         before_ms = self.broker.cpu_ms()
         time.sleep(IDLE_S)
         share = (self.broker.cpu_ms() - before_ms) / IDLE_S / 10
-        return {"memory, MB": rss_mb_of(self.broker), "idle, % of a core": share}
+        return {"memory, MB": self.broker.rss_mb(), "idle, % of a core": share}
 
     def close(self) -> None:
         self.client.close()
@@ -287,13 +286,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _allowed_descriptors() -> int:
     """As many as this process and those that it starts may open, which is raised where it may."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (max(most, DESCRIPTORS), most):
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
-        except (ValueError, OSError):  # not everyone may have more
-            continue
-        return wanted
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    wanted = max(most, DESCRIPTORS)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+    except (ValueError, OSError):  # not everyone may have more
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        return most
+    return wanted
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.cluster_start import create_topic, produce
+from benchmarks.process_memory import memory_mb
 from benchmarks.records_cluster import kafkas_cluster
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller_testing import KafkaCluster
@@ -36,15 +37,6 @@ class Measured(NamedTuple):
     cpu_s: float
     """Processor time of the three brokers."""
     memory_mb: float
-
-
-def memory_mb(pids: Sequence[int]) -> float:
-    """The proportional share of these processes together."""
-    found = 0
-    for pid in pids:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-        found += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return found / 1024
 
 
 def cpu_s(pids: Sequence[int]) -> float:
@@ -64,7 +56,7 @@ def kits_start(directory: Path, zookeeper: str) -> Measured:
         cluster.ledger(TOPIC).produce()
         took_s = time.monotonic() - began_s
         pids = [cluster.pid(broker) for broker in cluster.broker_ids]
-        return Measured(took_s, cpu_s(pids), memory_mb(pids))
+        return Measured(took_s, cpu_s(pids), sum(memory_mb(pid, "Pss") for pid in pids))
 
 
 def kafkas_start(directory: Path, zookeeper: str | None) -> Measured:
@@ -81,7 +73,7 @@ def kafkas_start(directory: Path, zookeeper: str | None) -> Measured:
         produce(cluster.bootstrap_servers)
         took_s = time.monotonic() - began_s
         pids = [broker.pid for broker in cluster.brokers]
-        return Measured(took_s, cpu_s(pids), memory_mb(pids))
+        return Measured(took_s, cpu_s(pids), sum(memory_mb(pid, "Pss") for pid in pids))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+from benchmarks.process_memory import memory_mb
 from benchmarks.quorum_changes import LOWEST, change
 from benchmarks.silent_brokers import SilentBroker, create_topics
 from kafka_common.net.connection import Connection
@@ -109,9 +110,7 @@ class Side:
         found = {}
         for voter in self.quorum.running:
             assert voter.process is not None
-            status = Path(f"/proc/{voter.process.pid}/status").read_text()
-            [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
-            found[voter.node_id] = int(line.split()[1]) / 1024
+            found[voter.node_id] = memory_mb(voter.process.pid, "VmRSS")
         return found
 
 

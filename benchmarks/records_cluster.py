@@ -64,7 +64,7 @@ class RecordsCluster:
     @property
     def rss_mb(self) -> float:
         """Resident memory of the three together."""
-        return sum(map(rss_mb_of, self.brokers))
+        return sum(broker.rss_mb() for broker in self.brokers)
 
     @property
     def cpu_s(self) -> float:
@@ -180,11 +180,3 @@ def _run(main_class: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def rss_mb_of(broker: BrokerProcess) -> float:
-    """Its resident memory."""
-    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise ProcessLookupError(f"process {broker.pid} tells no VmRSS")

@@ -80,7 +80,9 @@ def listed() -> str:
 
 def followed(path: Path) -> Iterator[str]:
     """The classes of Kafka that the docstrings of a module name as their source."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    if "Source: Kafka" not in (text := path.read_text(encoding="utf-8")):
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for source in _SOURCE.findall(ast.get_docstring(node) or ""):
                 yield from _CLASS.findall(source)
@@ -118,8 +120,9 @@ def stale() -> list[Path]:
 def main(arguments: list[str]) -> int:
     """Write the pages, or only check them; returns the exit code."""
     if "--check" in arguments:
-        print("stale: run scripts/list_modules.py" if stale() else "up to date")
-        return int(bool(stale()))
+        is_stale = bool(stale())
+        print("stale: run scripts/list_modules.py" if is_stale else "up to date")
+        return int(is_stale)
     for page, fresh in DOCUMENTS.items():
         page.write_text(fresh(), encoding="utf-8")
     return 0

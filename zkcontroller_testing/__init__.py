@@ -51,6 +51,6 @@ def __getattr__(name: str) -> object:
     """Imports what a test asks for: pytest imports this package in every run."""
     if name not in _MODULES:
         raise AttributeError(name)
-    # Before these import kio: it would bring Hypothesis, where that is installed.
+    # It must come before kio, which would import Hypothesis (kafka_common.lean_kio).
     import_module("kafka_common")
     return getattr(import_module(_MODULES[name]), name)

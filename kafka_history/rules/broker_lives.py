@@ -279,10 +279,10 @@ def _connection(event: Event) -> str:
     return "parted" if event.says("disconnected.") else ""
 
 
-def _partings(marks: Iterable[_Mark]) -> Iterator[int]:
+def _partings(marks: Sequence[_Mark]) -> Iterator[int]:
     """When connections to a broker broke that had stood, in ms."""
     failed: dict[str, int] = {}
-    for mark, sign, _ in reversed(list(marks)):
+    for mark, sign, _ in reversed(marks):
         if mark == "unreachable":
             failed[sign.file] = sign.at_ms
         elif mark == "parted" and failed.get(sign.file, _EVER) - sign.at_ms > ONE_TRY_MS:

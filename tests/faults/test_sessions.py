@@ -12,6 +12,7 @@ from tests.faults.cluster import BROKERS, LAG_MS, SESSION_TIMEOUT_MS, FaultClust
 from tests.faults.direct import produce_to
 from tests.faults.load import Load
 from tests.faults.scenario import PARTITIONS, under_load
+from tests.integration.calls import address_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
@@ -96,6 +97,6 @@ def _acknowledges(
     cluster: FaultCluster, broker: int, topic: str, partition: int, load: Load
 ) -> bool:
     """Whether one record is acknowledged by that very broker, in sync with all others."""
-    address = cluster.bootstrap_servers.split(",")[broker - 1]
+    address = address_of(cluster, broker)
     answer = produce_to(address, topic, partition, load.history, timeout_ms=LAG_MS)
     return answer is ErrorCode.none

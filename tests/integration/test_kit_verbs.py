@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v0.request import ListGroupsRequest
 
 from kafka_common.errors import ConfigInvalid
+from tests.integration.calls import address_of
 from zkcontroller_testing.cluster import KafkaCluster
 from zkcontroller_testing.waiting import NotInTime, until
 
@@ -343,8 +344,7 @@ def test_an_error_comes_at_its_turn_behind_a_produce_that_is_not_answered(
 ) -> None:
     ledger_module = import_module("zkcontroller_testing.ledger")
     fault = cluster.fail("ListGroups", "COORDINATOR_NOT_AVAILABLE")
-    leader = cluster.wait_leader(topic) - 1
-    host, _, port = cluster.bootstrap_servers.split(",")[leader].partition(":")
+    host, _, port = address_of(cluster, cluster.wait_leader(topic)).partition(":")
 
     async def ask() -> tuple[ErrorCode, ErrorCode]:
         connection = await ledger_module._open(host, int(port))

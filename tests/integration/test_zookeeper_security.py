@@ -361,9 +361,9 @@ def test_a_broker_and_zkctl_log_in_at_zookeeper(
         # Anybody may look; who may not write learns it when he tries.
         show = ("-z", server.plain + chroot, "controller", "show", "--check")
         wait_for(lambda: zkctl_here(*show).exit_code == 0, "a controller")
-        nobody = zkctl_here(*elect)
-        assert nobody.exit_code != 0
-        assert "NO_AUTH" in nobody.stderr
+        without_login = zkctl_here(*elect)
+        assert without_login.exit_code != 0
+        assert "NO_AUTH" in without_login.stderr
         elected = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH=f"sasl:kafka:{USERS['kafka']}")
         assert elected.exit_code == 0, elected.stderr
         refused = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH="sasl:kafka:guessed")

@@ -20,7 +20,7 @@ SHOWN = "; print('hypothesis.strategies' in sys.modules)"
         "import sys; from zkcontroller_testing import KafkaCluster",
     ],
 )
-def test_who_imports_our_packages_loads_no_hypothesis_and_leave_no_folder_of_it(
+def test_who_imports_our_packages_loads_no_hypothesis_and_leaves_no_folder_of_it(
     imports: str, tmp_path: Path
 ) -> None:
     found = subprocess.run(
