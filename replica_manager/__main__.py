@@ -189,6 +189,9 @@ async def _run(
     has_failed = failing.done()
     failing.cancel()
     stopping.cancel()
+    if broker.must_halt:
+        log_files.flush()
+        os._exit(FAILED)
     await broker.stop(is_graceful=not has_failed)
     return FAILED if has_failed else 0
 

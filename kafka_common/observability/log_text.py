@@ -34,7 +34,8 @@ def throwable_text(error: BaseException) -> str:
     """The exception as Java prints one: ``class: message``, indented frames, causes."""
     lines: list[str] = []
     for position, link in enumerate(_chain(error)):
-        head = f"{_class_name(link)}: {link}" if str(link) else _class_name(link)
+        said = _message(link)
+        head = f"{_class_name(link)}: {said}" if said else _class_name(link)
         lines.append(head if position == 0 else f"Caused by: {head}")
         frames = traceback.extract_tb(link.__traceback__)
         # Java prints the innermost call first.
@@ -52,6 +53,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             return
         yield link
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _message(error: BaseException) -> str:
+    """What Java says of a failed system call has no number, and the file before the reason."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename} ({error.strerror})"
 
 
 def _class_name(error: BaseException) -> str:

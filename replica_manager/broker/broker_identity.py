@@ -12,6 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+from typing_extensions import override
 
 from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.config import BrokerConfig
@@ -26,13 +29,24 @@ from replica_manager.configuration.meta_properties import (
 _log = logging.getLogger("kafka.server.KafkaServer")
 
 
+class FailedCall(NamedTuple):
+    """What could not be done in a log directory, and the system's error."""
+
+    doing: str
+    error: OSError
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.doing}: {self.error}"
+
+
 class BrokerIdentity:
     """The log directories a broker has locked, and its id."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._locks = LogDirLocks()
-        self.failed_log_dirs: dict[Path, str] = {}
+        self.failed_log_dirs: dict[Path, FailedCall] = {}
         """Directories that cannot be used, and why; known once the id is."""
 
     def establish(self, cluster_id: str, new_broker_id: Callable[[int], int]) -> int:
@@ -67,12 +81,15 @@ class BrokerIdentity:
                 self._locks.acquire((log_dir,))
                 found[log_dir] = read_meta_properties(log_dir)
             except OSError as failure:
-                self.failed_log_dirs[log_dir] = f"Failed to use the directory {log_dir}: {failure}"
+                self.failed_log_dirs[log_dir] = FailedCall(
+                    f"Failed to create or validate data directory {log_dir}", failure
+                )
         if not found:
+            failed = "; ".join(map(str, self.failed_log_dirs.values()))
             raise ConfigInvalid(
                 "log.dirs",
                 ",".join(map(str, self._config.log_dirs)),
-                f"directories that can be used ({'; '.join(self.failed_log_dirs.values())})",
+                f"directories that can be used ({failed})",
             )
         return found
 
@@ -84,8 +101,8 @@ class BrokerIdentity:
             try:
                 write_meta_properties(log_dir, meta)
             except OSError as failure:
-                self.failed_log_dirs[log_dir] = (
-                    f"Failed to write meta.properties in {log_dir}: {failure}"
+                self.failed_log_dirs[log_dir] = FailedCall(
+                    f"Error while writing meta.properties to {log_dir}", failure
                 )
 
 

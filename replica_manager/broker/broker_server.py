@@ -109,6 +109,8 @@ class BrokerServer:
         self.state = BrokerState.NOT_RUNNING
         self.has_failed: asyncio.Event = asyncio.Event()
         """Set when the broker cannot go on and should be stopped."""
+        self.must_halt = False
+        """Whether its process should end at once, as Kafka's does without a log directory."""
         self._config = config
         self._open_source = open_source
         self._state_changes = state_changes
@@ -248,6 +250,10 @@ class BrokerServer:
             fail=fail,
         )
 
+    def _halt(self) -> None:
+        self.must_halt = True
+        self.has_failed.set()
+
     async def _find_cluster(self, side: BrokerSide, source: MetadataSource) -> _Ground:
         cluster_id = await source.connect()
         _log.info("%sCluster ID = %s", self._prefix, cluster_id)
@@ -272,7 +278,7 @@ class BrokerServer:
     async def _load_disks(self, ground: _Ground) -> _Disks:
         config, metadata = self._config, ground.metadata
         failures = LogDirFailureHandler(
-            self.broker_id, config.log_dirs, metadata.log_dir_failed, self.has_failed.set
+            self.broker_id, config.log_dirs, metadata.log_dir_failed, self._halt
         )
         storage = Storage(
             metadata.config,

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from kafka_common.process.wall_clock import monotonic_ms
 from kafka_common.protocol.inter_broker_versions import transaction_verification_version
 from kafka_common.wall_time import wall_time_ms
+from replica_manager.broker.broker_identity import FailedCall
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
@@ -49,7 +50,7 @@ class Storage:
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
-        failed_log_dirs: Mapping[Path, str],
+        failed_log_dirs: Mapping[Path, FailedCall],
         on_failure: Callable[[LogDirFailure], None],
         on_flush: Callable[[float], None] = lambda _: None,
     ) -> None:
@@ -75,8 +76,8 @@ class Storage:
             on_flush=on_flush,
         )
         self.replica_logs = DiskLogs(self.logs, lambda: self._config().values)
-        for log_dir, reason in failed_log_dirs.items():
-            self.logs.fail(log_dir, reason)
+        for log_dir, failed in failed_log_dirs.items():
+            self.logs.fail(log_dir, *failed)
         self.maintenance = LogMaintenance(self.logs, self._executor, _schedule(now))
         self.cleaner: CleanerManager | None = None
         """None where ``log.cleaner.enable`` is false."""

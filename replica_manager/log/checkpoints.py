@@ -74,6 +74,10 @@ class CheckpointWrite(NamedTuple):
     number: int
     file: CheckpointFile
 
+    @property
+    def path(self) -> Path:
+        return self.log_dir / self.file_name
+
     def run(self) -> None:
         """Writes it.  Blocks; for an executor.  OSError if the disk fails."""
         self.file.write(self.number, self.offsets)

@@ -161,7 +161,9 @@ class CleanerManager:
         except OSError as error:
             limit = exhausted_limit(error)
             if limit is None:
-                self._manager.fail(log_dir, f"Error while writing {write.file_name}: {error}")
+                self._manager.fail(
+                    log_dir, f"Error while writing to checkpoint file {write.path}", error
+                )
             else:
                 # The next compaction writes it; until then a restart repeats this one.
                 _log.error("%s in %s is not written: %s", write.file_name, log_dir, limit)
@@ -202,7 +204,8 @@ class CleanerManager:
             if limit is not None:
                 _log.error("Compaction of %s in %s is put off: %s", topic_partition, log_dir, limit)
                 return False
-            self._manager.fail(log_dir, f"Failed to clean up log for {topic_partition}: {error}")
+            doing = f"Failed to clean up log for {topic_partition} in dir {log_dir}"
+            self._manager.fail(log_dir, f"{doing} due to IOException", error)
             return False
         _log.warning(
             "Unexpected exception while cleaning %s in %s. Marking its partition as uncleanable: "

@@ -45,6 +45,7 @@ from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
 from replica_manager.log.unified_log import UnifiedLog
 
 _log = logging.getLogger("kafka.log.LogManager")
+_failures = logging.getLogger("org.apache.kafka.storage.internals.log.LogDirFailureChannel")
 
 _FLUSH_THREADS: Final = 8
 
@@ -121,7 +122,7 @@ class LogManager:
             monotonic_ms or now_ms,
             DeferredTasks(),
             random or Random(),
-            self._disk_failed,
+            self.fail,
             producer_id_expiration_ms,
             verifies_transactions,
             self._before_truncation,
@@ -182,8 +183,9 @@ class LogManager:
                 self._load_directory(log_dir, topic_configs, on_progress)
                 self._loaded.add(log_dir)
             except (OSError, KafkaStorage, PartitionMetadataCorrupt) as error:
-                raise_if_limit(error, f"Failed to load logs in {log_dir}")
-                self.fail(log_dir, f"Failed to load logs in {log_dir}: {error}")
+                doing = f"Error while loading log dir {log_dir}"
+                raise_if_limit(error, doing)
+                self.fail(log_dir, doing, error)
         _log.info(
             "Loaded %d logs in %dms",
             len(self._all_logs()),
@@ -326,9 +328,9 @@ class LogManager:
                     self.write_stale_checkpoints(log_dir)
                 log = UnifiedLog.open(path, config, self.environment)
             except OSError as error:
-                doing = f"Error while creating log for {topic_partition}"
+                doing = f"Error while creating log for {topic_partition} in dir {log_dir}"
                 raise_if_limit(error, doing)
-                self.fail(log_dir, f"{doing}: {error}")
+                self.fail(log_dir, doing, error)
                 continue
             _log.info(
                 "Created log for partition %s in %s with properties %s",
@@ -564,16 +566,13 @@ class LogManager:
 
     # Failure and end.
 
-    def _disk_failed(self, log_dir: Path, message: str, error: OSError) -> None:
-        self.fail(log_dir, f"{message}: {error}")
-
-    def fail(self, log_dir: Path, reason: str) -> None:
+    def fail(self, log_dir: Path, doing: str, error: Exception) -> None:
         """Takes a directory offline with its logs; calls the owner once."""
         if log_dir not in self._live:
             return
         self._live.remove(log_dir)
         self._stale_entries.pop(log_dir, None)
-        _log.error("%s", reason)
+        _failures.error("%s", doing, exc_info=error)
         _log.warning("Stopping serving logs in dir %s", log_dir)
         gone: list[tuple[TopicPartition, ...]] = []
         for logs in (self._current, self._future):
@@ -582,12 +581,13 @@ class LogManager:
                 del logs[topic_partition]
                 self.cleaning.abort(topic_partition)
             gone.append(found)
-        _log.warning(
-            "Logs for partitions %s are offline and logs for future partitions %s are offline due "
-            "to failure on log directory %s",
-            *(",".join(map(str, found)) for found in gone),
-            log_dir,
-        )
+        if self._live:  # else the broker ends: there is no log that is still online
+            _log.warning(
+                "Logs for partitions %s are offline and logs for future partitions %s are offline "
+                "due to failure on log directory %s",
+                *(",".join(map(str, found)) for found in gone),
+                log_dir,
+            )
         self._on_failure(LogDirFailure(log_dir, *gone))
 
     def close(self) -> None:
@@ -607,7 +607,7 @@ class LogManager:
             except KafkaStorage:
                 continue  # logged already; the next start recovers the directory
             except OSError as error:
-                self.fail(log_dir, f"Error while closing logs in {log_dir}: {error}")
+                self.fail(log_dir, f"Error while closing logs in dir {log_dir}", error)
         self._current.clear()
         self._future.clear()
         _log.info("Shutdown complete.")

@@ -164,7 +164,8 @@ class LogMaintenance:
 
     async def _do(self, task: DeferredTask) -> None:
         if self._manager.is_live(task.directory):
-            outcome = await self._blocking(task.directory, task.action)
+            doing = f"Error while deleting files in dir {task.directory}"
+            outcome = await self._blocking(task.directory, doing, task.action)
             if outcome is _Outcome.PUT_OFF:
                 now_ms = self._manager.environment.monotonic_ms()
                 self._manager.environment.deferred_tasks.put_off(task, now_ms + RETRY_MS)
@@ -176,7 +177,7 @@ class LogMaintenance:
         for write in stale.writes:
             if not self._manager.is_live(write.log_dir):
                 return
-            if await self._blocking(write.log_dir, write.run) is not _Outcome.DONE:
+            if await self._checkpoint(write) is not _Outcome.DONE:
                 return
         self._manager.finish_stale_checkpoints(stale)
 
@@ -214,7 +215,9 @@ class LogMaintenance:
             return  # reported already
         if plan is None:
             return
-        if await self._blocking(log.directory.parent, plan.run) is _Outcome.DONE:
+        log_dir = log.directory.parent
+        doing = f"Error while flushing log for {log.name} in dir {log_dir}"
+        if await self._blocking(log_dir, doing, plan.run) is _Outcome.DONE:
             log.finish_flush(plan)
 
     def _write(self, name: str, writes: Iterable[CheckpointWrite]) -> None:
@@ -223,9 +226,13 @@ class LogMaintenance:
 
     async def _write_one(self, write: CheckpointWrite) -> None:
         if self._manager.is_live(write.log_dir):
-            await self._blocking(write.log_dir, write.run)
+            await self._checkpoint(write)
 
-    async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> _Outcome:
+    async def _checkpoint(self, write: CheckpointWrite) -> _Outcome:
+        doing = f"Error while writing to checkpoint file {write.path}"
+        return await self._blocking(write.log_dir, doing, write.run)
+
+    async def _blocking(self, log_dir: Path, doing: str, action: Callable[[], None]) -> _Outcome:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, action)
         except OSError as error:
@@ -237,6 +244,6 @@ class LogMaintenance:
             if limit is not None:
                 _log.error("Upkeep of %s is put off: %s", log_dir, limit)
                 return _Outcome.PUT_OFF
-            self._manager.fail(log_dir, f"Disk error while looking after {log_dir}: {error}")
+            self._manager.fail(log_dir, doing, error)
             return _Outcome.FAILED
         return _Outcome.DONE

@@ -54,7 +54,9 @@ class DiskLogs:
                     if log is not None and log.log_dir == log_dir:
                         log.update_high_watermark(high_watermark)
             except OSError as error:
-                manager.fail(log_dir, f"Failed to read high watermarks in {log_dir}: {error}")
+                manager.fail(
+                    log_dir, f"Error while reading high watermarks in dir {log_dir}", error
+                )
 
     def config_of(self, topic: str) -> LogConfig:
         """The configuration of a topic's logs."""

@@ -293,7 +293,7 @@ class LogDirMoves:
         except OSError as error:
             doing = f"Error while reading log of {tp}"
             raise_if_limit(error, doing)
-            self._logs.fail(move.current.log_dir, f"{doing}: {error}")
+            self._logs.fail(move.current.log_dir, doing, error)
             return
         for piece in batch_pieces(records):
             if self._found(tp) != move or move.future.log_end_offset != offset:

@@ -244,7 +244,7 @@ def test_failed_directories_go_offline_and_the_rest_serves_on(
     third.write_text("no directory from the start")
     cluster = new_cluster(log__dirs=f"{first},{second},{third}")
     broker = cluster.brokers[1]
-    broker.wait_for_line(f"Failed to use the directory {third}")
+    broker.wait_for_line(f"Failed to create or validate data directory {third}")
     create(cluster, "spread", 4)
     for partition in range(4):
         produce(cluster, "spread", [b"before"], partition=partition)

@@ -21,7 +21,7 @@ class Handled:
     def __init__(self) -> None:
         self.called: list[str] = []
         self.handler = LogDirFailureHandler(
-            1, [A, B], lambda: self.called.append("notify"), lambda: self.called.append("fail")
+            1, [A, B], lambda: self.called.append("notify"), lambda: self.called.append("halt")
         )
 
 
@@ -36,19 +36,25 @@ def test_the_replicas_of_a_failed_directory_are_given_up_and_the_controller_is_n
 
     assert handled.called == [f"{(ORDERS,)}", "notify"]
     assert caplog.messages == [
+        "[ReplicaManager broker=1] Stopping serving replicas in dir /a with uuid None because the "
+        "log directory has failed.",
         "[ReplicaManager broker=1] Broker 1 stopped fetcher for partitions orders-0 and stopped "
-        "moving logs for partitions  because they are in the failed log directory /a."
+        "moving logs for partitions  because they are in the failed log directory /a.",
+        "[ReplicaManager broker=1] Stopped serving replicas in dir /a",
     ]
 
 
-def test_a_broker_without_a_directory_left_stops(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_without_a_directory_left_halts_and_notifies_no_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     handled = Handled()
 
     with caplog.at_level(logging.ERROR):
         handled.handler.failed(LogDirFailure(A, (), ()), [])
 
-    assert handled.called == ["notify", "fail"]
+    assert handled.called == ["halt"]
     last = caplog.records[-1]
+    assert last.name == "kafka.log.LogManager"
     # Kafka's fatal() logs an error since 1.1.
     assert last.levelname == "ERROR"
     assert last.getMessage() == "Shutdown broker because all log dirs in /a, /b have failed"

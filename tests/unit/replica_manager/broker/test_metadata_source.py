@@ -184,19 +184,20 @@ def test_other_listeners_are_opened_and_advertised_and_refused_ones_are_not(
     place.run(steps)
 
 
-def test_a_failed_log_directory_is_reported_to_the_source_and_the_last_ends_the_broker(
+def test_a_broker_must_halt_when_its_last_log_directory_fails_and_reports_nothing(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     place = Place(tmp_path, executor)
 
     async def steps() -> None:
-        place.broker.running.storage.logs.fail(place.log_dir, "a test")
+        place.broker.running.storage.logs.fail(place.log_dir, "a test", OSError("a fault"))
         async with asyncio.timeout(20):
             await place.broker.has_failed.wait()
+        assert place.broker.must_halt
 
     place.run(steps)
 
-    assert place.source.called == [*START, "log_dir_failed", "controlled_shutdown"]
+    assert place.source.called == [*START, "controlled_shutdown"]
 
 
 def test_a_start_that_fails_leaves_the_status_file_of_the_broker_that_runs_there(

@@ -127,8 +127,10 @@ def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptu
     manager.close()
     disks.manager()
     (log.log_dir / "orders-0").rename(log.log_dir / "orders-1")
-    disks.manager().fail(log.log_dir, "Disk pulled")
+    error = OSError("No such device")
+    disks.manager().fail(log.log_dir, "Disk pulled", error)
 
+    assert error in [record.exc_info[1] for record in caplog.records if record.exc_info]
     lines = [f"{record.name} {record.getMessage()}" for record in caplog.records]
     where = f"partition=orders-0, dir={log.log_dir}"
     for line in (
@@ -148,6 +150,7 @@ def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptu
         "file was found",
         f"kafka.log.LogManager Recovering 1 logs from {log.log_dir} since no clean shutdown file "
         "was found",
+        "org.apache.kafka.storage.internals.log.LogDirFailureChannel Disk pulled",
         f"kafka.log.LogManager Stopping serving logs in dir {log.log_dir}",
         "kafka.log.LogManager Logs for partitions orders-1 are offline and logs for future "
         f"partitions  are offline due to failure on log directory {log.log_dir}",
@@ -389,7 +392,7 @@ def test_an_index_that_cannot_be_written_takes_the_directory_offline(
 def test_without_any_directory_nothing_can_be_made(disks: Disks) -> None:
     manager = disks.manager()
     for log_dir in disks.log_dirs:
-        manager.fail(log_dir, "pulled")
+        manager.fail(log_dir, "pulled", OSError("a fault"))
 
     with pytest.raises(KafkaStorage):
         manager.get_or_create(ORDERS, SEGMENT)

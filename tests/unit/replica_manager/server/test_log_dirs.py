@@ -113,7 +113,7 @@ def test_an_offline_directory_is_not_asked_for_its_size(
         return statvfs(path)
 
     monkeypatch.setattr(os, "statvfs", noted)
-    world.logs.fail(dirs[0], "pulled")
+    world.logs.fail(dirs[0], "pulled", OSError("a fault"))
 
     found = describe(world)
 
@@ -357,7 +357,7 @@ def test_what_cannot_be_moved_is_refused(world: BrokerWorld, dirs: list[Path]) -
         assert await alter(world, dirs[1], topic="invoices") is unknown
         assert await alter(world, dirs[1], partition=1) is ErrorCode.replica_not_available
         assert await alter(world, dirs[0]) is ErrorCode.none
-        world.logs.fail(dirs[1], "test")
+        world.logs.fail(dirs[1], "test", OSError("a fault"))
         assert await alter(world, dirs[1]) is gone
 
     asyncio.run(run())
@@ -479,7 +479,7 @@ def test_a_log_without_a_role_has_an_unknown_lag_and_a_failed_directory_tells_no
     world.replicas.partitions.clear()
 
     assert replicas(describe(world)[str(dirs[0])]) == [("orders", 0, log.size, -1, False)]
-    world.logs.fail(dirs[0], "test")
+    world.logs.fail(dirs[0], "test", OSError("a fault"))
     result = describe(world)[str(dirs[0])]
     assert result.error_code is ErrorCode.kafka_storage_error
     assert (result.topics, result.total_bytes, result.usable_bytes) == ((), -1, -1)

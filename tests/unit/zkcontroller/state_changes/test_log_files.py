@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import ENOENT, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,18 @@ def test_causes_of_an_exception_are_printed_with_kafkas_names() -> None:
         "org.apache.zookeeper.KeeperException$SessionExpiredException: session 5 is over"
     )
     assert "Caused by: java.io.IOException: peer is gone" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError(ENOENT, "No such file or directory", "/a/b"), "/a/b (No such file or directory)"),
+        (OSError("of our own"), "of our own"),
+    ],
+)
+def test_a_failed_system_call_is_printed_as_java_does_it(error: OSError, text: str) -> None:
+    assert throwable_text(error) == f"java.io.IOException: {text}"
 
 
 def test_closing_gives_pythons_loggers_back(tmp_path: Path) -> None:
