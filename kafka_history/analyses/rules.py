@@ -208,7 +208,8 @@ RULES: Final = (
         "L02",
         Severity.ERROR,
         "A log directory failed",
-        "A disk was full or broken. All replicas in it went offline; the broker serves the rest.",
+        "A disk was full or broken. All replicas in it went offline; the broker serves the rest, "
+        "and halts if there is none.",
         "Look at the disk; a broker reads a directory again when it is restarted.",
     ),
     Rule(

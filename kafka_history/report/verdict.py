@@ -116,7 +116,8 @@ def _sentences(found: Finding) -> list[str]:
         said.append(
             f"Log directory {row['dir']} of broker {row['broker']} failed at "
             f"{clock(row['at_ms'])}{reason_of(row)}; {offline} went offline there: "
-            f"{_names(row['partitions']) or 'none known'}."
+            f"{_names(row['partitions']) or 'none known'}"
+            f"{'; it was the last one: the broker halted' if row['is_last'] else ''}."
         )
     if rows := found["under_min_isr"]:
         names = _names([f"{row['topic']}-{row['partition']}" for row in rows])

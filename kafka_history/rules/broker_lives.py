@@ -217,6 +217,11 @@ class _View(NamedTuple):
 
     sign: SignOfLife
     live: Sequence[int]
+    bounced: Sequence[int]
+    """Those that were registered again before the controller had missed them."""
+
+    def misses(self, broker: int) -> bool:
+        return broker not in self.live or broker in self.bounced
 
 
 def _sign(event: Event) -> SignOfLife:
@@ -229,7 +234,11 @@ def _epoch(event: Event) -> int | None:
 
 
 def _views(events: Iterable[Event]) -> Iterator[_View]:
-    return (_View(_sign(event), _live(event)) for event in events if event.kind in VIEWS)
+    return (
+        _View(_sign(event), _live(event), ids(event.value("bounced")))
+        for event in events
+        if event.kind in VIEWS
+    )
 
 
 def _live(event: Event) -> Sequence[int]:
@@ -330,7 +339,7 @@ def _life(
         # Its session may end when the next process runs already, which cannot register until then.
         later = (at.at_ms for mark, at, _ in marks if mark == "registered" and at.at_ms >= next_ms)
         back_ms = min(later, default=next_ms) + RUMOUR_MS
-        signs = [view.sign for view in views if broker not in view.live]
+        signs = [view.sign for view in views if view.misses(broker)]
         missed = min((at for at in signs if next_ms <= at.at_ms < back_ms), default=None)
     ended_by = _reason(last, is_restarted=until_ms is not None, is_missed=missed is not None)
     has_joined = "added" in last or bool(registered)

@@ -181,8 +181,10 @@ def departures(
             file=expiry.file,
             line=expiry.line,
         )
-    # The broker goes on without what was in the directory.
     for failed in failed_dirs:
+        if failed.is_last:
+            continue  # the broker died of it: one departure, not two
+        # The broker goes on without what was in the directory.
         at_ms = failed.at_ms
         yield Departure(
             failed.broker, at_ms, at_ms, DIRECTORY, None, None, None, failed.file, failed.line

@@ -283,8 +283,7 @@ class Answers(ABC, Generic[Table]):
         """Log directories that failed."""
 
         def make() -> Iterable[_log_dir_failures.FailedLogDir]:
-            kinds = {_log_dir_failures.CAUSE, *_log_dir_failures.FAILURES}
-            return _log_dir_failures.log_dir_failures(self.said(kinds))
+            return _log_dir_failures.log_dir_failures(self.said(_log_dir_failures.KINDS))
 
         return self._kept("log_dir_failures", _log_dir_failures.FailedLogDir, make)
 

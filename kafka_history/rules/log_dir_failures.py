@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafka_history.rules.event import Event
 from kafka_history.rules.texts import names, shown
 
 CAUSE: Final = "logdir-failure-cause"
-FAILURES: Final = frozenset({"logdir-stopping", "logdir-halt", "logdir-partitions"})
+HALT: Final = "logdir-halt"
+LIFE: Final = "server-life"
+FAILURES: Final = frozenset({"logdir-stopping", HALT, "logdir-partitions"})
+KINDS: Final = FAILURES | {CAUSE, LIFE}
 APART_MS: Final = 60_000
-"""Lines about a directory further apart than this are about two failures."""
+"""Lines of one process about a directory further apart than this are about two failures."""
 NEAR_MS: Final = 10_000
 """The error that made a directory fail is this near to the failure."""
 _DIRECTORY: Final = re.compile(
@@ -33,40 +36,56 @@ class FailedLogDir(NamedTuple):
     reason: str | None
     """The error's own words; None: not known."""
     partitions: list[str]
+    is_last: bool
+    """Whether the broker halted, because no directory was left."""
     file: str
     line: int
 
 
-def log_dir_failures(events: Sequence[Event]) -> Iterator[FailedLogDir]:
-    """Every failure; ``events``, in order: at least those of ``FAILURES`` and ``CAUSE``."""
-    failures: defaultdict[tuple[int, str], list[list[Event]]] = defaultdict(list)
+def log_dir_failures(events: Iterable[Event]) -> Iterator[FailedLogDir]:
+    """Every failure; ``events``, in order: at least those of ``KINDS``."""
+    starts: Counter[int] = Counter()
+    lives: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
     for event in events:
-        named = _DIRECTORY.search(event.text or "") if event.kind in FAILURES else None
-        if named is None or event.broker_id is None:
-            continue
-        of_dir = failures[event.broker_id, named[1]]
-        if not of_dir or event.time_ms - of_dir[-1][-1].time_ms > APART_MS:
-            of_dir.append([])
-        of_dir[-1].append(event)
-    causes = [event for event in events if event.kind == CAUSE]
-    for (broker, directory), of_dir in failures.items():
-        for lines in of_dir:
-            yield _failure(broker, directory, lines, causes)
+        broker = event.broker_id
+        if broker is not None and event.kind in KINDS:
+            starts[broker] += event.kind == LIFE and event.ends_with("starting")
+            lives[broker, starts[broker]].append(event)
+    for (broker, _), life in lives.items():
+        failures: defaultdict[str, list[list[Event]]] = defaultdict(list)
+        for event in life:
+            named = _DIRECTORY.search(event.text or "") if event.kind in FAILURES else None
+            if named is not None:
+                of_dir = failures[named[1]]
+                if not of_dir or event.time_ms - of_dir[-1][-1].time_ms > APART_MS:
+                    of_dir.append([])
+                of_dir[-1].append(event)
+        for directory, of_dir in failures.items():
+            for lines in of_dir:
+                yield _failure(broker, directory, lines, life)
 
 
 def _failure(
-    broker: int, directory: str, lines: Sequence[Event], causes: Sequence[Event]
+    broker: int, directory: str, lines: Sequence[Event], life: Iterable[Event]
 ) -> FailedLogDir:
     at_ms = lines[0].time_ms
+    halts = (event.time_ms - lines[-1].time_ms for event in life if event.kind == HALT)
     near = [
         (cause.time_ms, _reason(cause) or "", cause.file, cause.line)
-        for cause in causes
-        if cause.broker_id == broker and abs(cause.time_ms - at_ms) <= NEAR_MS
+        for cause in life
+        if cause.kind == CAUSE and abs(cause.time_ms - at_ms) <= NEAR_MS
     ]
     cause_ms, reason, file, line = min(near, default=(at_ms, None, lines[0].file, lines[0].line))
     partitions = {name for event in lines for name in _partitions(event)}
     return FailedLogDir(
-        broker, min(at_ms, cause_ms), directory, reason, sorted(partitions), file, line
+        broker=broker,
+        at_ms=min(at_ms, cause_ms),
+        dir=directory,
+        reason=reason,
+        partitions=sorted(partitions),
+        is_last=any(0 <= later_ms <= NEAR_MS for later_ms in halts),
+        file=file,
+        line=line,
     )
 
 

@@ -342,7 +342,7 @@ def _reason(
     by_ms = resigned_ms if resigned_ms is not None or next_ms is None else next_ms + GRACE_MS
     if came("stopping", by_ms):
         return CLEAN
-    if came("expired", _EVER if resigned_ms is None else resigned_ms + GRACE_MS) or is_late:
+    if came("expired", _EVER if resigned_ms is None else resigned_ms) or is_late:
         return EXPIRED
     if resigned_ms is not None:
         return MOVED

@@ -25,9 +25,10 @@ def server(at_ms: int, broker: int, text: str) -> Event:
     return event("server-life", at_ms, broker, text)
 
 
-def view(at_ms: int, live: str, added: str = "") -> Event:
+def view(at_ms: int, live: str, added: str = "", bounced: str = "") -> Event:
     """A controller's, which is broker 9."""
-    return event("ctl-brokers-changed", at_ms, 9, values={"live": live, "added": added})
+    values = {"live": live, "added": added, "bounced": bounced}
+    return event("ctl-brokers-changed", at_ms, 9, values=values)
 
 
 def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
@@ -120,13 +121,22 @@ def test_a_broker_that_died_right_behind_a_lost_session_is_missed_by_the_next_vi
     assert (one.ended_by, one.missed_ms) == ("killed", START_MS + 16_000)
 
 
-def test_the_session_of_a_dead_process_may_end_when_the_next_one_runs() -> None:
-    (one, _, _) = lives_of(
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [view(15_900, "9"), view(16_100, "1,9", added="1")],
+        [view(15_900, "1,9", bounced="1")],
+    ],
+    ids=["deleted", "bounced"],
+)
+def test_the_session_of_a_dead_process_may_end_when_the_next_one_runs(
+    seen: list[Event],
+) -> None:
+    one, *_ = lives_of(
         server(0, 1, "starting"),
         event("thread-life", 10_000, 1, "the last word"),
         server(11_000, 1, "starting"),
-        view(15_900, "9"),
-        view(16_100, "1,9", added="1"),
+        *seen,
         event("broker-registered", 16_120, 1),
     )
 

@@ -35,10 +35,12 @@ def test_an_ordered_stop_begins_early_and_a_session_that_a_pause_cost_with_the_p
     again = stopped._replace(from_ms=80, to_ms=None, ended_by="open", stopping_ms=None)
     lost = SessionExpiry(2, 500, "f", 2, gone_ms=480, back_ms=510)
     paused = [ProcessPause(2, 400, 490, "f", 3), ProcessPause(3, 400, 490, "f", 3)]
-    failed = FailedLogDir(3, 700, "/logs", None, [], "f", 4)
+    failed = FailedLogDir(3, 700, "/logs", None, [], False, "f", 4)
+
+    fatal = failed._replace(broker=1, at_ms=60, is_last=True)
 
     expiries = [*with_pauses([lost], paused), lost]
-    found = [each[:7] for each in departures([stopped, again], expiries, [failed])]
+    found = [each[:7] for each in departures([stopped, again], expiries, [failed, fatal])]
 
     assert found == [
         (1, 60, 61, "clean_shutdown", 0, None, 80),

@@ -55,12 +55,14 @@ def test_a_killed_controller_is_distinguished_from_one_that_stopped() -> None:
     ]  # fmt: skip
 
 
-def test_a_stop_behind_the_resignation_did_not_end_the_tenure() -> None:
+def test_a_stop_or_a_lost_session_behind_the_resignation_did_not_end_the_tenure() -> None:
     stop = event("server-life", 11_500, 1, "[KafkaServer id=1] shutting down")
     expired = event("zkc-session", 10_000, 1, "[ZooKeeperClient] Session expired.")
+    later = event("zkc-session", 10_040, 1, "[ZooKeeperClient] Session expired.")
     events = [elected(0, 1, 1), resigned(10_010, 1), elected(10_050, 2, 2), stop]
 
     assert tenures_of(*events)[0].ended_by == "controller_moved"
+    assert tenures_of(*events, later)[0].ended_by == "controller_moved"
     assert tenures_of(expired, *events)[0].ended_by == "session_expired"
 
 
