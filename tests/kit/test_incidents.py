@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.incident_judge import judged
-from tests.support.incidents import Incident, properties_of
+from tests.support.incidents import DISKS, Incident, properties_of
 from zkcontroller_testing import KafkaCluster
 
 pytestmark = [pytest.mark.kit, pytest.mark.timeout(600)]
@@ -21,10 +21,11 @@ def test_what_was_done_is_found_and_nothing_else(
     with KafkaCluster(
         zookeeper="shared",
         configs=properties_of(incident_seed),
+        disks=DISKS,
         directory=tmp_path / "cluster",
         shared_directory=kafka_shared_zookeeper,
     ) as cluster:
-        incident = Incident(cluster, incident_seed)
+        incident = Incident(cluster, incident_seed, has_disks=bool(DISKS))
         incident.run(ACTS)
 
         judgement = judged(incident.timeline, cluster.directory, tmp_path / "history")

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
 from tests.peers.kafka_kit_cluster import KafkaKitCluster
 from tests.support.incident_judge import judged
-from tests.support.incidents import Incident, properties_of
+from tests.support.incidents import DISKS, Incident, properties_of
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
@@ -27,11 +27,12 @@ def test_what_was_done_to_kafka_is_found_and_nothing_else(
     with KafkaKitCluster(
         zookeeper="shared",
         configs=properties_of(seed),
+        disks=DISKS,
         directory=tmp_path / "cluster",
         shared_directory=kafka_shared_zookeeper,
     ) as cluster:
         # A process of Kafka's that finds its registration there ends at once.
-        incident = Incident(cluster, seed, without={"bounce"})
+        incident = Incident(cluster, seed, has_disks=bool(DISKS), without={"bounce"})
         incident.run(ACTS)
 
         judgement = judged(incident.timeline, cluster.directory, tmp_path / "history")

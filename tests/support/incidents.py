@@ -1,13 +1,15 @@
 """Incidents by seed on a real cluster: what was done, when, and what ZooKeeper said after it.
 
 The acts follow one another in random order.  Each begins when the cluster has come to rest after
-the one before, and dead brokers stay dead until a later act starts them: deletions and moves wait
-for them meanwhile, partitions stay without a leader.  :mod:`.incident_judge` compares this with
+the one before, or a broker goes while an order is being carried out.  Dead brokers stay dead until
+a later act starts them: deletions and moves wait for them meanwhile, partitions stay without a
+leader.  :mod:`.incident_judge` compares this with
 what ``zkctl history`` finds in the logs alone.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,6 +44,8 @@ BALANCED: Final = CONFIGS | {
 """The controller gives leaderships back by itself, as Kafka's does by default."""
 PAUSE_S: Final = (7.0, 8.0)
 """A pause is proven where ZooKeeper was silent for a second longer than a session lasts."""
+DISKS: Final[Mapping[int, int]] = dict.fromkeys((1, 2, 3), 32) if os.geteuid() == 0 else {}
+"""Of each broker, in MB.  Only root can mount one: without it no broker runs out of room."""
 SHORT_CUT_S: Final = 0.5
 REST_S: Final = 1.0
 """So long must nothing change.  What is ordered within a second may be one order, too."""
@@ -109,9 +113,19 @@ class IncidentAct:
         return "is_last" in self.details
 
     @property
+    def is_first(self) -> bool:
+        """Whether the cluster was at rest when it began."""
+        return not self.details.get("is_last", False)
+
+    @property
     def is_rest(self) -> bool:
         """Whether the cluster came to rest before the next one."""
         return bool(self.details.get("is_last", True))
+
+    @property
+    def is_amid_order(self) -> bool:
+        """Whether an order was being carried out when it began."""
+        return bool(self.details.get("is_amid_order", False))
 
     @property
     def then(self) -> ClusterView:
@@ -146,8 +160,19 @@ def properties_of(seed: int) -> dict[str, str]:
 class Incident:
     """Random acts on a cluster of three brokers; ``timeline`` is what was done."""
 
-    def __init__(self, cluster: KafkaCluster, seed: int, *, without: Container[str] = ()) -> None:
-        """The cluster has :func:`properties_of` the seed; ``without``: what is not to be done."""
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        seed: int,
+        *,
+        has_disks: bool = False,
+        without: Container[str] = (),
+    ) -> None:
+        """The cluster has :func:`properties_of` the seed; ``without``: what is not to be done.
+
+        ``has_disks``: each broker has a disk of its own, which may be full.
+        """
+        self._has_disks = has_disks
         self._is_balanced = properties_of(seed) is BALANCED
         self._cluster = cluster
         self._view = ClusterView(now_ms(), -1, 0, (), {}, {}, frozenset(), frozenset())
@@ -160,6 +185,7 @@ class Incident:
         self._min_isr: dict[str, int] = {}
         self._unclean: set[str] = set()
         self._made = 0
+        self._is_hurried = False
 
     def run(self, acts: int) -> None:
         """Does so many, between topics that are created first and last."""
@@ -170,7 +196,8 @@ class Incident:
             self.pause, self.expire, self.cut, self.cut_long, self.elect_controller,
             self.create_topic, self.delete_topic, self.elect_preferred, self.move, self.move,
             self.cancel_move, self.configure, self.grow, self.strand, self.elect_unclean,
-            self.elect_unclean,
+            self.elect_unclean, self.fill_disk, self.fill_disk, self.go_amid_order,
+            self.go_amid_order, self.go_amid_order,
         ]  # fmt: skip
         while acts > 0:
             kind = self._random.choice(kinds)
@@ -205,6 +232,42 @@ class Incident:
         self._end(acts[1])
         acts[0].after = acts[1].after
         return True
+
+    def go_amid_order(self) -> bool:
+        """A broker goes while the controller carries out an order, or takes office."""
+        order = self._random.choice((
+            self.create_topic, self.delete_topic, self.move, self.grow, self.elect_preferred,
+            self.elect_controller,
+        ))  # fmt: skip
+        go = self._random.choice((self._kill_another, self.stop, self.expire))
+        self._is_hurried = True
+        is_ordered = len(self._alive) > 1 and order()
+        self._is_hurried = False
+        if not is_ordered:
+            return False
+        go()
+        first, second = self.timeline[-2:]
+        second.details |= {"is_last": True, "is_amid_order": True}
+        first.after = second.after
+        return True
+
+    def _kill_another(self) -> bool:
+        """Not the controller: the last lines of a process that is killed may be missing."""
+        others = sorted(self._alive - {self._view.controller})
+        return self.kill(self._random.choice(others))
+
+    def fill_disk(self) -> bool:
+        """Not a byte is left on a broker's only disk: it ends when it writes the next one."""
+        broker = self._victim()
+        if broker is None or not self._has_disks:
+            return False
+        act = self._begin("fill disk", broker)
+        self._cluster.disk_full(broker)
+        self._cluster.wait_stopped(broker)
+        self._alive.discard(broker)
+        act.done_ms = now_ms()
+        self._cluster.mend_disk(broker)
+        return self._end(act)
 
     def stop(self) -> bool:
         broker = self._victim()
@@ -498,6 +561,12 @@ class Incident:
 
     def _end(self, act: IncidentAct) -> bool:
         act.done_ms = act.done_ms or now_ms()
+        if self._is_hurried:
+            act.details["is_last"] = False
+            controller = self._cluster.wait_controller()
+            epoch = self._cluster.controller_epoch
+            self._view = replace(self._view, controller=controller, controller_epoch=epoch)
+            return True
         self._view = act.after = self._rest(act)
         return True
 
