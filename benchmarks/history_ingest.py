@@ -174,7 +174,8 @@ class _Watched:
         self.peak_bytes = max(self.peak_bytes, pages * PAGE_BYTES)
 
 
-def _ways(logs: Path, out: Path) -> dict[str, list[str]]:
+def ways(logs: Path, out: Path) -> dict[str, list[str]]:
+    """The command of each way to read the logs; what it writes is below ``out``."""
     python = sys.executable
     ways = {
         "grep": ["sh", "-c", f"grep -rh 'starts at leader epoch' {logs} | wc -l"],
@@ -212,7 +213,7 @@ def main() -> None:
             megabytes = multiply(folder / "logs", int(size * 2**30)) / 2**20
             seconds: dict[str, float] = {}
             cpu: dict[str, float] = {}
-            for way, command in _ways(folder / "logs", folder).items():
+            for way, command in ways(folder / "logs", folder).items():
                 if options.only and way not in options.only:
                     continue
                 found = measured(command)

@@ -144,7 +144,7 @@ def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
 def _readable(path: str, answer: T | ZkCode) -> T | None:
     """The answer; None if the znode has gone, or with a warning if ZooKeeper refuses it."""
     from kafka_common.errors import ZooKeeperRefused
-    from zkcontroller.zookeeper.answers import optional
+    from zkcontroller.zookeeper.results import optional
     from zkcontroller_cli.console.options import say
 
     try:

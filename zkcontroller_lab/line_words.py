@@ -14,7 +14,7 @@ from zkcontroller.core.effects import (
     Put,
     RemoveAllChannels,
     RemoveChannel,
-    RequestAnswer,
+    RequestResponse,
     SendControlRequest,
     StateChanges,
 )
@@ -122,7 +122,7 @@ def effect_in_words(effect: Effect) -> str:
                 f"sends {NAMES[effect.api_key]} to broker {effect.broker_id} "
                 f"in controller epoch {effect.controller_epoch}: {names}"
             )
-        case RequestAnswer(request_id, result):
+        case RequestResponse(request_id, result):
             return f"answers request {request_id}: {result!r}"
         case Put(event, 0):
             return f"queues {event_in_words(event)}"

@@ -29,7 +29,7 @@ from zkcontroller.core.effects import (
     RegisterBrokerZnode,
     RemoveAllChannels,
     RemoveChannel,
-    RequestAnswer,
+    RequestResponse,
     Result,
     SendControlRequest,
     StateChanges,
@@ -357,7 +357,7 @@ class BrokerProcess:
         match effect:
             case AddChannel() | RemoveChannel() | RemoveAllChannels() | SendControlRequest():
                 self._perform_on_channels(effect)
-            case RequestAnswer(request_id, result):
+            case RequestResponse(request_id, result):
                 self.answers.setdefault(request_id, result)
                 self._world.answered(request_id, result)
             case Put(event, delay_ms):

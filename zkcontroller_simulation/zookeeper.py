@@ -107,7 +107,7 @@ class SimulatedSession(Questions):
         self._on_state(SessionState.EXPIRED)
 
     @override
-    def _answer(self, request: ZkRequest, session_id: int | None) -> object:
+    def _result_of(self, request: ZkRequest, session_id: int | None) -> object:
         """Answers at once, in this thread."""
         if session_id not in (None, self.session_id):
             raise SessionExpired(f"session 0x{session_id:x} is over")

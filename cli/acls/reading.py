@@ -16,8 +16,8 @@ from kafka_common.acls import PatternType, ResourcePattern, ResourceType, by_pas
 from kafka_common.errors import ConfigInvalid
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from replica_manager.security.principals import Principal, parse_super_users
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
+from zkcontroller.zookeeper.results import optional
 from zkcontroller_cli.acls.decisions import AclSettings
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap, Settings, say

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from kafka_common.errors import ZooKeeperRefused
 from kafka_common.protocol.scram import MECHANISMS, ScramCredential
 from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import (
     Check,
     Create,
@@ -26,6 +25,7 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
     ZkTransaction,
 )
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     ConfigChangesZnode,
     ConfigChangeZnode,

@@ -11,7 +11,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from kafka_common.net.client_security import ClientSecurity
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import DeleteTopicsZnode, DeleteTopicZnode, TopicZnode
 from zkcontroller_cli.console.errors import ApiNotKnown, CommandFailed, NotLetIn, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings

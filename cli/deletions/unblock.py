@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkCode, ZkTransaction
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from kafka_common.errors import ZooKeeperRefused
 from kafka_common.model import TopicPartition
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Stat
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from zkcontroller.state_changes.record import Kind
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import (
     Check,
     Delete,
@@ -27,6 +26,7 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
     ZkTransaction,
 )
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, ControllerZnode, TopicsZnode
 from zkcontroller_cli.console.errors import Refused, TimedOut
 from zkcontroller_cli.console.options import Settings, say

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from kafka_common.errors import ZkControllerError
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import ClusterIdZnode, TopicsZnode
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Settings

@@ -18,10 +18,10 @@ from kafka_common.json_values import JsonObject, JsonValue
 from kafka_common.sanitizer import desanitize
 from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS, is_password
 from replica_manager.configuration.dynamic_keys import base_name
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Stat
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,
     BrokerIdZnode,

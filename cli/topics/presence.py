@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafka_common.errors import ZkControllerError
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap, Settings

@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import NO_EPOCH
 from kafka_common.net.client_security import ClientSecurity
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Stat
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,

@@ -19,8 +19,8 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 from kio.schema.metadata.v12.response import MetadataResponse
 
-from zkcontroller.zookeeper.answers import required
 from zkcontroller.zookeeper.requests import Check, RolledBack, ZkTransaction
+from zkcontroller.zookeeper.results import required
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
 from zkcontroller_cli.console.errors import CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ControllerZnode,

@@ -8,8 +8,8 @@ and a ZooKeeper are both named, a write compares their cluster ids first.
 from __future__ import annotations
 
 from kafka_common.errors import ZkControllerError
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.connect_string import parse_connect
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import BrokerIdsZnode, ClusterIdZnode
 from zkcontroller_cli.console.errors import CommandFailed, Refused
 from zkcontroller_cli.console.options import Bootstrap, Origin, Settings, say

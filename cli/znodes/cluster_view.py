@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Znode
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ControllerEpochZnode,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka_common.model import NO_LEADER, ReplicaAssignment
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,
     PartitionStateZnode,

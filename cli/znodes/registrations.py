@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafka_common.model import Broker
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 from zkcontroller_cli.znodes.cluster_view import session_text
 from zkcontroller_cli.znodes.partitions import live_broker_ids

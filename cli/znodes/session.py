@@ -18,7 +18,6 @@ from ssl import SSLContext
 from typing import Final, ParamSpec, TypeVar
 
 from kafka_common.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt
-from zkcontroller.zookeeper.answers import required
 from zkcontroller.zookeeper.connect_string import ConnectString, parse_connect, parse_credentials
 from zkcontroller.zookeeper.requests import (
     CheckExists,
@@ -32,6 +31,7 @@ from zkcontroller.zookeeper.requests import (
     ZkTransaction,
     Znode,
 )
+from zkcontroller.zookeeper.results import required
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, Refused
 from zkcontroller_cli.console.options import Origin, Settings, say

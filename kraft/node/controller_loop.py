@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
-from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.awaited_responses import AwaitedResponses
 from kafka_common.net.presence import abandonable
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_requests import ControllerRequest
@@ -183,7 +183,7 @@ class ControllerLoop:
         """Done, with the reason, when the process must end."""
         self._driver = driver
         self._now_ms = now_ms
-        self._answers: AwaitedAnswers[Any] = AwaitedAnswers()
+        self._responses: AwaitedResponses[Any] = AwaitedResponses()
         self._is_closed = False
         # No longer than there are connections, each of which waits for its answer, and listeners,
         # each of which gets a commit when it has taken in the last one.
@@ -210,7 +210,7 @@ class ControllerLoop:
         self._is_closed = True
         self._put(_Stop())
         await asyncio.to_thread(self._thread.join)
-        self._answers.refuse_all(lambda: ConnectionAbortedError("the controller stops"))
+        self._responses.refuse_all(lambda: ConnectionAbortedError("the controller stops"))
 
     async def ask(
         self,
@@ -225,7 +225,7 @@ class ControllerLoop:
         """
         if self.failure.done():
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
-        request_id = self._answers.new_id()
+        request_id = self._responses.new_id()
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
         happened = ControllerRequestReceived(request_id, request, deadline_ms, apply_quota)
         return await self._answer_to(request_id, lambda _: happened)
@@ -238,7 +238,7 @@ class ControllerLoop:
         has ended.
         """
         result: T = await self._answer_to(
-            self._answers.new_id(), lambda answer: _Look(read, answer)
+            self._responses.new_id(), lambda answer: _Look(read, answer)
         )
         return result
 
@@ -249,7 +249,7 @@ class ControllerLoop:
     ) -> Any:
         if self._is_closed or self.failure.done():
             raise ConnectionAbortedError("the controller stops")
-        with self._answers.expected(request_id) as answer:
+        with self._responses.expected(request_id) as answer:
             self._put(asked(answer))
             with abandonable():  # the controller has it, and goes on
                 return await answer
@@ -277,9 +277,9 @@ class ControllerLoop:
         for output in outputs:
             match output:
                 case ControllerRequestCompleted(request_id, response):
-                    self._answers.answer(request_id, response)
+                    self._responses.complete(request_id, response)
                 case ControllerRequestFailed(request_id, refusal):
-                    self._answers.refuse(request_id, refusal)
+                    self._responses.refuse(request_id, refusal)
                 case NonFatalFault(event, fault):
                     _log.error("Encountered a fault in %s", event, exc_info=fault)
                 case QueueMark():
@@ -290,7 +290,7 @@ class ControllerLoop:
     def _fail(self, error: Exception) -> None:
         if not self.failure.done():
             self.failure.set_result(error)
-        self._answers.refuse_all(lambda: ConnectionAbortedError("the controller has failed"))
+        self._responses.refuse_all(lambda: ConnectionAbortedError("the controller has failed"))
 
     # The controller's thread.
 

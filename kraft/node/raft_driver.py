@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
 from kafka_common.errors import RaftFatal
-from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.awaited_responses import AwaitedResponses
 from kafka_common.process.wall_clock import WallClock
 from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.raft_channel import Outcome
@@ -175,7 +175,7 @@ class RaftDriver:
         self._inputs: deque[_Input] = deque()
         self._has_input = asyncio.Event()
         self._room = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
-        self._answers: AwaitedAnswers[AnyRaftResponse] = AwaitedAnswers()
+        self._responses: AwaitedResponses[AnyRaftResponse] = AwaitedResponses()
         self._listeners: dict[str, RaftListener] = {}
         self._left: bool | None = None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="raft-disk")
@@ -190,8 +190,8 @@ class RaftDriver:
         if self._left is not None:
             raise ConnectionAbortedError("the node has left the quorum")
         await self._room.acquire()
-        request_id = self._answers.new_id()
-        with self._answers.expected(request_id) as answer:
+        request_id = self._responses.new_id()
+        with self._responses.expected(request_id) as answer:
             self.put(RaftRequestReceived(request_id, request, listener_name))
             return await answer
 
@@ -300,7 +300,7 @@ class RaftDriver:
 
     async def _end(self) -> None:
         self._left = bool(self._left)
-        self._answers.refuse_all(lambda: ConnectionAbortedError("the node has left the quorum"))
+        self._responses.refuse_all(lambda: ConnectionAbortedError("the node has left the quorum"))
         # The log must not be closed during a write.
         await asyncio.to_thread(self._disk.shutdown)
 
@@ -371,7 +371,7 @@ class RaftDriver:
                     assert self._channels is not None, "run() has them"
                     self._channels.send(output)
                 case SendResponse(request_id, response):
-                    self._answers.answer(request_id, response)
+                    self._responses.complete(request_id, response)
                 case DeliverCommit():
                     self._deliver_commit(output)
                 case DeliverSnapshot(name, snapshot_id):

@@ -31,9 +31,9 @@ from replica_manager.configuration.reconfiguration import ReconfigurationRefused
 from replica_manager.configuration.topic_keys import TOPIC_EFFECTS
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.core.journal import scala_map
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.requests import ReadZnodes, SetData, ZkCode, Znode
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.scala_order import mutable_hash_map_order, properties_order
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigChangesZnode, ConfigChangeZnode, ConfigZnode

@@ -12,7 +12,7 @@ import contextlib
 
 from kafka_common.net.presence import abandonable
 from kafka_common.protocol.api_versions import NO_FEATURES_EPOCH
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 

@@ -35,7 +35,6 @@ from kafka_common.model import Broker, Endpoint
 from kafka_common.wall_time import wall_time_ms
 from replica_manager.configuration.listeners import connection_string
 from zkcontroller.core.effects import Pause
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Committed,
@@ -51,6 +50,7 @@ from zkcontroller.zookeeper.requests import (
     ZkTransaction,
     Znode,
 )
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     PERSISTENT_PATHS,

@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ZkControllerError
 from kafka_common.model import TopicPartition
-from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.awaited_responses import AwaitedResponses
 from kafka_common.net.presence import abandonable
 from kafka_common.process.wall_clock import WallClock
 from kafka_common.protocol.record_batch import MemoryRecords
@@ -94,7 +94,7 @@ class CoordinatorRun(Generic[_O]):
         self._led_log = led_log
         self._load_buffer_bytes = load_buffer_bytes
         self._now_ms = WallClock() if now_ms is None else now_ms
-        self._answers: AwaitedAnswers[Any] = AwaitedAnswers()
+        self._responses: AwaitedResponses[Any] = AwaitedResponses()
         """One or a few wait for each connection whose request is here."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
@@ -103,14 +103,14 @@ class CoordinatorRun(Generic[_O]):
 
     def new_request_id(self) -> int:
         """A new request id."""
-        return self._answers.new_id()
+        return self._responses.new_id()
 
     async def ask(self, request: Asks, result_type: type[_R]) -> _R:
         """The coordinator's answer, which may take as long as a rebalance.
 
         CancelledError if the client goes away meanwhile; the coordinator has the request.
         """
-        with self._answers.expected(request.request_id) as answer:
+        with self._responses.expected(request.request_id) as answer:
             self.step(request)
             with abandonable():
                 result = await answer
@@ -119,7 +119,7 @@ class CoordinatorRun(Generic[_O]):
 
     def answer(self, request_id: int, result: object) -> None:
         """Completes the waiting request, unless it has ended."""
-        self._answers.answer(request_id, result)
+        self._responses.complete(request_id, result)
 
     def step(self, given: object) -> None:
         """Passes an input to the coordinator and performs the outputs.
@@ -156,7 +156,7 @@ class CoordinatorRun(Generic[_O]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         # Commits whose requests have ended.
-        self._answers.cancel_all()
+        self._responses.cancel_all()
         self._loader.shutdown(wait=False, cancel_futures=True)
 
     def _set_ticker(self) -> None:

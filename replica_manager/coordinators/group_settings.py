@@ -11,7 +11,7 @@ from kafka_common.errors import ConfigInvalid
 from kafka_common.protocol.compression import Codec
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.groups.config import GroupConfig
-from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import TopicZnode
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kafka_common.protocol.inter_broker_versions import write_txn_markers_version
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.transactions.config import TransactionConfig
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import CheckExists
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 

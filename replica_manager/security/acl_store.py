@@ -43,7 +43,6 @@ from replica_manager.security.acl_cache import (
     VersionedAcls,
 )
 from replica_manager.security.authorizer import Authorizer
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.requests import (
@@ -55,6 +54,7 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
     Znode,
 )
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 MAX_UPDATE_RETRIES: Final = 10

@@ -29,7 +29,6 @@ from kafka_common.protocol.delegation_tokens import (
 from kafka_common.protocol.uuid_text import uuid_text
 from kafka_common.wall_time import wall_time_ms
 from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from zkcontroller.zookeeper.requests import (
@@ -42,6 +41,7 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
     Znode,
 )
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 MAX_TOKENS: Final = 20_000

@@ -24,8 +24,8 @@ from kafka_common.protocol.messages import request_type
 from replica_manager.replication.controller_channel import ControllerChannel
 from replica_manager.request_errors import RequestRefused
 from zkcontroller.core.producer_ids import BLOCK_LENGTH, LAST_PRODUCER_ID
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 

@@ -29,8 +29,8 @@ from replica_manager.server.quota_entities import (
     entity_path,
     quotas_in,
 )
-from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ListChildren
+from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

@@ -45,8 +45,8 @@ from replica_manager.server.quota_entities import (
 from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.topics import partition_creation
 from replica_manager.server.topics.partition_creation import NewPartitions
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,

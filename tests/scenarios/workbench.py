@@ -14,7 +14,7 @@ from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.effects import (
     LogLine,
     Procedure,
-    RequestAnswer,
+    RequestResponse,
     SendControlRequest,
     StateChanges,
 )
@@ -67,7 +67,7 @@ class Workbench:
         """Every request, with the broker it was for."""
         self.records: list[StateChange] = []
         self.lines: list[LogLine] = []
-        self.answers: list[RequestAnswer] = []
+        self.answers: list[RequestResponse] = []
         self.questions: list[ZkRequest] = []
 
     # ------------------------------------------------------------------ making a context
@@ -164,7 +164,7 @@ class Workbench:
                     self.records.extend(records)
                 case LogLine():
                     self.lines.append(effect)
-                case RequestAnswer():
+                case RequestResponse():
                     self.answers.append(effect)
                 case _:
                     pass

@@ -349,7 +349,7 @@ class _Judge:
             known = [d for d in self.darkness if d.name == (row["topic"], row["partition"])]
             mine = [dark for dark in known if self._is_window(dark, row)]
             if mine:
-                mine[0].rows += 1
+                min(mine, key=lambda dark: dark.rows).rows += 1
             else:
                 self._false(f"window {self._shown(row)}; known: {list(map(self._dark, known))}")
         for dark in self.darkness:
@@ -674,20 +674,20 @@ class _Judge:
                 # The order may have made it the leader a moment before.
                 views = [view for view in (before, then) if view is not None]
                 if act.is_amid_order and any(act.broker in view.replicas for view in views):
-                    closed = act if then is not None else self._deleted_by(act, name[0])
-                    yield Dark(name, act, None if is_left else closed, is_sure=False)
+                    # No leader is wanted any more when the deletion of its topic begins.
+                    yield Dark(name, act, None if is_left else act, is_sure=False)
             elif before.leader == act.broker and (is_left or act.kind != "stop"):
                 dark = Dark(name, act, None if is_left else act)
-                if act.kind in ("expire", "cut for long"):
+                if act.is_amid_order:
+                    # The order may have given it another leader a moment before.
+                    dark.is_sure = False
+                elif act.kind in ("expire", "cut for long"):
                     # A controller that is elected takes leaders away before it elects others.
                     is_alone = set(before.isr) == {act.broker}
                     if not is_alone and act.before.controller != act.broker:
                         continue
                     is_missed = before.version < then.version
                     dark.is_sure = is_alone and is_missed and act.kind == "cut for long"
-                elif act.is_amid_order:
-                    # The order may have given it another leader a moment before.
-                    dark.is_sure = False
                 yield dark
 
     def _deleted_by(self, act: IncidentAct, topic: str | None) -> IncidentAct | None:

@@ -24,6 +24,6 @@ How to read it, top down:
 May import ``state_changes``, ``zookeeper``'s values and :mod:`kafka_common`; not ``runtime``, and
 neither asyncio, kazoo, socket, threading, time nor random.
 
-What must not be done here: take an answer other than NO_NODE for "there is nothing"; send a request
+What must not be done here: take a result other than NO_NODE for "there is nothing"; send a request
 to a broker past the outbox; iterate over a set whose order reaches a request, a line or a znode.
 """

@@ -439,21 +439,21 @@ def event_for_response(send: SendControlRequest, body: bytes) -> Event | None:
     """
     if send.api_key == LEADER_AND_ISR:
         is_probe = bool(send.probing)
-        answer = read_leader_and_isr_response(send.api_version, body, names_all=is_probe)
-        code, errors = answer
+        response = read_leader_and_isr_response(send.api_version, body, names_all=is_probe)
+        code, errors = response
         text = leader_and_isr_response(code, errors) if code else ""
         return LeaderAndIsrResponseReceived(send.broker_id, code, errors, is_probe, text)
     if send.api_key == UPDATE_METADATA:
-        answer = read_update_metadata_response(send.api_version, body)
-        text = update_metadata_response(answer.error_code) if answer.error_code else ""
-        return UpdateMetadataResponseReceived(send.broker_id, answer.error_code, text)
+        response = read_update_metadata_response(send.api_version, body)
+        text = update_metadata_response(response.error_code) if response.error_code else ""
+        return UpdateMetadataResponseReceived(send.broker_id, response.error_code, text)
     assert send.api_key == STOP_REPLICA, send.api_key
     if not send.deleting:
         return None
-    answer = read_stop_replica_response(send.api_version, body, names_all=True)
-    # What the answer does not name was neither deleted nor refused.
-    codes = {(topic, partition): code for topic, partition, code in answer.partition_errors}
+    response = read_stop_replica_response(send.api_version, body, names_all=True)
+    # What the response does not name was neither deleted nor refused.
+    codes = {(topic, partition): code for topic, partition, code in response.partition_errors}
     named = tuple((*each, codes[each]) for each in send.deleting if each in codes)
     if not named:
         return None
-    return TopicDeletionStopReplicaResponseReceived(send.broker_id, answer.error_code, named)
+    return TopicDeletionStopReplicaResponseReceived(send.broker_id, response.error_code, named)

@@ -60,8 +60,8 @@ class Brokers:
                 self._journal.error(f"{BrokerIdsZnode.PATH}/{name} is not a broker id; ignoring it")
         ids.sort()
         found = []
-        answers = yield from self._tools.read([BrokerIdZnode.path(b) for b in ids])
-        for broker_id, znode in zip(ids, answers, strict=True):
+        results = yield from self._tools.read([BrokerIdZnode.path(b) for b in ids])
+        for broker_id, znode in zip(ids, results, strict=True):
             if znode is None:
                 continue  # gone again, and the child watch fires for it
             broker = self._decode(broker_id, znode)

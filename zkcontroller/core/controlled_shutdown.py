@@ -8,7 +8,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import UNKNOWN_BROKER_EPOCH
-from zkcontroller.core.effects import ControlledShutdownResult, Procedure, RequestAnswer
+from zkcontroller.core.effects import ControlledShutdownResult, Procedure, RequestResponse
 from zkcontroller.core.elections import ControlledShutdownElection
 from zkcontroller.core.events import ControlledShutdown
 from zkcontroller.core.journal import csv
@@ -34,11 +34,11 @@ class ControlledShutdowns:
         self._replicas = replicas
 
     def run(self, event: ControlledShutdown) -> Procedure[None]:
-        """Moves leaderships away; the answer names the partitions that the broker still leads."""
+        """Moves leaderships away; the response names the partitions that the broker still leads."""
         context = self._context
         refusal = self._refusal(event)
         if refusal is not None:
-            self._answer(event, ControlledShutdownResult(refusal))
+            self._respond(event, ControlledShutdownResult(refusal))
             return
         self._journal.info(f"Shutting down broker {event.broker_id}")
         context.shutting_down.add(event.broker_id)
@@ -48,7 +48,7 @@ class ControlledShutdowns:
         remaining = tuple(
             context.table.topic_partition(row) for row in context.rows_led_by(event.broker_id)
         )
-        self._answer(event, ControlledShutdownResult(ErrorCode.none, remaining))
+        self._respond(event, ControlledShutdownResult(ErrorCode.none, remaining))
 
     def _refusal(self, event: ControlledShutdown) -> ErrorCode | None:
         cached = self._context.live_broker_epochs.get(event.broker_id)
@@ -86,5 +86,5 @@ class ControlledShutdowns:
         batch.send()
         yield from self._replicas.handle_state_changes({broker_id: followed}, ReplicaState.OFFLINE)
 
-    def _answer(self, event: ControlledShutdown, result: ControlledShutdownResult) -> None:
-        self._tools.outbox.append(RequestAnswer(event.request_id, result))
+    def _respond(self, event: ControlledShutdown, result: ControlledShutdownResult) -> None:
+        self._tools.outbox.append(RequestResponse(event.request_id, result))

@@ -32,7 +32,7 @@ from zkcontroller.core.effects import (
     ProducerIdBlock,
     Put,
     RegisterBrokerZnode,
-    RequestAnswer,
+    RequestResponse,
     Result,
 )
 from zkcontroller.core.events import (
@@ -177,8 +177,8 @@ class KafkaController:
         """Processes one event to its end; ``now_ms`` is the time at which processing begins.
 
         Three errors make this broker stop acting as controller, and are handled here:
-        ControllerMoved; a contradiction in the controller's own bookkeeping (IllegalState); and an
-        answer of ZooKeeper without which the event could not be processed to its end
+        ControllerMoved; a contradiction in the controller's own bookkeeping (IllegalState); and a
+        result of ZooKeeper without which the event could not be processed to its end
         (ZooKeeperRefused).  Kafka logs the last one and goes on with half of what it should know.
         """
         try:
@@ -202,12 +202,12 @@ class KafkaController:
     def _refuse(self, event: Event) -> None:
         """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered.
 
-        One that was answered while it was controller keeps its answer: the first one counts.
+        One that was answered while it was controller keeps its response: the first one counts.
         """
         if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.refusal(event)
             assert result is not None
-            self.outbox.append(RequestAnswer(event.request_id, result))
+            self.outbox.append(RequestResponse(event.request_id, result))
 
     def resign(self) -> Procedure[None]:
         """Resigns at shutdown; ``/controller`` is deleted when the session closes."""
@@ -238,7 +238,7 @@ class KafkaController:
                 | UpdateFeatures()
             ):
                 if self.is_active:
-                    yield from self._answer(event)
+                    yield from self._respond(event)
                 else:
                     self._refuse(event)
             case _:
@@ -281,7 +281,7 @@ class KafkaController:
             return
         yield from self._run_for_controller(now_ms)
 
-    def _answer(self, event: RequestEvent) -> Procedure[None]:
+    def _respond(self, event: RequestEvent) -> Procedure[None]:
         """Handles a request for the active controller."""
         match event:
             case ControlledShutdown():
@@ -302,7 +302,7 @@ class KafkaController:
                 assert_never(event)
 
     def refusal(self, event: RequestEvent, error_code: ErrorCode | None = None) -> Result | None:
-        """The answer when the request cannot be handled; None if the event needs no answer.
+        """The response when the request cannot be handled; None if the event needs no response.
 
         Without ``error_code`` it is what a broker answers that is not the controller.  May be
         called from any thread: it looks at nothing but the event.

@@ -2,17 +2,17 @@
 
 Two kinds, and two ways out:
 
-* **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the answer:
+* **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the result:
   the requests of :mod:`zkcontroller.zookeeper.requests`, :class:`RegisterBrokerZnode` and
   :class:`Pause`.
-* **Effects** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the order
-  in which they must happen; the driver of the procedure performs the outbox before it performs the
-  next question, and once more when the procedure ends.  So an effect never overtakes a write that
-  precedes it.
+* **Effects** have no result.  Pure code appends them to the outbox (``Outbox.append``) in the
+  order in which they must happen; the driver of the procedure performs the outbox before it
+  performs the next question, and once more when the procedure ends.  So an effect never overtakes
+  a write that precedes it.
 
 The driver does this, in order, for each event: (1) ``procedure = controller.handle(event,
 now_ms)``; (2) advance it; (3) perform and clear ``controller.outbox``; (4) perform the question it
-yielded and send the answer in, or throw ControllerMoved / SessionExpired in; repeat from 2 until
+yielded and send the result in, or throw ControllerMoved / SessionExpired in; repeat from 2 until
 StopIteration, then 3.
 """
 
@@ -35,12 +35,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerZnode:
-    """Register this broker in the new session.  Answer: its new broker epoch (int)."""
+    """Register this broker in the new session.  Result: its new broker epoch (int)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait this long because ZooKeeper was too busy to answer.  Answer: None."""
+    """Wait this long because ZooKeeper was too busy to answer.  Result: None."""
 
     delay_ms: int
 
@@ -113,7 +113,7 @@ class PartitionResults:
 
 @dataclass(frozen=True, slots=True)
 class OngoingReassignments:
-    """Answer to ListPartitionReassignments."""
+    """Response to ListPartitionReassignments."""
 
     error_code: ErrorCode
     reassignments: tuple[tuple[TopicPartition, ReplicaAssignment], ...] = ()
@@ -130,7 +130,7 @@ class IsrChangeResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionResult:
-    """Answer to AlterPartition: a top-level error, or an outcome per partition."""
+    """Response to AlterPartition: a top-level error, or an outcome per partition."""
 
     error_code: ErrorCode
     results: tuple[IsrChangeResult, ...] = ()
@@ -138,7 +138,7 @@ class AlterPartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """Answer to AllocateProducerIds: ``length`` ids from ``start``."""
+    """Response to AllocateProducerIds: ``length`` ids from ``start``."""
 
     error_code: ErrorCode
     start: int = 0
@@ -147,7 +147,7 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class FeatureResults:
-    """Answer to UpdateFeatures: a top-level error, or (feature, error code, message) per item.
+    """Response to UpdateFeatures: a top-level error, or (feature, error code, message) per item.
 
     ``epoch`` is the dataVersion of ``/feature`` as it was written; None if it was not.
     """
@@ -182,7 +182,7 @@ class CancelPuts:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestAnswer:
+class RequestResponse:
     """The response to the request whose event carried this ``request_id``; the first one counts."""
 
     request_id: int
@@ -225,7 +225,7 @@ Effect: TypeAlias = (
     | RemoveChannel
     | RemoveAllChannels
     | SendControlRequest
-    | RequestAnswer
+    | RequestResponse
     | LogLine
     | StateChanges
     | MarkMeter
@@ -235,5 +235,5 @@ Effect: TypeAlias = (
 
 Outbox: TypeAlias = list[Effect]
 
-# The answer's type depends on the question; the methods of `ControllerTools` give each its own.
+# The result's type depends on the question; the methods of `ControllerTools` give each its own.
 Procedure: TypeAlias = Generator[Question, Any, T]

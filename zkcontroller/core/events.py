@@ -2,8 +2,8 @@
 
 A watch, a broker's response or a request puts one of these into the event queue,
 and the controller-event-thread takes them one by one.  An event carries no callback; where a client
-waits for an answer, it carries a ``request_id`` and the core answers with
-:class:`~.effects.RequestAnswer`.
+waits for a response, it carries a ``request_id`` and the core answers with
+:class:`~.effects.RequestResponse`.
 
 Source: Kafka ``KafkaController`` (``ControllerEvent``), ``ControllerState``.
 """
@@ -105,8 +105,8 @@ class TopicDeletionStopReplicaResponseReceived:
     """A broker answered a StopReplica that asked it to delete partitions.
 
     ``partition_errors``: (topic, partition, error code) of those that were sent with delete, whose
-    topic is being deleted, and that the answer names; ``request_error``: top-level code, not 0 when
-    the whole request was refused.
+    topic is being deleted, and that the response names; ``request_error``: top-level code, not 0
+    when the whole request was refused.
     """
 
     broker_id: int
@@ -120,7 +120,7 @@ class ControlledShutdown:
 
     broker_id: int
     broker_epoch: int  # czxid of /brokers/ids/<id>: differs for each incarnation of the broker
-    request_id: int  # answered by RequestAnswer(request_id, …)
+    request_id: int  # answered by RequestResponse(request_id, …)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class LeaderAndIsrResponseReceived:
     """A broker answered LeaderAndIsr.
 
     ``partition_errors``: (topic id or name, partition, error code), ids from version 5 on.  All
-    that the answer names if ``is_probe``: the request held partitions that were believed to be in
+    that the response names if ``is_probe``: the request held partitions that were believed to be in
     a failed log directory, and those with code 0 are online again.  Else those whose code is not 0.
     """
 
@@ -137,7 +137,7 @@ class LeaderAndIsrResponseReceived:
     partition_errors: tuple[tuple[UUID | str, int, int], ...]
     is_probe: bool = False
     response: str = field(default="", repr=False)
-    """The whole answer as Kafka prints it, if ``request_error`` is not 0."""
+    """The whole response as Kafka prints it, if ``request_error`` is not 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class RefusedPartitionRetry:
 class ReplicaLeaderElection:
     """Elect leaders for these partitions; None means those that the znode names.
 
-    ``request_id`` is None where no client waits for an answer.
+    ``request_id`` is None where no client waits for a response.
     """
 
     partitions: tuple[TopicPartition, ...] | None
@@ -333,7 +333,7 @@ RequestEvent: TypeAlias = (
     | AllocateProducerIds
     | UpdateFeatures
 )
-"""Events that a client waits for: answered by RequestAnswer(request_id, …) on every broker."""
+"""Events that a client waits for: answered by RequestResponse(request_id, …) on every broker."""
 
 STATE_OF: dict[type[Event], ControllerState] = {
     Startup: ControllerState.CONTROLLER_CHANGE,
@@ -399,7 +399,7 @@ WATCH_EVENTS = (
 
 
 PRINTED_CHARACTERS: Final = 1_000
-"""Of an event's fields in a log line; an answer about 100,000 partitions has megabytes."""
+"""Of an event's fields in a log line; a response about 100,000 partitions has megabytes."""
 
 
 def event_text(event: Event) -> str:

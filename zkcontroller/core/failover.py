@@ -170,7 +170,7 @@ class Failover:
     def _register(self, now_ms: int) -> Procedure[tuple[int, int]]:
         """Win the election; returns the new epoch and the zk_version of ``/controller_epoch``.
 
-        Raises ControllerMoved if another broker won, ZooKeeperRefused for any other answer.
+        Raises ControllerMoved if another broker won, ZooKeeperRefused for any other result.
         """
         epoch, zk_version = yield from self._read_or_create_epoch()
         outcome: Committed | RolledBack = yield ZkTransaction(
@@ -204,11 +204,11 @@ class Failover:
             znode = yield from self._tools.read_one(ControllerEpochZnode.PATH)
             if znode is not None:
                 return ControllerEpochZnode.decode(znode.data), znode.zk_version
-            answer = yield UnfencedBatch(
+            results = yield UnfencedBatch(
                 [Create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(0))]
             )
-            if isinstance(answer[0], ZkCode) and answer[0] is not ZkCode.NODE_EXISTS:
-                raise ZooKeeperRefused(ControllerEpochZnode.PATH, answer[0].name)
+            if isinstance(results[0], ZkCode) and results[0] is not ZkCode.NODE_EXISTS:
+                raise ZooKeeperRefused(ControllerEpochZnode.PATH, results[0].name)
 
     def _read_controller(self) -> Procedure[tuple[int, Znode] | None]:
         """The broker id in ``/controller`` with the znode; None if it is missing or corrupt."""

@@ -17,7 +17,7 @@ from kafka_common.protocol.inter_broker_versions import (
     feature_znode_version,
     is_feature_versioning_supported,
 )
-from zkcontroller.core.effects import FeatureResults, Procedure, RequestAnswer
+from zkcontroller.core.effects import FeatureResults, Procedure, RequestResponse
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
@@ -85,8 +85,8 @@ class FeatureUpdates:
                 existing = dict(FeatureZnode.decode(znode.data).features)
             except ZnodeCorrupt as corrupt:
                 self._tools.journal.error(str(corrupt))
-                answer = FeatureResults(ErrorCode.unknown_server_error, str(corrupt))
-                self._tools.outbox.append(RequestAnswer(event.request_id, answer))
+                response = FeatureResults(ErrorCode.unknown_server_error, str(corrupt))
+                self._tools.outbox.append(RequestResponse(event.request_id, response))
                 return
         target = dict(existing)
         results: dict[str, tuple[ErrorCode, str | None]] = {}
@@ -104,7 +104,7 @@ class FeatureUpdates:
             epoch = yield from self._write(target, results)
         named = tuple((name, code, message) for name, (code, message) in results.items())
         self._tools.outbox.append(
-            RequestAnswer(event.request_id, FeatureResults(ErrorCode.none, None, named, epoch))
+            RequestResponse(event.request_id, FeatureResults(ErrorCode.none, None, named, epoch))
         )
 
     def _write(
@@ -113,17 +113,17 @@ class FeatureUpdates:
         """The version written; None if ZooKeeper refuses, which is then the result of each item."""
         version = feature_znode_version(self._tools.config.inter_broker_version)
         wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
-        answers = yield from self._tools.write([SetData(FeatureZnode.PATH, wanted.encode())])
-        if isinstance(answers[0], ZkCode):
+        [written] = yield from self._tools.write([SetData(FeatureZnode.PATH, wanted.encode())])
+        if isinstance(written, ZkCode):
             self._tools.journal.warn(
-                f"Processing of feature updates failed due to error: {answers[0].name}"
+                f"Processing of feature updates failed due to error: {written.name}"
             )
             for name, (code, _) in results.items():
                 if code is ErrorCode.none:
                     results[name] = (ErrorCode.feature_update_failed, None)
             return None
         self._tools.context.finalized_features = dict(target)
-        return answers[0].zk_version
+        return written.zk_version
 
     def _refusal(self, item: FeatureUpdate, existing: int | None) -> str | None:
         """Why the item cannot be applied, checks in Kafka's order; None if it can."""

@@ -23,7 +23,7 @@ from zkcontroller.core.effects import (
     AlterPartitionResult,
     IsrChangeResult,
     Procedure,
-    RequestAnswer,
+    RequestResponse,
 )
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.core.journal import keeper_exception, scala_seq, scala_set
@@ -60,7 +60,7 @@ class IsrChanges:
     # ------------------------------------------------------------------ AlterPartition
 
     def alter(self, event: AlterPartitionReceived) -> Procedure[None]:
-        """Checks and writes each change.  The answer comes before reassignments are completed."""
+        """Checks and writes each change.  The response comes before reassignments are completed."""
         try:
             results = yield from self._alter(event)
         except ControllerMoved as moved:
@@ -68,12 +68,12 @@ class IsrChanges:
             self._journal.error(
                 f"Error when processing AlterPartition: {event}", exception=str(moved)
             )
-            self._answer(event, AlterPartitionResult(ErrorCode.unknown_server_error))
+            self._respond(event, AlterPartitionResult(ErrorCode.unknown_server_error))
             raise
         if isinstance(results, ErrorCode):
-            self._answer(event, AlterPartitionResult(results))
+            self._respond(event, AlterPartitionResult(results))
             return
-        self._answer(event, AlterPartitionResult(_NONE, tuple(results)))
+        self._respond(event, AlterPartitionResult(_NONE, tuple(results)))
         rows = [
             self._row(change)
             for change, result in zip(event.changes, results, strict=True)
@@ -81,8 +81,8 @@ class IsrChanges:
         ]
         yield from self._reassignments.complete_if_caught_up(rows)
 
-    def _answer(self, event: AlterPartitionReceived, result: AlterPartitionResult) -> None:
-        self._tools.outbox.append(RequestAnswer(event.request_id, result))
+    def _respond(self, event: AlterPartitionReceived, result: AlterPartitionResult) -> None:
+        self._tools.outbox.append(RequestResponse(event.request_id, result))
 
     def _alter(self, event: AlterPartitionReceived) -> Procedure[ErrorCode | list[IsrChangeResult]]:
         """A top-level error, or one result per change in the order of the request."""

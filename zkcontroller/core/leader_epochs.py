@@ -20,7 +20,7 @@ def bump_leader_epochs(
 ) -> Procedure[dict[int, LeaderAndIsr]]:
     """Raises leader epochs by 1 in ZooKeeper and in memory; retries a lost race.
 
-    Rows that are missing in the answer have no legible state znode, or one that a later controller
+    Rows that are missing in the result have no legible state znode, or one that a later controller
     wrote.  A refused one, read or write, is noted in the context, to be looked at again.
     """
     context, table = tools.context, tools.context.table

@@ -1,7 +1,7 @@
 """Log directory failures: asks the broker by LeaderAndIsr which replicas are offline.
 
 The notification names only the broker.  A LeaderAndIsr for every replica it has is the question,
-its answer (KAFKA_STORAGE_ERROR per partition) is handled by :mod:`.responses`.
+its response (KAFKA_STORAGE_ERROR per partition) is handled by :mod:`.responses`.
 
 Source: Kafka ``KafkaController.processLogDirEventNotification`` (KIP-112).
 """

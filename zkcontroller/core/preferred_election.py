@@ -18,7 +18,7 @@ from zkcontroller.core.effects import (
     PartitionResults,
     Procedure,
     Put,
-    RequestAnswer,
+    RequestResponse,
 )
 from zkcontroller.core.elections import (
     OfflineElection,
@@ -38,7 +38,7 @@ from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
-# Bound once: they answer for most partitions, and the enum's attribute costs 150 ns each time.
+# Bound once: they stand for most partitions, and the enum's attribute costs 150 ns each time.
 _NONE: Final = ErrorCode.none
 _ELECTION_NOT_NEEDED: Final = ErrorCode.election_not_needed
 
@@ -58,7 +58,7 @@ class ReplicaLeaderElections:
     # ------------------------------------------------------------------ on request
 
     def run(self, event: ReplicaLeaderElection) -> Procedure[None]:
-        """ElectLeaders, or the znode; the answer holds an outcome per partition."""
+        """ElectLeaders, or the znode; the response holds an outcome per partition."""
         table = self._context.table
         asked = event.partitions
         if event.trigger is ElectionTrigger.ZOOKEEPER:
@@ -107,7 +107,7 @@ class ReplicaLeaderElections:
                 )
         if event.request_id is not None:
             self._tools.outbox.append(
-                RequestAnswer(event.request_id, PartitionResults(_NONE, tuple(results.values())))
+                RequestResponse(event.request_id, PartitionResults(_NONE, tuple(results.values())))
             )
 
     def _refusal(

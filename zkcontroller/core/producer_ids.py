@@ -8,7 +8,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ZnodeCorrupt
-from zkcontroller.core.effects import Procedure, ProducerIdBlock, RequestAnswer
+from zkcontroller.core.effects import Procedure, ProducerIdBlock, RequestResponse
 from zkcontroller.core.events import AllocateProducerIds
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import (
@@ -33,11 +33,11 @@ class ProducerIdBlocks:
         """The next block, written to ``/latest_producer_id_block`` before it is given out."""
         known = self._tools.context.live_broker_epochs.get(event.broker_id)
         if known is None:
-            self._answer(event, ProducerIdBlock(ErrorCode.broker_id_not_registered))
+            self._respond(event, ProducerIdBlock(ErrorCode.broker_id_not_registered))
         elif known != event.broker_epoch:
-            self._answer(event, ProducerIdBlock(ErrorCode.stale_broker_epoch))
+            self._respond(event, ProducerIdBlock(ErrorCode.stale_broker_epoch))
         else:
-            self._answer(event, (yield from self._next_block(event.broker_id)))
+            self._respond(event, (yield from self._next_block(event.broker_id)))
 
     def _next_block(self, broker_id: int) -> Procedure[ProducerIdBlock]:
         path = ProducerIdBlockZnode.PATH
@@ -81,5 +81,5 @@ class ProducerIdBlocks:
                 self._tools.journal.error(f"Cannot write {path}: {result.name}")
                 return ProducerIdBlock(ErrorCode.unknown_server_error)
 
-    def _answer(self, event: AllocateProducerIds, block: ProducerIdBlock) -> None:
-        self._tools.outbox.append(RequestAnswer(event.request_id, block))
+    def _respond(self, event: AllocateProducerIds, block: ProducerIdBlock) -> None:
+        self._tools.outbox.append(RequestResponse(event.request_id, block))

@@ -20,7 +20,7 @@ from zkcontroller.core.effects import (
     PartitionResult,
     PartitionResults,
     Procedure,
-    RequestAnswer,
+    RequestResponse,
 )
 from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
@@ -81,7 +81,7 @@ class Reassignments:
         for result in (yield from self._start(wanted)):
             results[result.partition] = result
         self._tools.outbox.append(
-            RequestAnswer(
+            RequestResponse(
                 event.request_id,
                 PartitionResults(
                     _NONE, tuple(results[partition] for partition, _ in event.targets)
@@ -134,7 +134,7 @@ class Reassignments:
             if row in table.reassigning
         )
         self._tools.outbox.append(
-            RequestAnswer(event.request_id, OngoingReassignments(_NONE, ongoing))
+            RequestResponse(event.request_id, OngoingReassignments(_NONE, ongoing))
         )
 
     def resume_all(self) -> Procedure[None]:

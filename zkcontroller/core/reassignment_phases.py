@@ -207,18 +207,11 @@ class ReassignmentPhases:
         remaining = list(topics)
         while remaining:
             paths = [TopicZnode.path(topic) for topic in remaining]
-            answers = yield from self._tools.try_read(paths)
+            found = yield from self._tools.try_read(paths)
+            read = list(zip(remaining, found, strict=True))
             # What cannot be read is not overwritten: it may hold partitions unknown here.
-            results.update(
-                (topic, answer)
-                for topic, answer in zip(remaining, answers, strict=True)
-                if isinstance(answer, ZkCode)
-            )
-            znodes = {
-                topic: answer
-                for topic, answer in zip(remaining, answers, strict=True)
-                if isinstance(answer, Znode)
-            }
+            results.update((topic, code) for topic, code in read if isinstance(code, ZkCode))
+            znodes = {topic: znode for topic, znode in read if isinstance(znode, Znode)}
             writes = []
             for topic, znode in znodes.items():
                 known = table.topics[topic]

@@ -1,6 +1,6 @@
 """Handles the brokers' responses to LeaderAndIsr and UpdateMetadata.
 
-A LeaderAndIsr answer is how the controller learns of failed log directories: KAFKA_STORAGE_ERROR
+A LeaderAndIsr response is how the controller learns of failed log directories: KAFKA_STORAGE_ERROR
 for a partition means its replica is offline there, NONE that it is online; every other code says
 nothing (a broker answers STALE_CONTROLLER_EPOCH for a leader epoch it has already).
 
@@ -61,7 +61,7 @@ class ControlResponses:
         if not event.is_probe and all(
             error != KAFKA_STORAGE_ERROR for _, _, error in event.partition_errors
         ):
-            return  # the usual answer: nothing was offline and nothing is
+            return  # the usual response: nothing was offline and nothing is
         online: set[int] = set()
         offline: list[int] = []
         for topic, partition, error in event.partition_errors:

@@ -2,7 +2,7 @@
 
 Every change of leadership has the same steps: read, decide, write with the version that was read.
 The callers differ in how they handle a znode that cannot be read and a write that lost a race; so
-these functions only sort the answers.
+these functions only sort the results.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def read_states(
     table = tools.context.table
     states = States({}, {})
     paths = [state_path(table, row) for row in rows]
-    answers = yield from tools.try_read(paths, watch=watch)
-    for row, path, znode in zip(rows, paths, answers, strict=True):
+    results = yield from tools.try_read(paths, watch=watch)
+    for row, path, znode in zip(rows, paths, results, strict=True):
         if isinstance(znode, ZkCode):
             states.unreadable[row] = znode
             continue

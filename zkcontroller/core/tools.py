@@ -1,13 +1,13 @@
 """What every part of the controller shares: configuration, context, journal, outbox, questions.
 
-The questions are procedures with a typed answer, so that a caller reads ``znodes = yield from
-tools.read(paths)`` and mypy knows the type of the answer.
+The questions are procedures with a typed result, so that a caller reads ``znodes = yield from
+tools.read(paths)`` and mypy knows the type of the result.
 
-One rule holds for every answer: only NO_NODE means "there is nothing".  Any other code is asked
+One rule holds for every result: only NO_NODE means "there is nothing".  Any other code is asked
 again if ZooKeeper was busy, and then raised as ZooKeeperRefused, which makes the controller resign:
 a controller that takes a refusal for an empty list forgets its brokers or its topics.  The
 exceptions are :meth:`ControllerTools.try_read` and :meth:`ControllerTools.write`, whose callers
-judge each answer.
+judge each result.
 
 Source: Kafka ``KafkaZkClient`` (``getChildren``, ``getDataAndStat``, ``deleteRecursive`` …).
 """
@@ -41,7 +41,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 BUSY: Final = frozenset({ZkCode.THROTTLED_OP, ZkCode.OPERATION_TIMEOUT})
-"""Answers of a ZooKeeper that has too much to do: nothing is wrong with the question."""
+"""Results of a ZooKeeper that has too much to do: nothing is wrong with the question."""
 BUSY_TRIES: Final = 10
 """How often a question is asked again while ZooKeeper is busy."""
 BUSY_PAUSE_MS: Final = 100
@@ -73,28 +73,28 @@ class ControllerTools:
     # ------------------------------------------------------------------ questions
 
     def read(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[Znode | None]]:
-        """Each znode, None where there is none.  Raises ZooKeeperRefused for any other answer."""
-        answers = yield from self.try_read(paths, watch=watch)
-        return _found(paths, answers)
+        """Each znode, None where there is none.  Raises ZooKeeperRefused for any other result."""
+        results = yield from self.try_read(paths, watch=watch)
+        return _found(paths, results)
 
     def try_read(
         self, paths: Sequence[str], *, watch: bool = False
     ) -> Procedure[list[Znode | ZkCode]]:
         """Each znode, or why it cannot be read, for callers that judge each one by itself."""
-        answers: list[Znode | ZkCode] = yield from _persistently(
+        results: list[Znode | ZkCode] = yield from _persistently(
             paths, lambda some: ReadZnodes(some, watch)
         )
-        return answers
+        return results
 
     def read_one(self, path: str, *, watch: bool = False) -> Procedure[Znode | None]:
         """As :meth:`read` for one path."""
-        answer = yield from self.read([path], watch=watch)
-        return answer[0]
+        result = yield from self.read([path], watch=watch)
+        return result[0]
 
     def children(self, path: str, *, watch: bool = False) -> Procedure[list[str]]:
         """Children of a node, sorted so that runs are alike; none if there is no node.
 
-        Raises ZooKeeperRefused for any other answer.
+        Raises ZooKeeperRefused for any other result.
         """
         names = yield from self._children_of([path], watch=watch)
         return sorted(names[0] or ())
@@ -102,28 +102,28 @@ class ControllerTools:
     def _children_of(
         self, paths: Sequence[str], *, watch: bool = False
     ) -> Procedure[list[list[str] | None]]:
-        answers: list[list[str] | ZkCode] = yield from _persistently(
+        results: list[list[str] | ZkCode] = yield from _persistently(
             paths, lambda some: ListChildren(some, watch)
         )
-        return _found(paths, answers)
+        return _found(paths, results)
 
     def exists(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[bool]]:
         """Whether each path exists.
 
-        Raises ZooKeeperRefused for any answer but yes and NO_NODE: no watch is left then.
+        Raises ZooKeeperRefused for any result but yes and NO_NODE: no watch is left then.
         """
-        answers: list[Stat | ZkCode] = yield from _persistently(
+        results: list[Stat | ZkCode] = yield from _persistently(
             paths, lambda some: CheckExists(some, watch)
         )
-        return [stat is not None for stat in _found(paths, answers)]
+        return [stat is not None for stat in _found(paths, results)]
 
     def write(self, operations: Sequence[Write]) -> Procedure[list[WriteResult]]:
         """Writes, fenced by this controller's epoch: refused once another controller is elected."""
         fence = self.context.epoch_zk_version
-        answers: list[WriteResult] = yield from _persistently(
+        results: list[WriteResult] = yield from _persistently(
             operations, lambda some: FencedBatch(some, fence)
         )
-        return answers
+        return results
 
     def delete(self, paths: Sequence[str]) -> Procedure[None]:
         """Deletes znodes; a znode that does not exist is no error.
@@ -148,19 +148,19 @@ class ControllerTools:
             yield from self.delete(level)
 
 
-def _found(paths: Sequence[str], answers: Sequence[T | ZkCode]) -> list[T | None]:
-    """The answers with None for NO_NODE; raises ZooKeeperRefused for any other code."""
-    if ZkCode not in set(map(type, answers)):
-        return list(answers)  # type: ignore[arg-type]
-    result: list[T | None] = []
-    for path, answer in zip(paths, answers, strict=True):
-        if not isinstance(answer, ZkCode):
-            result.append(answer)
-        elif answer is ZkCode.NO_NODE:
-            result.append(None)
+def _found(paths: Sequence[str], results: Sequence[T | ZkCode]) -> list[T | None]:
+    """The results with None for NO_NODE; raises ZooKeeperRefused for any other code."""
+    if ZkCode not in set(map(type, results)):
+        return list(results)  # type: ignore[arg-type]
+    found: list[T | None] = []
+    for path, result in zip(paths, results, strict=True):
+        if not isinstance(result, ZkCode):
+            found.append(result)
+        elif result is ZkCode.NO_NODE:
+            found.append(None)
         else:
-            raise ZooKeeperRefused(path, answer.name)
-    return result
+            raise ZooKeeperRefused(path, result.name)
+    return found
 
 
 def _persistently(
@@ -169,16 +169,16 @@ def _persistently(
     """Sends a request for all items; retries the items for which ZooKeeper was busy."""
     if not items:
         return []
-    answers: list[Any] = yield make(items)
+    results: list[Any] = yield make(items)
     for _ in range(BUSY_TRIES):
-        if ZkCode not in set(map(type, answers)):
+        if ZkCode not in set(map(type, results)):
             break
-        busy = [at for at, each in enumerate(answers) if type(each) is ZkCode and each in BUSY]
+        busy = [at for at, each in enumerate(results) if type(each) is ZkCode and each in BUSY]
         if not busy:
             break
         yield Pause(BUSY_PAUSE_MS)
         again: list[Any] = yield make([items[at] for at in busy])
-        answers = list(answers)
-        for at, answer in zip(busy, again, strict=True):
-            answers[at] = answer
-    return answers
+        results = list(results)
+        for at, result in zip(busy, again, strict=True):
+            results[at] = result
+    return results

@@ -27,8 +27,8 @@ def read_unclean_election_flags(
     """
     names = list(topics)
     flags: dict[str, bool | None] = {}
-    answers = yield from tools.try_read([ConfigZnode.topic_path(name) for name in names])
-    for name, znode in zip(names, answers, strict=True):
+    results = yield from tools.try_read([ConfigZnode.topic_path(name) for name in names])
+    for name, znode in zip(names, results, strict=True):
         if znode is ZkCode.NO_NODE:
             flags[name] = default
             continue

@@ -197,8 +197,8 @@ class TopicChanges:
     def _read(self, topics: Sequence[str]) -> Procedure[list[_Read | Unreadable]]:
         """Each topic's znode, or why there is none; what was refused is read again later."""
         found: list[_Read | Unreadable] = []
-        answers = yield from self._tools.try_read([TopicZnode.path(t) for t in topics], watch=True)
-        for topic, znode in zip(topics, answers, strict=True):
+        results = yield from self._tools.try_read([TopicZnode.path(t) for t in topics], watch=True)
+        for topic, znode in zip(topics, results, strict=True):
             if isinstance(znode, ZkCode):
                 found.append(znode)
                 if znode is not ZkCode.NO_NODE:

@@ -2,7 +2,7 @@
 
 Read :mod:`.controller_runtime` (the assembly), then :mod:`.event_queue`, :mod:`.event_thread`,
 :mod:`.driver` (performs what a procedure asks for) and :mod:`.controller_channel_manager`
-(requests to brokers, whose answers :mod:`.response_text` writes into the log), and
+(requests to brokers, whose responses :mod:`.response_text` writes into the log), and
 :mod:`.session_metrics` (how the ZooKeeper session is).
 
 May import every package of ``zkcontroller``; none of them imports ``runtime``.

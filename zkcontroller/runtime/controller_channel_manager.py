@@ -1,6 +1,6 @@
 """Channels to brokers: each has a queue, one connection, one request in flight, endless retries.
 
-A channel takes a request, connects if it must, sends, and waits for the answer.  Whatever fails,
+A channel takes a request, connects if it must, sends, and waits for the response.  Whatever fails,
 it says so in ``controller.log``, closes, pauses 100 ms and sends *the same request again*: a
 broker that is down is the business of ``/brokers/ids``, and only the removal of the channel ends
 it.  What is queued then is lost, as it must be: the next controller, or the broker's next
@@ -57,8 +57,8 @@ _PRINTED_NAMES: Final = {
 }
 
 
-class Answered(NamedTuple):
-    """A broker's answer to a request."""
+class BrokerResponse(NamedTuple):
+    """A broker's response to a request."""
 
     send: SendControlRequest
     correlation_id: int
@@ -91,7 +91,7 @@ class ControllerChannelManager:
         settings: ChannelSettings,
         loop: asyncio.AbstractEventLoop,
         metrics: Metrics,
-        on_response: Callable[[Answered], None],
+        on_response: Callable[[BrokerResponse], None],
     ) -> None:
         """No channels yet.  ``on_response`` is called on the loop and must not block."""
         self._settings = settings
@@ -187,7 +187,7 @@ class _Channel:
         broker: Broker,
         settings: ChannelSettings,
         metrics: Metrics,
-        on_response: Callable[[Answered], None],
+        on_response: Callable[[BrokerResponse], None],
     ) -> None:
         self._broker = broker
         self._endpoint: Endpoint | None = broker.endpoint(settings.listener_name)
@@ -319,11 +319,11 @@ class _Channel:
             await connection.close()
 
     def _report(self, send: SendControlRequest, correlation_id: int, body: bytes) -> None:
-        answered = Answered(send, correlation_id, self._address, self._broker.rack, body)
+        response = BrokerResponse(send, correlation_id, self._address, self._broker.rack, body)
         try:
-            self._on_response(answered)
-        except Exception as error:  # noqa: BLE001 the channel outlives every answer
-            # A whole answer that says nonsense: sending the request again would not change that.
+            self._on_response(response)
+        except Exception as error:  # noqa: BLE001 the channel outlives every response
+            # A whole response that says nonsense: sending the request again would not change that.
             self._log(
                 "ERROR",
                 f"Controller {self._settings.controller_id} fails to send a request "

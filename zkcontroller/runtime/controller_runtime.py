@@ -2,7 +2,7 @@
 
 Data goes one way round: a fired watch becomes an event, the event waits in the queue, the event
 thread runs the core, the core's questions go to ZooKeeper and its requests to the brokers, whose
-answers come back as events.
+responses come back as events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ControllerMoved, EventQueueFull, SessionExpired
-from kafka_common.net.awaited_answers import AwaitedAnswers
+from kafka_common.net.awaited_responses import AwaitedResponses
 from kafka_common.net.presence import abandonable
 from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.core.broker_requests import REQUEST_NAMES, event_for_response
@@ -32,7 +32,7 @@ from zkcontroller.core.effects import (
     Put,
     RemoveAllChannels,
     RemoveChannel,
-    RequestAnswer,
+    RequestResponse,
     Result,
     SendControlRequest,
     StateChanges,
@@ -47,7 +47,7 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.watches import event_for_watch
 from zkcontroller.runtime.controller_channel_manager import (
-    Answered,
+    BrokerResponse,
     ChannelEffect,
     ChannelSettings,
     ControllerChannelManager,
@@ -64,7 +64,7 @@ from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState
 from zkcontroller.zookeeper.session_router import SessionRouter
 
-ANSWER_TIMEOUT_S: Final = 30.0
+RESPONSE_TIMEOUT_S: Final = 30.0
 """After this long an asking broker has given up (``controller.socket.timeout.ms``)."""
 
 CHANNELS_CLOSE_TIMEOUT_S: Final = 10.0
@@ -128,13 +128,13 @@ class ControllerRuntime:
             self._driver,
             metrics,
             refresh_gauges=self._refresh_gauges,
-            on_failure=self._answer_failed,
+            on_failure=self._respond_failed,
             monotonic_ms=_monotonic_ms,
             hold_points=self._hold_points,
         )
         self._has_expired = False
         self._is_shutting_down = False
-        self._answers: AwaitedAnswers[Result] = AwaitedAnswers()
+        self._responses: AwaitedResponses[Result] = AwaitedResponses()
         self._delayed: set[asyncio.TimerHandle] = set()
         self._gauges = self._register_gauges()
 
@@ -215,10 +215,10 @@ class ControllerRuntime:
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> ControlledShutdownResult:
-        """The controller's answer to a broker that wants to stop.
+        """The controller's response to a broker that wants to stop.
 
         STALE_CONTROLLER_EPOCH if this broker is not the controller, or stops being it meanwhile;
-        REQUEST_TIMED_OUT if the answer takes too long or too many are waiting;
+        REQUEST_TIMED_OUT if the response takes too long or too many are waiting;
         UNKNOWN_SERVER_ERROR if the core failed.
         """
         result = await self.ask(
@@ -230,32 +230,32 @@ class ControllerRuntime:
         return result
 
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
-        """Puts the event that ``make`` builds from a request id, and waits for its answer.
+        """Puts the event that ``make`` builds from a request id, and waits for its response.
 
-        None if the answer takes longer than ``timeout_ms`` and longer than a broker waits, or too
+        None if the response takes longer than ``timeout_ms`` and longer than a broker waits, or too
         many are waiting.  Kafka waits until its controller comes to the request, however long that
-        takes and whatever the client's time: a late answer still says what happened.  The
-        answer of a broker that is not the controller, or stops being it meanwhile, is the request's
-        own kind of refusal.
+        takes and whatever the client's time: a late response still says what happened.  A broker
+        that is not the controller, or stops being it meanwhile, gives the request's own kind of
+        refusal.
         """
-        timeout_s = max(ANSWER_TIMEOUT_S, timeout_ms / 1000)
-        request_id = self._answers.new_id()
+        timeout_s = max(RESPONSE_TIMEOUT_S, timeout_ms / 1000)
+        request_id = self._responses.new_id()
         event = make(request_id)
-        with self._answers.expected(request_id) as answer:
+        with self._responses.expected(request_id) as response:
             try:
                 self._queue.put(event)
                 if self._is_shutting_down:  # perhaps the caller has given up
                     return self._controller.refusal(event)
                 with abandonable():  # the event is in the queue, and is handled in any case
                     async with asyncio.timeout(timeout_s):
-                        return await answer
+                        return await response
             except (EventQueueFull, TimeoutError):
                 return None
 
     def _preempt(self, event: Event) -> None:
         self._refuse(event, None)
 
-    def _answer_failed(self, event: Event, error: Exception) -> None:
+    def _respond_failed(self, event: Event, error: Exception) -> None:
         is_over = isinstance(error, ControllerMoved | SessionExpired)
         self._refuse(event, None if is_over else ErrorCode.unknown_server_error)
 
@@ -263,7 +263,7 @@ class ControllerRuntime:
         if isinstance(event, RequestEvent):
             result = self._controller.refusal(event, error_code)
             if result is not None and event.request_id is not None:
-                self._answer(RequestAnswer(event.request_id, result))
+                self._respond(RequestResponse(event.request_id, result))
 
     def _close_channels(self) -> None:
         if self._loop.is_running():
@@ -277,10 +277,12 @@ class ControllerRuntime:
         except RuntimeError:
             return False
 
-    def _answer(self, answer: RequestAnswer) -> None:
-        # RuntimeError: the loop is closed, so no caller waits for the answer.
+    def _respond(self, response: RequestResponse) -> None:
+        # RuntimeError: the loop is closed, so no caller waits for the response.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._answers.answer, answer.request_id, answer.result)
+            self._loop.call_soon_threadsafe(
+                self._responses.complete, response.request_id, response.result
+            )
 
     def _put_later(self, put: Put) -> None:
         def due() -> None:
@@ -311,8 +313,8 @@ class ControllerRuntime:
                     log_line(logger, level, message, exception)
                 case StateChanges():
                     self._state_changes.write(effect.records)
-                case RequestAnswer():
-                    self._answer(effect)
+                case RequestResponse():
+                    self._respond(effect)
                 case Put(event=event, delay_ms=0):
                     self._queue.put(event)
                 case Put():
@@ -331,27 +333,27 @@ class ControllerRuntime:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _on_response(self, answered: Answered) -> None:
-        send = answered.send
+    def _on_response(self, response: BrokerResponse) -> None:
+        send = response.send
         if self._config.trace_state_changes:
-            self._state_changes.write([self._response_record(answered)])
-        event = event_for_response(send, answered.body)
+            self._state_changes.write([self._response_record(response)])
+        event = event_for_response(send, response.body)
         if event is not None:
             self._queue.put(event)
 
-    def _response_record(self, answered: Answered) -> StateChange:
-        send = answered.send
+    def _response_record(self, response: BrokerResponse) -> StateChange:
+        send = response.send
         return StateChange(
             Kind.RESPONSE_RECEIVED,
             "controller",
             self._config.broker_id,
             controller_epoch=send.controller_epoch,
             request=REQUEST_NAMES[send.api_key],
-            correlation_id=answered.correlation_id,
+            correlation_id=response.correlation_id,
             peer=send.broker_id,
-            peer_address=answered.address,
-            peer_rack=answered.rack,
-            response=response_text(send.api_key, send.api_version, answered.body),
+            peer_address=response.address,
+            peer_rack=response.rack,
+            response=response_text(send.api_key, send.api_version, response.body),
         )
 
     def _register_gauges(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Drives one procedure of the core: performs its effects and questions, sends the answers in.
+"""Drives one procedure of the core: performs its effects and questions, sends the results in.
 
 The order matters (see :mod:`zkcontroller.core.effects`): the outbox is performed before each
 question and at the end, so no effect overtakes a write that precedes it.
@@ -34,7 +34,7 @@ class Session(Protocol):
         ...
 
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The answer; SessionExpired if ``session_id`` is not the current session any more."""
+        """The result; SessionExpired if ``session_id`` is not the current session any more."""
         ...
 
 
@@ -69,27 +69,27 @@ class Driver:
         all the same.
         """
         session_id = self._session.session_id
-        answer: object = None
+        result: object = None
         failure: ZkControllerError | None = None
         while True:
             try:
                 if failure is not None:
                     question = procedure.throw(failure)
                 else:
-                    question = procedure.send(answer)
+                    question = procedure.send(result)
             except StopIteration:
                 return
             finally:
                 self._perform_outbox()
-            answer = failure = None
+            result = failure = None
             try:
                 self._hold("before", question)
-                answer = self._answer(question, session_id)
+                result = self._result_of(question, session_id)
                 self._hold("after", question)
             except ZkControllerError as error:
                 failure = error
 
-    def _answer(self, question: Question, session_id: int) -> object:
+    def _result_of(self, question: Question, session_id: int) -> object:
         if isinstance(question, RegisterBrokerZnode):
             return self._register_broker()
         if isinstance(question, Pause):

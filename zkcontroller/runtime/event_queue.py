@@ -7,8 +7,8 @@ Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
   whatever made the second watch fire.  An event that is being processed is no longer waiting: its
   read may be over, so the next one is queued.
 * **Requests from outside have a bound.**  Kafka's queue has none.  Watch events are bounded by
-  their deduplication, answers by what we sent, and the controller's own events are one at a time of
-  each kind; but anyone may send requests.  A request is what carries a ``request_id``.
+  their deduplication, responses by what was sent, and the controller's own events are one at a
+  time of each kind; but anyone may send requests.  A request is what carries a ``request_id``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EventQueue:
         """An empty queue.
 
         ``preempt`` is called for every event that ``clear_and_put`` drops, in that caller's
-        thread: a client may be waiting for its answer.
+        thread: a client may be waiting for its response.
         """
         self._monotonic_ms = monotonic_ms
         self._preempt = preempt

@@ -67,7 +67,7 @@ class EventThread:
         """Not yet running.  A test may hold the thread at ``hold_points``.
 
         In the thread, ``refresh_gauges`` is called after every event, and ``on_failure`` for one
-        that an error has ended: a client may be waiting for its answer.
+        that an error has ended: a client may be waiting for its response.
         """
         self.state = ControllerState.IDLE
         """What the thread is doing, for the gauge ControllerState."""

@@ -35,7 +35,7 @@ from zkcontroller.core.effects import (
     Pause,
     Question,
     RegisterBrokerZnode,
-    RequestAnswer,
+    RequestResponse,
     SendControlRequest,
 )
 from zkcontroller.core.events import STATE_OF, Event, event_text
@@ -197,7 +197,7 @@ def point_of_effect(effect: Effect) -> str | None:
     match effect:
         case SendControlRequest():
             return f"controller.before_{_SENDS[effect.api_key]}"
-        case RequestAnswer():
+        case RequestResponse():
             return "controller.before_answer"
         case _:
             return None

@@ -1,4 +1,4 @@
-"""A broker's answer as Kafka's TRACE line prints it."""
+"""A broker's response as Kafka's TRACE line prints it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class StateChange(NamedTuple):
     is_new: bool | None = None
     topic_id: UUID | None = None
     peer: int | None = None
-    """Broker a request went to or an answer came from."""
+    """Broker a request went to or a response came from."""
     peer_address: str | None = None
     """``host:port`` of that broker; Kafka's log prints ``host:port (id: 2 rack: null)`` from it,
     ``peer`` and ``peer_rack``."""

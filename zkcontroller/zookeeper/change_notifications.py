@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_common.wall_time import wall_time_ms
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
     CheckExists,
@@ -24,6 +23,7 @@ from zkcontroller.zookeeper.requests import (
     UnfencedBatch,
     ZkCode,
 )
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
@@ -60,8 +60,8 @@ class ZkNodeChangeNotificationListener:
         new = [name for name in names if self._number(name) > self._last_processed]
         paths = [f"{self._root}/{name}" for name in new]
         found: list[tuple[str, bytes]] = []
-        for path, answer in zip(paths, self._session.perform(ReadZnodes(paths)), strict=True):
-            znode = optional(path, answer)
+        for path, result in zip(paths, self._session.perform(ReadZnodes(paths)), strict=True):
+            znode = optional(path, result)
             if znode is None:
                 _log.warning("read null data from %s", path)
             else:

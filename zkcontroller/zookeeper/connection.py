@@ -3,7 +3,7 @@
 kazoo does what it is good at: it finds servers, opens and resumes sessions, sends pings, reconnects
 for ever.  Four things are ours:
 
-* Requests are :class:`PendingRequest` values in kazoo's queue.  Their answers are handed over
+* Requests are :class:`PendingRequest` values in kazoo's queue.  Their replies are handed over
   undecoded, so that decoding happens in the thread that asked.
 * Watches.  kazoo forgets them with every connection; here a resumed session arms them again with
   ``setWatches``, before any other request goes out, as ZooKeeper's own client does.
@@ -95,7 +95,7 @@ class PendingRequest:
         """Whether its connection was lost while no other request was under way."""
 
     def wait(self) -> Reply:
-        """Blocks until there is an answer.
+        """Blocks until there is a reply.
 
         Raises ConnectionLostError, SessionExpired or AuthenticationFailed if there will be none.
         """
@@ -106,7 +106,7 @@ class PendingRequest:
         raise self._outcome
 
     def complete(self, reply: Reply) -> None:
-        """Sets the answer.
+        """Sets the reply.
 
         The watch that the server left with it is noted first: its notification may be the very next
         thing that arrives.
@@ -120,7 +120,7 @@ class PendingRequest:
         self._end(reply)
 
     def fail(self, error: Exception) -> None:
-        """Sets the error: there will be no answer."""
+        """Sets the error: there will be no reply."""
         self._end(error)
 
     def set_exception(self, error: Exception) -> None:
@@ -237,11 +237,11 @@ class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untype
         self._call(pending.ask, pending)
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs in the thread that all answers come through."""
+        """Whether the caller runs in the thread that all replies come through."""
         return self._socket_loop.is_own_thread()
 
     def stop_within(self, seconds: float) -> None:
-        """Closes the session; without an answer after ``seconds``, cuts the connection."""
+        """Closes the session; without a reply after ``seconds``, cuts the connection."""
         if not self._stopped.is_set():
             self._stopped.set()
             self._queue.append((CloseInstance, None))
@@ -275,7 +275,7 @@ class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untype
 
 
 class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
-    """kazoo's loop over one socket, extended by bulk answers, watches and logins."""
+    """kazoo's loop over one socket, extended by bulk replies, watches and logins."""
 
     _connection_routine: threading.Thread | None
 
@@ -333,14 +333,14 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return found
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        # Answers in the new session, even to authentication, must not move this.
+        # Replies in the new session, even to authentication, must not move this.
         seen_zxid = self.client.last_zxid
         try:
             with _nonsense_drops_the_connection():
                 read_timeout, connect_timeout = super()._connect(host, hostip, port)
                 self._arm_watches_again(seen_zxid, connect_timeout / 1000)
             if self._has_decrypted():
-                # Bytes in the same TLS record as the last answer: nothing would wake the loop for
+                # Bytes in the same TLS record as the last reply: nothing would wake the loop for
                 # them.
                 self._read_socket(read_timeout / 1000)
         except (ConnectionDropped, KazooTimeoutError) as error:
@@ -412,7 +412,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         for ask in requests_to_arm_again(self._listener.watches, seen_zxid):
             self._submit(ask, timeout_s, SET_WATCHES_XID)
             while True:
-                # Notifications of what did change come before the answer.
+                # Notifications of what did change come before the reply.
                 header, frame, offset = self._read_header(timeout_s)
                 if header.xid == WATCH_XID:
                     self._read_watch_event(frame, offset)
@@ -499,7 +499,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
 
 @contextlib.contextmanager
 def _nonsense_drops_the_connection() -> Iterator[None]:
-    """Turns an invalid answer into a lost connection, which the client survives."""
+    """Turns an invalid reply into a lost connection, which the client survives."""
     try:
         yield
     except (AuthFailedError, SessionExpiredError, ConnectionDropped):

@@ -1,7 +1,7 @@
 """ZooKeeper's wire format (jute): encodes and decodes bulk requests.
 
 Only record bodies stand here; the four bytes of length, the xid and the opcode before each request
-and the reply header before each answer are the connection's business.  The decoders read up to a
+and the header before each reply are the connection's business.  The decoders read up to a
 thousand results per call with a few ``struct`` calls per result, because a failover reads 100,000
 znodes before it can decide anything.
 
@@ -43,7 +43,7 @@ class OpCode(IntEnum):
 
 
 class Reply(NamedTuple):
-    """The header of an answer: zxid, error code, and where the body begins."""
+    """The header of a reply: zxid, error code, and where the body begins."""
 
     zxid: int
     code: ZkCode
@@ -145,11 +145,11 @@ def encode_multi(encoded: Sequence[bytes]) -> bytes:
     return b"".join((*encoded, _LAST_HEADER))
 
 
-# Answers
+# Replies
 
 
 def decode_znode(frame: bytes, offset: int) -> Znode:
-    """The answer of getData."""
+    """The reply to getData."""
     (length,) = _INT.unpack_from(frame, offset)
     end = offset + 4 + max(length, 0)
     czxid, zk_version, owner = _STAT_PARTS.unpack_from(frame, end)
@@ -157,18 +157,18 @@ def decode_znode(frame: bytes, offset: int) -> Znode:
 
 
 def decode_stat(frame: bytes, offset: int) -> Stat:
-    """The answer of exists."""
+    """The reply to exists."""
     return Stat._make(_STAT.unpack_from(frame, offset))
 
 
 def decode_children(frame: bytes, offset: int) -> list[str]:
-    """The answer of getChildren."""
+    """The reply to getChildren."""
     (count,) = _INT.unpack_from(frame, offset)
     return _read_strings(frame, offset + 4, count)[0]
 
 
 def decode_znodes(reply: Reply, count: int) -> list[Znode | ZkCode]:
-    """The answer of a MultiRead of getData: one result per path."""
+    """The reply to a MultiRead of getData: one result per path."""
     frame, offset = reply.frame, reply.offset
     head, stat = _RESULT_HEAD.unpack_from, _STAT_PARTS.unpack_from
     new = tuple.__new__  # a third of the time of _make
@@ -188,7 +188,7 @@ def decode_znodes(reply: Reply, count: int) -> list[Znode | ZkCode]:
 
 
 def decode_stats(reply: Reply, count: int) -> list[Stat | ZkCode]:
-    """The stats in the answer of a MultiRead of getData."""
+    """The stats in the reply to a MultiRead of getData."""
     frame, offset = reply.frame, reply.offset
     results: list[Stat | ZkCode] = []
     for _ in range(count):
@@ -204,7 +204,7 @@ def decode_stats(reply: Reply, count: int) -> list[Stat | ZkCode]:
 
 
 def decode_child_lists(reply: Reply, count: int) -> list[list[str] | ZkCode]:
-    """The answer of a MultiRead of getChildren: one result per path."""
+    """The reply to a MultiRead of getChildren: one result per path."""
     frame, offset = reply.frame, reply.offset
     results: list[list[str] | ZkCode] = []
     for _ in range(count):
@@ -221,10 +221,10 @@ def decode_child_lists(reply: Reply, count: int) -> list[list[str] | ZkCode]:
 def decode_multi(
     reply: Reply, operations: Sequence[Write | Check], relative: Callable[[str], str]
 ) -> list[Written] | MultiFailed:
-    """The answer of a multi: one result per operation, or the operation that failed.
+    """The reply to a multi: one result per operation, or the operation that failed.
 
     ``relative`` takes the chroot off the path that a create answers.  When a multi fails every
-    operation answers an error: OK those before the culprit, RUNTIME_INCONSISTENCY those after it.
+    operation has an error: OK those before the culprit, RUNTIME_INCONSISTENCY those after it.
     """
     frame, offset = reply.frame, reply.offset
     new = tuple.__new__

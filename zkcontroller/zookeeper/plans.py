@@ -1,4 +1,4 @@
-"""Plans of bulk requests: each yields requests and handles the answers.  No sockets.
+"""Plans of bulk requests: each yields requests and handles the replies.  No sockets.
 
 A plan is driven by :func:`run`, which does what the caller of a plan must do:
 
@@ -6,7 +6,7 @@ A plan is driven by :func:`run`, which does what the caller of a plan must do:
    "nothing now", and with nothing in flight it means "finished";
 2. give every answer to :meth:`RequestPlan.answered`, oldest first;
 3. report a request whose connection went away to :meth:`RequestPlan.lost`; the plan asks it again.
-4. give MARSHALLING_ERROR as the answer of a large request that has ended MOST_FATAL connections
+4. give MARSHALLING_ERROR as the result of a large request that has ended MOST_FATAL connections
    while it was the only one under way: ZooKeeper closes the connection of a client that sends more
    than its ``jute.maxbuffer``, and says no word.
 """
@@ -26,7 +26,7 @@ from zkcontroller.zookeeper.watch_table import WatchType
 _log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
 
 NOT_TAKEN: Final = Reply(0, ZkCode.MARSHALLING_ERROR, b"", 0)
-"""The answer to a request that ZooKeeper would not read."""
+"""The result of a request that ZooKeeper would not read."""
 
 MAX_OPERATIONS: Final = 1000  # per MultiRead, multi and setWatches
 
@@ -43,7 +43,7 @@ cannot serve Kafka.  A smaller request loses its connection to the network, howe
 
 
 class ConnectionLostError(Exception):
-    """The connection was lost before an answer: the request may have been executed or not."""
+    """The connection was lost before a reply: the request may have been executed or not."""
 
     def __init__(self, reason: str, *, was_alone: bool = False) -> None:
         """``was_alone``: no other request was in flight, so this one may have caused the loss."""
@@ -56,7 +56,7 @@ class Ask:
     """One request to ZooKeeper.
 
     ``part`` are the positions in the bulk request that this one covers.  ``watch`` says which
-    watch a good answer leaves on the server, for requests that carry a watch flag.
+    watch a good reply leaves on the server, for requests that carry a watch flag.
     """
 
     opcode: OpCode
@@ -81,17 +81,17 @@ class RequestPlan(Protocol):
         """The next request."""
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Handles an answer."""
+        """Handles a reply."""
 
     def lost(self, ask: Ask) -> None:
-        """Handles a request that gets no answer."""
+        """Handles a request that gets no reply."""
 
 
 class Pending(Protocol):
     """A request in flight."""
 
     def wait(self) -> Reply:
-        """Blocks until there is an answer, or raises the error."""
+        """Blocks until there is a reply, or raises the error."""
 
 
 class Link(Protocol):

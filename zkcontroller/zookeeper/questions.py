@@ -1,6 +1,6 @@
-"""What can be asked of ZooKeeper, and the type of each answer; sessions say how.
+"""What can be asked of ZooKeeper, and the type of each result; sessions say how.
 
-The real session and the simulated one differ in :meth:`Questions._answer` alone.
+The real session and the simulated one differ in :meth:`Questions._result_of` alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Questions(ABC):
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object: ...
 
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The answer to ``request``; blocks, without bound while the connection is away.
+        """The result of ``request``; blocks, without bound while the connection is away.
 
         ``session_id``: the session that the caller's work belongs to; None takes the one that
         stands, or waits for the next.
@@ -65,11 +65,11 @@ class Questions(ABC):
             ControllerMoved: the fence of a :class:`FencedBatch` failed.
             ZooKeeperRefused: ZooKeeper answered a code for which there is no rule.
         """
-        return self._answer(request, session_id)
+        return self._result_of(request, session_id)
 
     @abstractmethod
-    def _answer(self, request: ZkRequest, session_id: int | None) -> object:
-        """The answer to ``request``, of the type that :meth:`perform` promises."""
+    def _result_of(self, request: ZkRequest, session_id: int | None) -> object:
+        """The result of ``request``, of the type that :meth:`perform` promises."""
 
     def read(self, path: str, *, watch: bool = False) -> Znode | ZkCode:
         """Data of one znode."""

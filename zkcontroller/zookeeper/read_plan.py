@@ -1,12 +1,12 @@
 """Bulk reads: MultiRead with up to a thousand paths a request, watches armed after the read.
 
 MultiRead (opcode 22, ZooKeeper 3.6 and newer) answers 100,000 znodes in a hundred replies, but the
-server drops its watch flags.  So a watching bulk read asks, for each answer, one ``setWatches``
-whose ``relativeZxid`` is the zxid of that very answer: whatever changed between the two fires at
+server drops its watch flags.  So a watching bulk read asks, for each reply, one ``setWatches``
+whose ``relativeZxid`` is the zxid of that very reply: whatever changed between the two fires at
 once, and nothing can be missed.
 
-The size of an answer is not known before, so the first request is small and those after it hold as
-many paths as should answer within ``max_answer_bytes``, judged by the largest answer per path yet.
+The size of a reply is not known before, so the first request is small and those after it hold as
+many paths as should answer within ``max_reply_bytes``, judged by the largest reply per path yet.
 
 A server older than 3.6 answers UNIMPLEMENTED to the first MultiRead and closes the connection; the
 session then reads path by path, as it does for a handful of paths.  Asking is how we find out: the
@@ -75,7 +75,7 @@ class ReadPlan:
         *,
         multi_read: bool,
         max_request_bytes: int,
-        max_answer_bytes: int,
+        max_reply_bytes: int,
     ) -> None:
         self._opcode = _SINGLE[type(request)]
         self._paths = [absolute(path) for path in request.paths]
@@ -83,11 +83,11 @@ class ReadPlan:
         self._watches = watches
         self.multi_read = multi_read
         self._max_request_bytes = max_request_bytes
-        self._max_answer_bytes = max_answer_bytes
+        self._max_reply_bytes = max_reply_bytes
         self._ready: deque[Ask] = deque()
         self._next_position = 0
         self._paths_per_request = PROBE_PATHS
-        self._answer_bytes_per_path = 0
+        self._reply_bytes_per_path = 0
         self._probe_in_flight = False
         self._singly: deque[int] = deque()
         self._results: list[ReadResult | None] = [None] * len(self._paths)
@@ -112,7 +112,7 @@ class ReadPlan:
         return self._multi()
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Handles an answer."""
+        """Handles a reply."""
         match ask.opcode:
             case OpCode.MULTI_READ:
                 self._probe_in_flight = False
@@ -153,7 +153,7 @@ class ReadPlan:
                 end = start + count
                 break
         self._next_position = end
-        self._probe_in_flight = self._answer_bytes_per_path == 0
+        self._probe_in_flight = self._reply_bytes_per_path == 0
         children = self._opcode is OpCode.GET_CHILDREN
         opcode = OpCode.GET_CHILDREN if children else OpCode.GET_DATA
         body = encode_multi_read(opcode, raw[: end - start])
@@ -179,8 +179,8 @@ class ReadPlan:
         if self._watch:
             self._arm(part, reply.zxid)
         per_path = -(-len(reply.frame) // len(part))
-        self._answer_bytes_per_path = max(self._answer_bytes_per_path, per_path)
-        fitting = self._max_answer_bytes // self._answer_bytes_per_path
+        self._reply_bytes_per_path = max(self._reply_bytes_per_path, per_path)
+        fitting = self._max_reply_bytes // self._reply_bytes_per_path
         self._paths_per_request = max(1, min(MAX_OPERATIONS, fitting))
 
     def _arm(self, part: Sequence[int], zxid: int) -> None:

@@ -1,7 +1,7 @@
 """Requests to ZooKeeper and their results, as values.
 
 Requests are *bulk* by nature: a controller reads 100,000 znodes or writes 10,000, never one.  Each
-request answers with one result per path or operation, in order.  Refusals that a caller must expect
+request has one result per path or operation, in order.  Refusals that a caller must expect
 (no such node, bad version) are :class:`ZkCode` members in the result list.  These travel as
 exceptions instead, because no step can go on after them:
 
@@ -126,7 +126,7 @@ WriteResult: TypeAlias = Written | ZkCode
 
 @dataclass(frozen=True, slots=True)
 class ReadZnodes:
-    """Data of every path.  Answer: ``list[Znode | ZkCode]``.
+    """Data of every path.  Result: ``list[Znode | ZkCode]``.
 
     ``watch`` leaves a one-shot data watch on each path that exists.
     """
@@ -137,7 +137,7 @@ class ReadZnodes:
 
 @dataclass(frozen=True, slots=True)
 class ListChildren:
-    """Names of the children of every path.  Answer: ``list[list[str] | ZkCode]``."""
+    """Names of the children of every path.  Result: ``list[list[str] | ZkCode]``."""
 
     paths: Sequence[str]
     watch: bool = False
@@ -145,7 +145,7 @@ class ListChildren:
 
 @dataclass(frozen=True, slots=True)
 class CheckExists:
-    """Stat of every path.  Answer: ``list[Stat | ZkCode]``.
+    """Stat of every path.  Result: ``list[Stat | ZkCode]``.
 
     ``watch`` leaves a one-shot watch on each path, *also where nothing exists*: there it fires on
     creation.
@@ -159,7 +159,7 @@ class CheckExists:
 class FencedBatch:
     """Independent writes, each refused unless ``/controller_epoch`` is at that version.
 
-    Answer: ``list[Written | ZkCode]``, one verdict per operation; one operation's refusal does not
+    Result: ``list[Written | ZkCode]``, one result per operation; one operation's refusal does not
     stop the others.  Raises ControllerMoved if the fence fails; other writes may have landed.
     A write whose reply was lost is sent again: it then reads BAD_VERSION or NODE_EXISTS although it
     landed, as in Kafka's client (``KafkaZkClient.retryRequestsUntilConnected``).
@@ -173,7 +173,7 @@ class FencedBatch:
 class UnfencedBatch:
     """Independent writes without a fence, for brokers and tools.
 
-    Answer: ``list[Written | ZkCode]``.
+    Result: ``list[Written | ZkCode]``.
     """
 
     operations: Sequence[Write]
@@ -181,7 +181,7 @@ class UnfencedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ZkTransaction:
-    """All operations or none.  Answer: :class:`Committed` or :class:`RolledBack`."""
+    """All operations or none.  Result: :class:`Committed` or :class:`RolledBack`."""
 
     operations: Sequence[Write | Check]
 

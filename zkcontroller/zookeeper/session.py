@@ -6,7 +6,7 @@ Questions become plans (:mod:`~zkcontroller.zookeeper.read_plan`,
 
 Threads: any thread may call :meth:`ZooKeeperSession.perform` and blocks in it, except kazoo's own.
 kazoo's connection thread calls ``on_watch`` and ``on_state``; they must only hand over.  What that
-thread does, it does in the server's order: a watch fires before any answer that shows the change.
+thread does, it does in the server's order: a watch fires before any reply that shows the change.
 
 What is begun in one session is never done in the next: see
 :mod:`~zkcontroller.zookeeper.session_life`.
@@ -64,7 +64,7 @@ class ZooKeeperConfig:
     :meth:`ZooKeeperSession.start`; None means the session timeout.  ``auth`` are pairs of scheme
     and credential, ``("digest", "user:password")``, or ``("sasl", "user:password")`` for a login by
     DIGEST-MD5.  ``tls``: how to connect to servers that listen under TLS.  ``max_buffer_bytes``:
-    answers of bulk reads are kept about this small.  ``server_max_buffer_bytes``: no request is
+    replies to bulk reads are kept about this small.  ``server_max_buffer_bytes``: no request is
     larger; the server drops the connection of a client that sends more than its
     ``jute.maxbuffer`` (1,048,575 by default).
     """
@@ -147,7 +147,7 @@ class ZooKeeperSession(Questions):
                 + (f": {reason}" if reason else "")
             )
         try:
-            # Credentials are judged after the connection stands; an answer shows that they were
+            # Credentials are judged after the connection stands; a reply shows that they were
             # accepted.
             self._create_chroot()
         except (AuthenticationFailed, ZooKeeperRefused):
@@ -180,7 +180,7 @@ class ZooKeeperSession(Questions):
     # Questions
 
     @override
-    def _answer(self, request: ZkRequest, session_id: int | None) -> object:
+    def _result_of(self, request: ZkRequest, session_id: int | None) -> object:
         pinned = self._life.pin(session_id)
         match request:
             case ReadZnodes() | ListChildren() | CheckExists():
@@ -220,7 +220,7 @@ class ZooKeeperSession(Questions):
 
         Kafka takes a second client for it, since its client's paths are all below the chroot; here
         the prefix is ours, so this session can do it.  Without a chroot one read remains, whose
-        answer shows that the credentials were accepted.
+        reply shows that the credentials were accepted.
         """
         self._create_missing((self._where.chroot or "/",), Encoder(_same, _same, self._acl))
 
@@ -250,7 +250,7 @@ class ZooKeeperSession(Questions):
             pinned.watches,
             multi_read=self._multi_read,
             max_request_bytes=self._config.server_max_buffer_bytes,
-            max_answer_bytes=self._config.max_buffer_bytes,
+            max_reply_bytes=self._config.max_buffer_bytes,
         )
 
     def _write_plan(

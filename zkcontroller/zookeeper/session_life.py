@@ -2,7 +2,7 @@
 
 Each session of one client has a number, its generation, and so has each request, taken when the
 call that asks it began.  The connection drops requests of an earlier generation instead of sending
-them, so nothing begun in one session is ever done in the next; and a call that waits for an answer
+them, so nothing begun in one session is ever done in the next; and a call that waits for a reply
 in a session that ends fails at once.
 
 Source: Kafka 3.9 ``ZooKeeperClient`` (``connectionState``, ``StateChangeHandler``).

@@ -17,7 +17,6 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ZooKeeperRefused
 from replica_manager.request_errors import RequestRefused
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Check,
     Committed,
@@ -29,6 +28,7 @@ from zkcontroller.zookeeper.requests import (
     ZkCode,
     ZkTransaction,
 )
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode
 

@@ -34,11 +34,11 @@ from replica_manager.server.topics.topic_creation import (
 )
 from replica_manager.server.topics.topic_waiters import TopicWaiters
 from zkcontroller.core.journal import scala_map, scala_seq
-from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Create,
     ZkCode,
 )
+from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.scala_order import properties_order
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

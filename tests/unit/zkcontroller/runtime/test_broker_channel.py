@@ -24,7 +24,7 @@ from zkcontroller.core.effects import (
     SendControlRequest,
 )
 from zkcontroller.runtime.controller_channel_manager import (
-    Answered,
+    BrokerResponse,
     ChannelSettings,
     ControllerChannelManager,
 )
@@ -37,7 +37,7 @@ class Fixture:
     def __init__(self, broker: StubBroker, request_timeout_ms: int = 10_000) -> None:
         self.broker = broker
         self.metrics = Metrics()
-        self.answers: asyncio.Queue[Answered] = asyncio.Queue()
+        self.responses: asyncio.Queue[BrokerResponse] = asyncio.Queue()
         self.channels = ControllerChannelManager(
             ChannelSettings(
                 controller_id=1,
@@ -51,18 +51,18 @@ class Fixture:
             self.on_response,
         )
 
-    def on_response(self, answered: Answered) -> None:
-        if answered.send.controller_epoch == 666:
+    def on_response(self, response: BrokerResponse) -> None:
+        if response.send.controller_epoch == 666:
             raise InvalidFrame("garbled")
-        self.answers.put_nowait(answered)
+        self.responses.put_nowait(response)
 
     def as_value(self, listener_name: str = "PLAINTEXT") -> Broker:
         endpoint = Endpoint("127.0.0.1", self.broker.port, listener_name, "PLAINTEXT")
         return Broker(2, (endpoint,))
 
-    async def answer(self) -> Answered:
+    async def response(self) -> BrokerResponse:
         async with asyncio.timeout(TIMEOUT_S):
-            return await self.answers.get()
+            return await self.responses.get()
 
 
 @asynccontextmanager
@@ -126,7 +126,7 @@ def test_requests_arrive_in_order_with_kafkas_header_and_their_answers_come_back
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
 
-            first, second = await f.answer(), await f.answer()
+            first, second = await f.response(), await f.response()
 
             assert (first.send.body, first.correlation_id, first.body) == ((b"one",), 0, b"\0\0\0")
             assert (second.send.body, second.correlation_id) == ((b"two",), 1)
@@ -151,8 +151,8 @@ def test_only_one_request_is_in_flight() -> None:
             assert f.metrics.snapshot()[name] == {"Value": 1}
             assert f.metrics.snapshot()[f"{CHANNELS},name=TotalQueueSize"] == {"Value": 1}
 
-            await f.answer()
-            await f.answer()
+            await f.response()
+            await f.response()
             # The silent connection was given up, and "one" sent again before "two".
             assert [frame[-3:] for frame in f.broker.frames] == [b"one", b"one", b"two"]
             assert f.metrics.snapshot()[name] == {"Value": 0}
@@ -168,9 +168,9 @@ def test_a_request_that_fails_is_sent_again_until_it_is_answered(
         async with channels_to(StubBroker(fault, fault), request_timeout_ms=300) as f:
             f.channels.submit([update_metadata(b"one")])
 
-            answered = await f.answer()
+            response = await f.response()
 
-            assert answered.correlation_id == 2, "each attempt counts"
+            assert response.correlation_id == 2, "each attempt counts"
             assert [frame[-3:] for frame in f.broker.frames] == [b"one"] * 3
             assert f.broker.connections == 3
 
@@ -201,7 +201,7 @@ def test_a_broker_that_is_not_there_yet_gets_its_request_when_it_comes(
 
         await broker.listen(broker.port)
 
-        assert (await f.answer()).send.body == (b"one",)
+        assert (await f.response()).send.body == (b"one",)
         await f.channels.close()
         broker.close()
 
@@ -221,11 +221,11 @@ def test_a_connection_that_died_while_idle_is_replaced_without_losing_a_request(
     async def scenario() -> None:
         async with channels_to(StubBroker("answer", "hang up")) as f:
             f.channels.submit([update_metadata(b"one")])
-            await f.answer()
+            await f.response()
             f.channels.submit([update_metadata(b"two"), update_metadata(b"three")])
 
-            assert (await f.answer()).send.body == (b"two",)
-            assert (await f.answer()).send.body == (b"three",)
+            assert (await f.response()).send.body == (b"two",)
+            assert (await f.response()).send.body == (b"three",)
             assert f.broker.connections == 2
 
     with caplog.at_level(logging.INFO):
@@ -243,7 +243,7 @@ def test_removal_ends_a_channel_and_loses_what_is_queued(
             f.channels.submit([RemoveChannel(2)])
             await f.channels.close()
 
-            assert f.answers.empty()
+            assert f.responses.empty()
             assert len(f.broker.frames) == 1
             assert list(f.metrics.snapshot()) == [f"{CHANNELS},name=TotalQueueSize"]
 
@@ -262,8 +262,8 @@ def test_a_broker_that_bounced_gets_a_new_channel_in_the_same_batch() -> None:
 
             f.channels.submit([RemoveChannel(2), AddChannel(f.as_value()), update_metadata(b"new")])
 
-            answered = await f.answer()
-            assert (answered.send.body, answered.correlation_id) == ((b"new",), 0)
+            response = await f.response()
+            assert (response.send.body, response.correlation_id) == ((b"new",), 0)
 
     run(scenario)
 
@@ -272,11 +272,11 @@ def test_adding_a_channel_that_is_there_changes_nothing() -> None:
     async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata(b"one")])
-            await f.answer()
+            await f.response()
 
             f.channels.submit([AddChannel(f.as_value()), update_metadata(b"two")])
 
-            assert (await f.answer()).correlation_id == 1
+            assert (await f.response()).correlation_id == 1
             assert f.broker.connections == 1
 
     run(scenario)
@@ -308,7 +308,7 @@ def test_removing_a_channel_twice_is_reported_and_harmless(
         async with channels_to(StubBroker()) as f:
             f.channels.submit([RemoveChannel(2), RemoveChannel(2), AddChannel(f.as_value())])
             f.channels.submit([update_metadata(b"one")])
-            await f.answer()
+            await f.response()
 
     with caplog.at_level(logging.INFO):
         run(scenario)
@@ -322,7 +322,7 @@ def test_an_answer_that_makes_no_sense_is_reported_and_the_next_request_goes_out
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata(controller_epoch=666), update_metadata(b"next")])
 
-            assert (await f.answer()).send.body == (b"next",)
+            assert (await f.response()).send.body == (b"next",)
 
     with caplog.at_level(logging.INFO):
         run(scenario)
@@ -352,7 +352,7 @@ def test_the_time_in_the_queue_is_measured_per_broker() -> None:
     async def scenario() -> None:
         async with channels_to(StubBroker()) as f:
             f.channels.submit([update_metadata()])
-            await f.answer()
+            await f.response()
 
             timer = f.metrics.snapshot()[f"{CHANNELS},name=RequestRateAndQueueTimeMs,broker-id=2"]
             assert timer["Count"] == 1

@@ -324,7 +324,7 @@ def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
         async with world() as w:
             await w.broker.has_received(1)
             await w.is_idle()
-            monkeypatch.setattr(controller_runtime, "ANSWER_TIMEOUT_S", 0.01)
+            monkeypatch.setattr(controller_runtime, "RESPONSE_TIMEOUT_S", 0.01)
             w.session.may_answer.clear()
             w.runtime.put(TopicChange())  # its question to ZooKeeper holds up what follows
 

@@ -21,7 +21,7 @@ from zkcontroller.core.effects import (
     ControlledShutdownResult,
     Pause,
     Question,
-    RequestAnswer,
+    RequestResponse,
     SendControlRequest,
 )
 from zkcontroller.core.events import BrokerChange, Event
@@ -195,7 +195,7 @@ def test_every_question_event_and_request_has_a_name_in_the_list(
     for event in get_args(Event):
         points.at_event(object.__new__(event))
     names = [point_of_effect(SendControlRequest(1, key, 0, (), 1)) for key in REQUEST_NAMES]
-    names.append(point_of_effect(RequestAnswer(1, ControlledShutdownResult(0))))  # type: ignore[arg-type]  # any code
+    names.append(point_of_effect(RequestResponse(1, ControlledShutdownResult(0))))  # type: ignore[arg-type]  # any code
 
     assert {*asked, *names} <= set(HOLD_POINTS)
     assert len(asked) == len(get_args(ZkRequest)) + len(get_args(Event))

@@ -29,7 +29,7 @@ def plan_for(
     *,
     multi_read: bool = True,
     max_request_bytes: int = 1_000_000,
-    max_answer_bytes: int = 4_000_000,
+    max_reply_bytes: int = 4_000_000,
 ) -> ReadPlan:
     return ReadPlan(
         request,
@@ -37,7 +37,7 @@ def plan_for(
         WatchTable() if watches is None else watches,
         multi_read=multi_read,
         max_request_bytes=max_request_bytes,
-        max_answer_bytes=max_answer_bytes,
+        max_reply_bytes=max_reply_bytes,
     )
 
 
@@ -76,7 +76,7 @@ def test_the_first_request_is_small_and_alone_and_the_next_are_as_large_as_its_a
     None
 ):
     plan = plan_for(
-        ReadZnodes([f"/n{number}" for number in range(2000)]), max_answer_bytes=1_000_000
+        ReadZnodes([f"/n{number}" for number in range(2000)]), max_reply_bytes=1_000_000
     )
 
     [probe] = drain(plan)
@@ -104,7 +104,7 @@ def test_small_znodes_are_read_a_thousand_at_a_time_unless_the_paths_are_long() 
 
 def test_larger_answers_later_on_make_later_requests_smaller() -> None:
     plan = plan_for(
-        ReadZnodes([f"/n{number}" for number in range(5000)]), max_answer_bytes=1_000_000
+        ReadZnodes([f"/n{number}" for number in range(5000)]), max_reply_bytes=1_000_000
     )
     probe = plan.next()
     assert probe is not None

@@ -1,8 +1,8 @@
-"""Answers that coroutines wait for, by the id of their requests.
+"""Responses that coroutines wait for, by the id of their requests.
 
-A request goes to a thread or a queue as a value with an id, and its answer comes back as a value
-with the same id.  Between the two its coroutine waits here.  An answer for a request that has ended
-is dropped: its client has gone, or its time was over.
+A request goes to a thread or a queue as a value with an id, and its response comes back as a value
+with the same id.  Between the two its coroutine waits here.  A response for a request that has
+ended is dropped: its client has gone, or its time was over.
 
 Source: Kafka ``CompletableFuture`` in ``QuorumController.ControllerWriteEvent``,
 ``KafkaRaftClient.RaftRequest.Inbound``.
@@ -19,8 +19,8 @@ from typing import Generic, TypeVar
 _R = TypeVar("_R")
 
 
-class AwaitedAnswers(Generic[_R]):
-    """The requests that wait for an answer.  For the event loop.
+class AwaitedResponses(Generic[_R]):
+    """The requests that wait for a response.  For the event loop.
 
     There is no bound here: the senders of requests bound how many are under way.
     """
@@ -40,14 +40,14 @@ class AwaitedAnswers(Generic[_R]):
     @contextmanager
     def expected(self, request_id: int) -> Iterator[asyncio.Future[_R]]:
         """The future of a request that is sent within the block, and ends with it."""
-        answer: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = answer
+        response: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = response
         try:
-            yield answer
+            yield response
         finally:
             self._waiting.pop(request_id, None)
 
-    def answer(self, request_id: int, result: _R) -> None:
+    def complete(self, request_id: int, result: _R) -> None:
         """Completes a request, unless it has ended."""
         waiting = self._waiting.get(request_id)
         if waiting is not None and not waiting.done():
