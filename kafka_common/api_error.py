@@ -1,6 +1,6 @@
 """Errors of the controller's managers: Kafka's error code and a message.
 
-As a value where an answer has one for each of its parts (:class:`ApiError`), as an exception where
+As a value where a response has one for each of its parts (:class:`ApiError`), as an exception where
 the whole request ends (:class:`ApiException`).
 
 Source: Kafka ``ApiError``, ``ApiException``.

@@ -199,7 +199,7 @@ class TlsStream:
 
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()  # writes the farewell; its answer is not awaited
+            self._tls.unwrap()  # writes the farewell; its response is not awaited
         with contextlib.suppress(OSError):
             self._socket.send(self._outgoing.read())
         close(self._socket)

@@ -75,15 +75,15 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
     """
     handshake: Any = request_type(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
     body = write(handshake(mechanism=credentials.mechanism))
-    answer: Any = read_response(
+    response: Any = read_response(
         ApiKey.SASL_HANDSHAKE,
         _HANDSHAKE_VERSION,
         await call(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, (body,)),
     )
-    if answer.error_code is not ErrorCode.none:
+    if response.error_code is not ErrorCode.none:
         raise LoginRefused(
             f"{peer} does not log in by {credentials.mechanism} "
-            f"({error_name(answer.error_code.value)}), but by: {', '.join(answer.mechanisms)}"
+            f"({error_name(response.error_code.value)}), but by: {', '.join(response.mechanisms)}"
         )
     client = _client(credentials)
     token = client.first()
@@ -105,20 +105,20 @@ async def _authenticate(
     token: bytes, credentials: Credentials, peer: str, call: Call
 ) -> tuple[bytes, float | None]:
     request: Any = request_type(ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION)
-    answer: Any = read_response(
+    response: Any = read_response(
         ApiKey.SASL_AUTHENTICATE,
         _AUTHENTICATE_VERSION,
         await call(
             ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, (write(request(auth_bytes=token)),)
         ),
     )
-    if answer.error_code is not ErrorCode.none:
+    if response.error_code is not ErrorCode.none:
         raise LoginRefused(
-            f"{peer} refuses user {credentials.username}: {answer.error_message or ''} "
-            f"({error_name(answer.error_code.value)})"
+            f"{peer} refuses user {credentials.username}: {response.error_message or ''} "
+            f"({error_name(response.error_code.value)})"
         )
-    lifetime_s: float = answer.session_lifetime.total_seconds()
-    return answer.auth_bytes, lifetime_s or None
+    lifetime_s: float = response.session_lifetime.total_seconds()
+    return response.auth_bytes, lifetime_s or None
 
 
 def _client(credentials: Credentials) -> SaslClient:

@@ -9,7 +9,7 @@ UpdateMetadata of several megabytes goes to every broker at the same time.  Chun
 sent as they are; only small ones are joined, a piece at a time.
 
 A peer is not trusted: its announced size is checked and memory grows with what really arrives.
-After any failure, time-out or cancellation the connection is closed, because its answer may still
+After any failure, time-out or cancellation the connection is closed, because its response may still
 come.
 """
 

@@ -7,7 +7,7 @@ There, and nowhere else, a request without a client ends: an effect that has beg
 
 Tasks that a handler starts have no client and are never ended by this.
 
-Source: Kafka closes the connection and forgets the answer; its purgatory keeps the operation.
+Source: Kafka closes the connection and forgets the response; its purgatory keeps the operation.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Final
 # the young generation is collected every 10,000 objects (some 5 ms), and the older ones rarely.
 _GARBAGE_COLLECTION_THRESHOLDS: Final = (10_000, 1_000, 20)
 # While the controller computes, everything on the event loop waits this long for the interpreter
-# after each system call; at Python's own 5 ms an answer of ten calls takes 50 ms.
+# after each system call; at Python's own 5 ms a response of ten calls takes 50 ms.
 _THREAD_SWITCH_INTERVAL_S: Final = 0.0005
 
 

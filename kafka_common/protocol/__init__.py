@@ -3,7 +3,7 @@
 The way of a request through a broker: :mod:`.framing` cuts it out of the stream and reads its
 header, :mod:`.api_versions` says whether its API and version are offered, :mod:`.messages` turns
 the body into one of kio's classes, with :mod:`.wire_guard` in front because kio's reader trusts
-what it reads.  :mod:`.request_types` tells mypy what is in it, whatever its version.  The answer
+what it reads.  :mod:`.request_types` tells mypy what is in it, whatever its version.  The response
 goes back through ``messages.write`` and ``framing.response_header``.
 
 The controller's own requests are too many for objects: :mod:`.bulk` writes them as bytes, and

@@ -271,7 +271,8 @@ def api(api_key: int) -> Api:
 def request_header_version(api_key: int, version: int) -> int:
     """0, 1 or 2; UnsupportedVersion if Kafka 3.9 has no such API.
 
-    Any version has an answer, for the header of a request with an unknown version must be readable.
+    Any version has a response, for the header of a request with an unknown version must be
+    readable.
     """
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
         return 0
@@ -297,7 +298,7 @@ def api_versions_response(
     *,
     finalized_features_epoch: int = NO_FEATURES_EPOCH,
 ) -> ResponsePayload:
-    """The answer to ApiVersions of that version; ``offered`` is key to (min, max) version.
+    """The response to ApiVersions of that version; ``offered`` is key to (min, max) version.
 
     What the table does not have is not offered, whatever is asked for.  A broker in ZooKeeper mode
     supports no features, so none are finalized.
@@ -311,12 +312,12 @@ def api_versions_response(
 
 
 def api_versions_error(version: int, error: ErrorCode) -> ResponsePayload:
-    """The answer to an ApiVersions request that is refused, for instance for the client's name."""
+    """The response to an ApiVersions request that is refused, as for the client's name."""
     return _response(version, error, [], NO_FEATURES_EPOCH)
 
 
 def unsupported_api_versions_response() -> ResponsePayload:
-    """The answer to ApiVersions of an unknown version, always in version 0.
+    """The response to ApiVersions of an unknown version, always in version 0.
 
     Its one entry says which version the client must send (KIP-511).
     """

@@ -1,4 +1,4 @@
-"""The answer to Metadata, written straight to bytes for 100,000 partitions.
+"""The response to Metadata, written straight to bytes for 100,000 partitions.
 
 What a client asks of a big cluster is about all of its partitions, and a message object for each
 costs ten times what the bytes cost.  As in :mod:`.bulk`, what depends on the version is chosen
@@ -31,7 +31,7 @@ _INT32: Final = Struct(">i").pack
 
 
 class TopicHead(NamedTuple):
-    """A topic of the answer without its partitions; no name only from version 12 on."""
+    """A topic of the response without its partitions; no name only from version 12 on."""
 
     error_code: int
     name: str | None
@@ -47,7 +47,7 @@ def metadata_pieces(version: int) -> Pieces:
 
 
 def metadata_partition_encoder(version: int) -> PartitionEncoder:
-    """A function that encodes one partition of an answer of that version."""
+    """A function that encodes one partition of a response of that version."""
     wire = metadata_pieces(version)
     arrays, tags = wire.int32_array, wire.tags
     with_epoch, without_epoch = Struct(">hiii").pack, Struct(">hii").pack
@@ -116,7 +116,7 @@ def metadata_body(
     cluster_authorized_operations: int,
     throttle_ms: int = 0,
 ) -> tuple[bytes, ...]:
-    """The whole answer, from (broker id, host, port, rack) and encoded topics."""
+    """The whole response, from (broker id, host, port, rack) and encoded topics."""
     wire = metadata_pieces(version)
     listed = [
         b"%b%b%b%b%b"

@@ -37,7 +37,7 @@ class PartitionError(NamedTuple):
 
 
 class ControlResponse(NamedTuple):
-    """A broker's answer: the error of the request, and an error for each partition it names.
+    """A broker's response: the error of the request, and an error for each partition it names.
 
     Without ``names_all`` the partitions whose error is 0 are left out.
     """
@@ -49,7 +49,7 @@ class ControlResponse(NamedTuple):
 def read_leader_and_isr_response(
     version: int, data: bytes, offset: int = 0, *, names_all: bool = False
 ) -> ControlResponse:
-    """The answer to LeaderAndIsr of that version, 0 to 7; InvalidFrame if it is none."""
+    """The response to LeaderAndIsr of that version, 0 to 7; InvalidFrame if it is none."""
     read_errors = _by_topic_id if version >= 5 else _flat
     return _read(data, offset, read_errors, is_flexible=version >= 4, names_all=names_all)
 
@@ -57,12 +57,12 @@ def read_leader_and_isr_response(
 def read_stop_replica_response(
     version: int, data: bytes, offset: int = 0, *, names_all: bool = False
 ) -> ControlResponse:
-    """The answer to StopReplica of that version, 0 to 4; InvalidFrame if it is none."""
+    """The response to StopReplica of that version, 0 to 4; InvalidFrame if it is none."""
     return _read(data, offset, _flat, is_flexible=version >= 2, names_all=names_all)
 
 
 def read_update_metadata_response(version: int, data: bytes, offset: int = 0) -> ControlResponse:
-    """The answer to UpdateMetadata of that version, 0 to 8; InvalidFrame if it is none."""
+    """The response to UpdateMetadata of that version, 0 to 8; InvalidFrame if it is none."""
     return _read(data, offset, _nothing, is_flexible=version >= 6)
 
 

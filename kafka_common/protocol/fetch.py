@@ -1,7 +1,7 @@
 """Fetch requests, read and written, and responses; record bytes are passed through, not copied.
 
 A consumer or follower that keeps up sends hundreds of these a second, each with a few partitions.
-What stands for the records in an answer may be anything with a length: a slice of a file is put
+What stands for the records in a response may be anything with a length: a slice of a file is put
 among the bytes, for the connection that sends them.
 
 Source: Kafka ``FetchRequestData.json``, ``FetchResponse.json`` (versions 0 to 17).
@@ -283,12 +283,12 @@ def fetch_response(
     for name, partitions in topics:
         chunks.append(_topic_name(with_pieces, name))
         chunks.append(with_pieces.length(len(partitions)))
-        for answer in partitions:
-            chunks.append(_head(version, with_pieces, answer))
-            if len(answer.records):
-                chunks.append(answer.records)
+        for response in partitions:
+            chunks.append(_head(version, with_pieces, response))
+            if len(response.records):
+                chunks.append(response.records)
             if version >= FIRST_FLEXIBLE:
-                chunks.append(_tagged_fields(answer))
+                chunks.append(_tagged_fields(response))
         chunks.append(with_pieces.tags)
     if version >= _ENDPOINTS_SINCE and endpoints:
         chunks.append(tagged(0, encoded_endpoints(endpoints)))
@@ -297,31 +297,31 @@ def fetch_response(
     return chunks
 
 
-def _head(version: int, with_pieces: Pieces, answer: PartitionData[R]) -> bytes:
+def _head(version: int, with_pieces: Pieces, response: PartitionData[R]) -> bytes:
     """Everything before the records, including their length."""
-    out = _PARTITION_HEAD.pack(answer.partition, answer.error_code, answer.high_watermark)
+    out = _PARTITION_HEAD.pack(response.partition, response.error_code, response.high_watermark)
     if version >= _ISOLATION_SINCE:
-        out += _INT64.pack(answer.last_stable_offset)
+        out += _INT64.pack(response.last_stable_offset)
     if version >= _LOG_START_SINCE:
-        out += _INT64.pack(answer.log_start_offset)
+        out += _INT64.pack(response.log_start_offset)
     if version >= _ISOLATION_SINCE:
-        aborted = answer.aborted_transactions
+        aborted = response.aborted_transactions
         out += with_pieces.length(-1 if aborted is None else len(aborted))
         for transaction in aborted or ():
             out += _ABORTED.pack(*transaction) + with_pieces.tags
     if version >= _RACK_SINCE:
-        out += _INT32.pack(answer.preferred_read_replica)
-    return out + with_pieces.length(len(answer.records))
+        out += _INT32.pack(response.preferred_read_replica)
+    return out + with_pieces.length(len(response.records))
 
 
-def _tagged_fields(answer: PartitionData[R]) -> bytes:
-    if answer.diverging_epoch is None and answer.current_leader is None:
+def _tagged_fields(response: PartitionData[R]) -> bytes:
+    if response.diverging_epoch is None and response.current_leader is None:
         return NO_TAGS
     fields = []
-    if answer.diverging_epoch is not None:
-        fields.append((0, _EPOCH_END.pack(*answer.diverging_epoch) + NO_TAGS))
-    if answer.current_leader is not None:
-        fields.append((1, _LEADER.pack(*answer.current_leader) + NO_TAGS))
+    if response.diverging_epoch is not None:
+        fields.append((0, _EPOCH_END.pack(*response.diverging_epoch) + NO_TAGS))
+    if response.current_leader is not None:
+        fields.append((1, _LEADER.pack(*response.current_leader) + NO_TAGS))
     return unsigned_varint(len(fields)) + b"".join(
         unsigned_varint(tag) + unsigned_varint(len(value)) + value for tag, value in fields
     )

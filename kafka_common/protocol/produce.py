@@ -133,7 +133,7 @@ def produce_response(
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> bytes:
-    """The body of the answer."""
+    """The body of the response."""
     with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
     out = [with_pieces.length(len(topics))]
     for name, partitions in topics:
@@ -149,19 +149,19 @@ def produce_response(
     return b"".join(out)
 
 
-def _partition(version: int, with_pieces: Pieces, answer: PartitionProduceResponse) -> bytes:
-    out = _PARTITION.pack(answer.partition, answer.error_code, answer.base_offset)
+def _partition(version: int, with_pieces: Pieces, response: PartitionProduceResponse) -> bytes:
+    out = _PARTITION.pack(response.partition, response.error_code, response.base_offset)
     if version >= _LOG_APPEND_TIME_SINCE:
-        out += _INT64.pack(answer.log_append_time_ms)
+        out += _INT64.pack(response.log_append_time_ms)
     if version >= _LOG_START_SINCE:
-        out += _INT64.pack(answer.log_start_offset)
+        out += _INT64.pack(response.log_start_offset)
     if version >= _RECORD_ERRORS_SINCE:
-        out += with_pieces.length(len(answer.record_errors))
-        for index, message in answer.record_errors:
+        out += with_pieces.length(len(response.record_errors))
+        for index, message in response.record_errors:
             out += _INT32.pack(index) + with_pieces.nullable_string(message) + with_pieces.tags
-        out += with_pieces.nullable_string(answer.message)
-    if version >= _CURRENT_LEADER_SINCE and answer.current_leader is not None:
-        return out + tagged(0, _LEADER.pack(*answer.current_leader) + NO_TAGS)
+        out += with_pieces.nullable_string(response.message)
+    if version >= _CURRENT_LEADER_SINCE and response.current_leader is not None:
+        return out + tagged(0, _LEADER.pack(*response.current_leader) + NO_TAGS)
     return out + with_pieces.tags
 
 

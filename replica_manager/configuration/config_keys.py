@@ -187,7 +187,7 @@ def _java_double(value: float) -> str:
 
 
 def text_of(value: ConfigValue) -> str | None:
-    """``value`` as Kafka writes it in answers: ``true``, ``a,b``, ``0.5``; None stays None."""
+    """``value`` as Kafka writes it in responses: ``true``, ``a,b``, ``0.5``; None stays None."""
     match value:
         case None:
             return None

@@ -97,7 +97,7 @@ reserved.broker.max.id The highest broker.id that may be configured; generated i
 socket.request.max.bytes The largest request that the broker accepts, in bytes.
 zookeeper.connect ZooKeeper's servers as host:port, separated by commas, and the path of this cluster.
 zookeeper.connection.timeout.ms How long to wait for the connection to ZooKeeper, in milliseconds.
-zookeeper.max.in.flight.requests How many requests may wait for ZooKeeper's answer at a time.
+zookeeper.max.in.flight.requests How many requests may wait for ZooKeeper's response at a time.
 zookeeper.session.timeout.ms After how long without contact ZooKeeper ends a broker's session, in milliseconds.
 zookeeper.set.acl Whether znodes are created with ACLs by which only the brokers can change them.
 """)  # noqa: E501 - one line a key

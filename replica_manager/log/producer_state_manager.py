@@ -1,8 +1,8 @@
 """Idempotent and transactional producers of a log: sequences, epochs, transactions.
 
 Pure.  An append asks :func:`advance` what a producer's state will be after a batch, which refuses
-what must not be appended, and puts the answer into :class:`ProducerStateManager` once the batch is
-written.
+what must not be appended, and puts the response into :class:`ProducerStateManager` once the batch
+is written.
 
 Source: Kafka ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98,
 KIP-890.

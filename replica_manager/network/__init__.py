@@ -6,7 +6,7 @@ The way of a connection:
    :mod:`.connection_rates` say whether and when);
 2. :mod:`.listener_authenticator` says whether TLS and SASL come first;
 3. :mod:`.connection` cuts frames out of the stream, one request at a time
-   (:mod:`.request_memory` bounds them), and sends the answers; :mod:`.hang_ups` notices that a
+   (:mod:`.request_memory` bounds them), and sends the responses; :mod:`.hang_ups` notices that a
    client has gone.
 
 :mod:`.broker_links` are this broker's connections to others.

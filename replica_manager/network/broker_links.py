@@ -74,7 +74,7 @@ class BrokerLinks:
     async def ask(self, broker_id: int, payload: RequestPayload) -> Any:
         """The broker's response; calls to one broker wait for one another.
 
-        OSError (also TimeoutError) if it is gone or silent, InvalidFrame if its answer is none.
+        OSError (also TimeoutError) if it is gone or silent, InvalidFrame if its response is none.
         """
         async with self._turns.setdefault(broker_id, asyncio.Lock()):
             connection = await self._connected(broker_id)

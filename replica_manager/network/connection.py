@@ -74,7 +74,7 @@ class ResponseFrame(NamedTuple):
 
 
 Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[ResponseFrame]]
-"""(frame, who sent it) to the answer; InvalidFrame closes."""
+"""(frame, who sent it) to the response; InvalidFrame closes."""
 
 _SIZE: Final = Struct(">i")
 _RECEIVE_BYTES: Final = 64 * 1024
@@ -89,7 +89,7 @@ Each of its many pieces may give the interpreter to another thread, which keeps 
 REQUESTS_AT_ONCE: Final = 8
 """So many requests that are there already are answered before other connections have their turn."""
 _INLINE_BYTES: Final = 64 * 1024
-"""So much of a file is copied into the answer: cheaper than calls of its own."""
+"""So much of a file is copied into the response: cheaper than calls of its own."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _log = logging.getLogger("kafka.network.Processor")
 _selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")
@@ -128,7 +128,7 @@ class ClientConnection:
         self.is_login_over = False
         """Whether it ends because its login was not renewed in time (KIP-368)."""
         self.last_active_s = asyncio.get_running_loop().time()
-        """On the loop's clock: when a request or an answer last went through."""
+        """On the loop's clock: when a request or a response last went through."""
         self._socket = sock
         self._stream: ByteStream = PlainStream(sock)
         self._authenticator = authenticator
@@ -174,7 +174,7 @@ class ClientConnection:
                 raise
             # The client has gone, and its request with it.
         except AdmissionRefused:
-            pass  # the peer has its answer, and the log its line
+            pass  # the peer has its response, and the log its line
         except InvalidFrame as invalid:
             _log.warning("Closing the connection from %s: %s", self.address, invalid)
         except (OSError, TimeoutError):
@@ -188,26 +188,26 @@ class ClientConnection:
         """Answers the request in ``data``; returns whether another may follow."""
         self._is_waiting_for_peer = False
         try:
-            answer = await self._respond(data, self._peer)
+            response = await self._respond(data, self._peer)
         finally:
             self._is_waiting_for_peer = True
             self._release_memory()
         del data
         if self._is_over:
             return False
-        await self._answer(answer)
-        if answer.closes:
+        await self._answer(response)
+        if response.closes:
             return False
-        if answer.mute_ms > 0:
-            await self._be_mute(answer)
+        if response.mute_ms > 0:
+            await self._be_mute(response)
         return True
 
-    async def _be_mute(self, answer: ResponseFrame) -> None:
-        with answer.muted:
+    async def _be_mute(self, response: ResponseFrame) -> None:
+        with response.muted:
             self._is_waiting_for_peer = False
             try:
                 with abandonable():
-                    await asyncio.sleep(answer.mute_ms / 1000)
+                    await asyncio.sleep(response.mute_ms / 1000)
             finally:
                 self._is_waiting_for_peer = True
 
@@ -358,16 +358,16 @@ class ClientConnection:
         await self._stream.send_all(data, has_more=has_more)
         self._note_io()
 
-    async def _answer(self, answer: ResponseFrame) -> None:
-        if not answer.closes:
-            sending = self._send_parts(answer)
-            await (sending if answer.loop_time is None else Timed(sending, answer.loop_time))
-        for tell in answer.sent:
+    async def _answer(self, response: ResponseFrame) -> None:
+        if not response.closes:
+            sending = self._send_parts(response)
+            await (sending if response.loop_time is None else Timed(sending, response.loop_time))
+        for tell in response.sent:
             tell()
 
-    async def _send_parts(self, answer: ResponseFrame) -> None:
-        pending = answer.frame
-        for part in answer.rest:
+    async def _send_parts(self, response: ResponseFrame) -> None:
+        pending = response.frame
+        for part in response.rest:
             if isinstance(part, bytes):
                 pending += part
             elif part.length <= _INLINE_BYTES:

@@ -25,7 +25,7 @@ MOST_CLIENTS: Final = 10_000
 INACTIVE_MS: Final = 3_600_000
 """A client that was not seen for so long is forgotten."""
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
-"""What an answer can tell."""
+"""What a response can tell."""
 _NO_LIMIT: Final = "Infinity"
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")

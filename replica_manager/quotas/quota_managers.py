@@ -8,8 +8,8 @@ Nothing is recorded before some user or client id has a configuration: without q
 costs the question whether there are any.
 
 What a request takes of ``request_percentage`` is the time for which it held the event loop, in
-percent of a second; 100 is all the time that there is.  By the time of the answer that is reading
-and handling the request.  Encoding the answer and sending it is counted with the next one, as
+percent of a second; 100 is all the time that there is.  By the time of the response that is reading
+and handling the request.  Encoding the response and sending it is counted with the next one, as
 Kafka counts its network threads.
 
 Source: Kafka ``QuotaFactory``, ``RequestHandlerHelper``, ``ClientRequestQuotaManager``.
@@ -93,8 +93,8 @@ class _Counted(Enum):
 class RequestUsage:
     """The quota use of one request.
 
-    Once, when its answer is known, the request is :meth:`produced`, :meth:`fetched`,
-    :meth:`requested` or :meth:`exempt`; and :meth:`finish` when the answer has been sent.
+    Once, when its response is known, the request is :meth:`produced`, :meth:`fetched`,
+    :meth:`requested` or :meth:`exempt`; and :meth:`finish` when the response has been sent.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class RequestUsage:
     def fetched(self, size: int) -> int:
         """Counts a consumer's Fetch with a response of that size.
 
-        If there is something to wait for, the answer has to be empty, and nothing was fetched.
+        If there is something to wait for, the response has to be empty, and nothing was fetched.
         """
         request_ms = self._record_time()
         bytes_ms = self._quotas.fetch.record(self._user, self._client_id, size)

@@ -327,8 +327,8 @@ def _paths() -> list[str]:
     ]
 
 
-def _decoded(path: str, answer: Znode | ZkCode) -> VersionedAcls:
-    znode = optional(path, answer)
+def _decoded(path: str, result: Znode | ZkCode) -> VersionedAcls:
+    znode = optional(path, result)
     if znode is None:
         return NO_ACLS
     return VersionedAcls(AclZnode.decode(path, znode.data).entries, znode.zk_version)

@@ -45,7 +45,7 @@ from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 MAX_TOKENS: Final = 20_000
-"""More ids than ZooKeeper lists in one answer with its default ``jute.maxbuffer`` are of no use."""
+"""ZooKeeper lists no more ids in one reply with its default ``jute.maxbuffer``."""
 
 _log = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 
@@ -88,8 +88,8 @@ class DelegationTokenStore:
         with self._turn:
             self._session.create_missing([TokenChangeZnode.ROOT, DelegationTokenZnode.ROOT])
             self._notifications.skip()
-            (answer,) = self._session.perform(ListChildren([DelegationTokenZnode.ROOT]))
-            names = required(DelegationTokenZnode.ROOT, answer)
+            (result,) = self._session.perform(ListChildren([DelegationTokenZnode.ROOT]))
+            names = required(DelegationTokenZnode.ROOT, result)
             _log.info("%sLoading the token cache. Total token count: %d", self._prefix, len(names))
             found = self._read(sorted(names))
             self._tokens.known = {token_id: token for token_id, token in found if token}

@@ -1,6 +1,6 @@
 """A client's login on one connection, frame by frame.
 
-Pure: a frame and the time go in, an answer comes out.  The order is Kafka's::
+Pure: a frame and the time go in, a response comes out.  The order is Kafka's::
 
     [ApiVersions] -> SaslHandshake -> tokens, bare (after version 0) or in SaslAuthenticate -> in
 
@@ -82,9 +82,9 @@ class SaslAuthenticator:
         refusal: Callable[[bytes, ErrorCode], bytes | None],
         before: Login | None = None,
     ) -> None:
-        """``servers`` makes a mechanism's server; its order is that of the answer to a handshake.
+        """``servers`` makes a mechanism's server; its order is that of the response to a handshake.
 
-        ``refusal`` is the dispatcher's answer to a request that must not come now; ``before`` the
+        ``refusal`` is the dispatcher's response to a request that must not come now; ``before`` the
         login that this one renews.
         """
         self.login: Login | None = None
@@ -161,11 +161,11 @@ class SaslAuthenticator:
     def _bare(self, token: bytes, now_ms: int) -> Step:
         assert self._server is not None
         try:
-            answer = self._server.step(token)
+            response = self._server.step(token)
             self._take(now_ms)
         except SaslRefused as refused:
             return Step(failure=str(refused))
-        return Step(_SIZE.pack(len(answer)) + answer)
+        return Step(_SIZE.pack(len(response)) + response)
 
     def _framed(self, data: bytes, now_ms: int) -> Step:
         assert self._server is not None
@@ -179,7 +179,7 @@ class SaslAuthenticator:
         _check_version(header, _AUTHENTICATE_VERSIONS)
         request: Any = read_request(header.api_key, header.api_version, data, start)
         try:
-            answer = self._server.step(request.auth_bytes)
+            response = self._server.step(request.auth_bytes)
             lifetime_ms = self._take(now_ms)
         except SaslRefused as refused:
             return self._refused(header, refused)
@@ -188,7 +188,7 @@ class SaslAuthenticator:
                 header,
                 error_code=ErrorCode.none,
                 error_message=None,
-                auth_bytes=answer,
+                auth_bytes=response,
                 session_lifetime=timedelta(milliseconds=lifetime_ms),
             )
         )

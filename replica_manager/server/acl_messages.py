@@ -27,7 +27,7 @@ from kafka_common.protocol.versioned_messages import ResponseSchema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
 from replica_manager.security.authorizer import CLUSTER_NAME
-from replica_manager.server.large_answers import aside
+from replica_manager.server.large_responses import aside
 
 SECURITY_DISABLED: Final = "No Authorizer is configured."
 SENTENCES: Final = {

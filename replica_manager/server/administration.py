@@ -41,7 +41,7 @@ class ControllerCandidate(Protocol):
         """Moves the leaderships of a broker that is about to stop."""
 
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
-        """The answer to the event that ``make`` builds from a request id; None after a timeout.
+        """The response to the event that ``make`` builds from a request id; None after a timeout.
 
         It may take ``timeout_ms``, or as long as a broker waits if that is longer.  Who is not the
         controller answers so.

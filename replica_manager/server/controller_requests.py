@@ -1,4 +1,4 @@
-"""Sends a handler's request to the controller and converts the answer.
+"""Sends a handler's request to the controller and converts the response.
 
 The controller answers in codes; where it has nothing to add, Kafka sends the sentence that belongs
 to the code (``ApiError(Errors)``), and so do we.
@@ -44,9 +44,9 @@ async def ask(
     kind: type[_R],
     timeout_ms: int = 0,
 ) -> _R:
-    """The controller's answer to the event that ``make`` builds from a request id.
+    """The controller's response to the event that ``make`` builds from a request id.
 
-    RequestRefused(REQUEST_TIMED_OUT) if too many wait for the controller, or its answer takes
+    RequestRefused(REQUEST_TIMED_OUT) if too many wait for the controller, or its response takes
     longer than a broker waits and longer than ``timeout_ms``, the time that the client gives.
     """
     result = await broker.administration.controller.ask(make, timeout_ms)

@@ -1,7 +1,7 @@
 """From a request frame to its response frame: finds, guards and runs the handler.
 
 What is answered is what has a handler; nothing else is offered to clients.  A frame that is no
-request, or one of an API or version that is not offered, closes the connection without an answer;
+request, or one of an API or version that is not offered, closes the connection without a response;
 only ApiVersions is answered in any version.  A handler that fails is answered for it, with the code
 its exception maps to.
 
@@ -20,7 +20,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import UnsupportedVersion, ZkControllerError
-from kafka_common.protocol.answers import write_answer
 from kafka_common.protocol.api_versions import (
     APIS,
     ApiKey,
@@ -30,6 +29,7 @@ from kafka_common.protocol.error_codes import error_code_for, error_name
 from kafka_common.protocol.framing import frame, parse_request_header, response_header
 from kafka_common.protocol.messages import read_request
 from kafka_common.protocol.produce import TooManyPartitions, read_produce_request
+from kafka_common.protocol.responses import write_response
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.network.connection import Peer, ResponseFrame
@@ -47,9 +47,9 @@ from replica_manager.server.context import (
 )
 from replica_manager.server.error_counts import ErrorCounts, error_counts
 from replica_manager.server.handlers import fetch, produce, update_metadata
-from replica_manager.server.large_answers import READ_ASIDE_BYTES, encoded
+from replica_manager.server.large_responses import READ_ASIDE_BYTES, encoded
 from replica_manager.server.request_metrics import RequestTimes
-from replica_manager.server.throttled_answers import counted, counted_as_clients, used
+from replica_manager.server.throttled_responses import counted, counted_as_clients, used
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 
@@ -166,7 +166,7 @@ def _answer(head: bytes, response: Response) -> ResponseFrame:
         case Unanswered(closes, _, _):
             return ResponseFrame(b"", closes=closes)
         case _:
-            return ResponseFrame(frame((head, write_answer(response))))
+            return ResponseFrame(frame((head, write_response(response))))
 
 
 def _framed(chunks: Sequence[bytes | FileSlice]) -> ResponseFrame:

@@ -1,7 +1,7 @@
 """Counts the errors in a response for ``ErrorsPerSec``, NONE included.
 
-Every kind of answer has its errors at places of its own: at the top, and in the lists below.  Where
-a version of an answer has none at the top, that counts as NONE, as in Kafka.
+Every kind of response has its errors at places of its own: at the top, and in the lists below.
+Where a version of a response has none at the top, that counts as NONE, as in Kafka.
 
 Source: Kafka ``AbstractResponse.errorCounts`` and what overrides it, ``RequestChannel
 .updateErrorMetrics``.
@@ -63,46 +63,46 @@ _TOP_STANDS_FOR_ALL: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA)
 """An error at the top of these counts for every partition."""
 
 
-def error_counts(api_key: int, answer: Any) -> Counter[ErrorCode]:
+def error_counts(api_key: int, response: Any) -> Counter[ErrorCode]:
     """The errors in a response message."""
     key = ApiKey(api_key)
-    if key is ApiKey.FIND_COORDINATOR and getattr(answer, "coordinators", None):
-        return Counter(_errors(answer, ("coordinators",)))
+    if key is ApiKey.FIND_COORDINATOR and getattr(response, "coordinators", None):
+        return Counter(_errors(response, ("coordinators",)))
     if key is ApiKey.OFFSET_FETCH:
-        return _of_offset_fetch(answer)
+        return _of_offset_fetch(response)
     if key is ApiKey.ADD_PARTITIONS_TO_TXN:
-        return _of_add_partitions_to_txn(answer)
+        return _of_add_partitions_to_txn(response)
     counts = Counter[ErrorCode]()
     for place in _PLACES.get(key, (_TOP,)):
-        counts.update(_errors(answer, place))
-    top = getattr(answer, "error_code", ErrorCode.none)
+        counts.update(_errors(response, place))
+    top = getattr(response, "error_code", ErrorCode.none)
     if key in _TOP_STANDS_FOR_ALL and top is not ErrorCode.none:
         return Counter({top: counts.total()})
     return counts
 
 
-def _of_offset_fetch(answer: Any) -> Counter[ErrorCode]:
+def _of_offset_fetch(response: Any) -> Counter[ErrorCode]:
     """Version 8 and later have several groups, each with its error."""
-    if not hasattr(answer, "groups"):
-        return Counter((*_errors(answer, _TOP), *_errors(answer, ("topics", "partitions"))))
-    partitions = _errors(answer, ("groups", "topics", "partitions"))
-    return Counter((*_errors(answer, ("groups",)), *partitions))
+    if not hasattr(response, "groups"):
+        return Counter((*_errors(response, _TOP), *_errors(response, ("topics", "partitions"))))
+    partitions = _errors(response, ("groups", "topics", "partitions"))
+    return Counter((*_errors(response, ("groups",)), *partitions))
 
 
-def _of_add_partitions_to_txn(answer: Any) -> Counter[ErrorCode]:
+def _of_add_partitions_to_txn(response: Any) -> Counter[ErrorCode]:
     """Version 4 and later have several transactions, and an error of the request."""
     partition_error = "partition_error_code"
-    if hasattr(answer, "results_by_topic_v3_and_below"):
+    if hasattr(response, "results_by_topic_v3_and_below"):
         place: tuple[str, ...] = ("results_by_topic_v3_and_below", "results_by_partition")
-        return Counter(_errors(answer, place, partition_error))
+        return Counter(_errors(response, place, partition_error))
     place = ("results_by_transaction", "topic_results", "results_by_partition")
-    return Counter((*_errors(answer, _TOP), *_errors(answer, place, partition_error)))
+    return Counter((*_errors(response, _TOP), *_errors(response, place, partition_error)))
 
 
 def _errors(
-    answer: Any, place: tuple[str, ...], error_name: str = "error_code"
+    response: Any, place: tuple[str, ...], error_name: str = "error_code"
 ) -> Iterator[ErrorCode]:
-    items = [answer]
+    items = [response]
     for name in place:
         items = [below for item in items for below in getattr(item, name, None) or ()]
     for item in items:

@@ -70,7 +70,7 @@ class FoundOffset(NamedTuple):
     offset: int = -1
     leader_epoch: int = NO_EPOCH
     old_style_offsets: tuple[int, ...] = ()
-    """Version 0's answer: base offsets of segments, newest first."""
+    """Version 0's response: base offsets of segments, newest first."""
 
 
 def _readable(

@@ -82,14 +82,14 @@ class BlocksOfController:
     async def allocate(self) -> ProducerIdRange:
         """The controller's next block."""
         request: Any = request_type(ApiKey.ALLOCATE_PRODUCER_IDS, 0)
-        answer = await self._channel.ask(
+        response = await self._channel.ask(
             request(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         )
-        if answer.error_code is not ErrorCode.none:
+        if response.error_code is not ErrorCode.none:
             raise RequestRefused(
-                answer.error_code, f"the controller answers {error_name(answer.error_code)}"
+                response.error_code, f"the controller answers {error_name(response.error_code)}"
             )
-        return ProducerIdRange(answer.producer_id_start, answer.producer_id_len)
+        return ProducerIdRange(response.producer_id_start, response.producer_id_len)
 
     async def close(self) -> None:
         """Closes the connection."""

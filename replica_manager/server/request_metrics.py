@@ -5,15 +5,15 @@ are others of ours:
 
 - ``RequestQueueTimeMs``: from the last byte of a request until its handler begins; what takes
   time is to read a large one in a thread.
-- ``LocalTimeMs``: what the handler and the encoding of the answer held the event loop.
-- ``RemoteTimeMs``: the rest until the answer was complete: waiting for replicas, for records, for
+- ``LocalTimeMs``: what the handler and the encoding of the response held the event loop.
+- ``RemoteTimeMs``: the rest until the response was complete: waiting for replicas, for records, for
   the controller, for ZooKeeper, or for a turn on the loop.
-- ``ResponseSendTimeMs``: until the last byte of the answer was taken by the socket.
+- ``ResponseSendTimeMs``: until the last byte of the response was taken by the socket.
 
-``ResponseQueueTimeMs`` and ``ResponseQueueSize`` do not exist: an answer that is complete is sent
+``ResponseQueueTimeMs`` and ``ResponseQueueSize`` do not exist: a response that is complete is sent
 by who made it.  ``RequestQueueSize`` counts the requests whose ``RequestQueueTimeMs`` runs.  Beside
-the times, every error in every answer is counted, NONE included, and for Produce and Fetch what it
-cost to give records another form.
+the times, every error in every response is counted, NONE included, and for Produce and Fetch what
+it cost to give records another form.
 
 All this costs some twenty microseconds a request, so it is done only where it can be read.
 
@@ -97,7 +97,7 @@ class RequestMetrics:
             histogram.update(value)
 
     def record_errors(self, name: str, errors: ErrorCounts) -> None:
-        """Counts what an answer to a request of that name tells."""
+        """Counts what a response to a request of that name tells."""
         for error, count in errors.items():
             if not count:
                 continue

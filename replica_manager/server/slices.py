@@ -6,8 +6,8 @@ milliseconds it lets the event loop serve others.  There it also ends when its c
 A controller's request is carried out whether its connection lasts or not: it goes over
 :func:`all_in_slices` and :func:`run_in_slices`, which never end early.
 
-What needs no state of the broker (reading a request, composing and encoding an answer) is done in
-a thread instead (:mod:`.large_answers`, :mod:`.dispatch`).  A thread does not make that work
+What needs no state of the broker (reading a request, composing and encoding a response) is done in
+a thread instead (:mod:`.large_responses`, :mod:`.dispatch`).  A thread does not make that work
 parallel, because only one thread at a time runs Python; but the interpreter switches between
 threads twice a millisecond, so that the event loop goes on at about half its speed.
 
@@ -43,7 +43,7 @@ def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
 def all_in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     """As :func:`in_slices`, but all of the items, also when the client has gone.
 
-    Source: Kafka carries out a request that it has read, and drops the answer.
+    Source: Kafka carries out a request that it has read, and drops the response.
     """
     return _sliced(items, _go_on)
 

@@ -74,7 +74,7 @@ async def changed_expiry(
 def expiry_response(
     context: RequestContext, error: ErrorCode, expires_ms: int = NO_TIME
 ) -> ResponsePayload:
-    """An answer to RenewDelegationToken or ExpireDelegationToken."""
+    """A response to RenewDelegationToken or ExpireDelegationToken."""
     return numeric_response(
         context.api_key, context.api_version, error_code=error, expiry_timestamp=expires_ms
     )

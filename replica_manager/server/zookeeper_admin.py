@@ -152,10 +152,10 @@ class ZooKeeperAdmin:
         path = BrokerIdsZnode.PATH
         names = required(path, self._session.children(path))
         broker_ids = sorted(int(name) for name in names if name.isdecimal())
-        answers = self._session.perform(ReadZnodes([BrokerIdZnode.path(id_) for id_ in broker_ids]))
+        results = self._session.perform(ReadZnodes([BrokerIdZnode.path(id_) for id_ in broker_ids]))
         brokers: dict[int, Broker] = {}
-        for broker_id, answer in zip(broker_ids, answers, strict=True):
-            znode = optional(BrokerIdZnode.path(broker_id), answer)
+        for broker_id, result in zip(broker_ids, results, strict=True):
+            znode = optional(BrokerIdZnode.path(broker_id), result)
             if znode is not None:  # else gone between the two reads
                 brokers[broker_id] = BrokerIdZnode.decode(broker_id, znode.data).broker
         return brokers

@@ -33,8 +33,8 @@ from replica_manager.coordinators.groups.requests import (
     Request,
     Result,
 )
-from replica_manager.server import group_answers as answers
 from replica_manager.server import group_requests as requests
+from replica_manager.server import group_responses as answers
 
 MS = timedelta(milliseconds=1)
 GROUP = "billing"

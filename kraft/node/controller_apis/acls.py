@@ -34,7 +34,7 @@ from replica_manager.server.acl_messages import (
     invalid_name,
 )
 from replica_manager.server.context import EncodedBody
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 

@@ -14,10 +14,10 @@ from kio.static.protocol import ResponsePayload
 
 from kafka_common.api_error import ApiException
 from kafka_common.errors import UnsupportedVersion
-from kafka_common.protocol.answers import write_answer
 from kafka_common.protocol.api_versions import ApiKey, api
 from kafka_common.protocol.framing import RequestHeader
 from kafka_common.protocol.messages import read_request
+from kafka_common.protocol.responses import write_response
 from kraft.node.controller_apis.acls import ACL_APIS
 from kraft.node.controller_apis.call import Call, ControllerApi
 from kraft.node.controller_apis.clients import CLIENT_APIS
@@ -31,8 +31,8 @@ from kraft.node.controller_apis.topics import TOPIC_APIS
 from kraft.node.controller_apis.unhandled import UNHANDLED_APIS
 from kraft.node.controller_apis.voters import VOTER_APIS
 from replica_manager.server.context import EncodedBody
-from replica_manager.server.large_answers import READ_ASIDE_BYTES
-from replica_manager.server.throttled_answers import throttled
+from replica_manager.server.large_responses import READ_ASIDE_BYTES
+from replica_manager.server.throttled_responses import throttled
 
 _APIS: Final[Mapping[int, ControllerApi]] = {
     **CLUSTER_APIS,
@@ -87,12 +87,12 @@ async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
     throttle_ms = quota.throttle_ms
     # A broker that has forwarded the request throttles its client itself.
     mute_ms = 0 if client.is_forwarded else throttle_ms
-    return AnsweredBody(write_answer(throttled(response, throttle_ms)), mute_ms)
+    return AnsweredBody(write_response(throttled(response, throttle_ms)), mute_ms)
 
 
 def _written(response: ResponsePayload | EncodedBody) -> bytes:
     if not isinstance(response, EncodedBody):
-        return write_answer(response)
+        return write_response(response)
     [body] = response.chunks
     assert isinstance(body, bytes), "no records are sent"
     return body

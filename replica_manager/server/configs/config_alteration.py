@@ -41,7 +41,7 @@ from replica_manager.server.configs.key_changes import (
 )
 from replica_manager.server.configs.log_levels import change_levels, check_levels, check_node
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
 

@@ -48,8 +48,8 @@ def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str
     names = optional(root, session.children(root)) or []
     paths = [ConfigZnode.path(f"{entity_type}/{name}") for name in names]
     configs: dict[str, dict[str, str]] = {}
-    for name, path, answer in zip(names, paths, session.perform(ReadZnodes(paths)), strict=True):
-        znode = optional(path, answer)
+    for name, path, result in zip(names, paths, session.perform(ReadZnodes(paths)), strict=True):
+        znode = optional(path, result)
         if znode is not None:  # else gone between the two reads
             configs[name] = dict(ConfigZnode.decode(path, znode.data).config)
     return configs
@@ -110,10 +110,10 @@ def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
         *entity_path.split("/", 1),
     )
     deleted = session.perform(UnfencedBatch([Delete(path) for path in doomed]))
-    for path, answer in zip(doomed, deleted, strict=True):
+    for path, result in zip(doomed, deleted, strict=True):
         # A znode that has got children meanwhile stays.
-        if answer is not ZkCode.NOT_EMPTY:
-            optional(path, answer)
+        if result is not ZkCode.NOT_EMPTY:
+            optional(path, result)
     return True
 
 

@@ -4,8 +4,8 @@ Every module that answers an API has the same four names, which
 :class:`replica_manager.server.context.Handler` describes:
 
 * ``API_KEY`` and ``VERSIONS``: what is offered to clients, and nothing beyond it;
-* ``handle(request, context, broker)``: the answer;
-* ``refuse(request, context, error)``: the answer to a request that failed as a whole.
+* ``handle(request, context, broker)``: the response;
+* ``refuse(request, context, error)``: the response to a request that failed as a whole.
 
 ``control_requests`` has no API of its own: it is what LeaderAndIsr, StopReplica and UpdateMetadata
 share.  Read :mod:`.api_versions` (the smallest), :mod:`.produce`, :mod:`.fetch`,
@@ -18,7 +18,7 @@ The type of a request is in :mod:`kafka_common.protocol.request_types`: a field 
 is read by ``field_or``, with its default.
 
 A handler checks the client's rights, then asks a service or the replica manager.  It refuses by a
-code in the answer or by ``RequestRefused``.
+code in the response or by ``RequestRefused``.
 
 What must not be done here: offer a version that is not answered; keep state between two requests;
 catch an exception that :mod:`replica_manager.server.dispatch` maps to a code.

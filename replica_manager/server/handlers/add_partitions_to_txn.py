@@ -31,7 +31,7 @@ from replica_manager.coordinators.transactions.requests import (
 from replica_manager.request_errors import before_producer_fenced
 from replica_manager.server.authorization import allowed_names, check_cluster, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.ADD_PARTITIONS_TO_TXN

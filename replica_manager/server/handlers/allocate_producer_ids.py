@@ -39,7 +39,7 @@ async def handle(
 def refuse(
     _request: request_types.AllocateProducerIdsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return _response(context, ProducerIdBlock(error))
 
 

@@ -23,7 +23,7 @@ from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import sentence
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
 from replica_manager.server.slices import in_slices
 

@@ -23,7 +23,7 @@ from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import ask
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import AlterPartitionResult, IsrChangeResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
@@ -39,21 +39,23 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """One outcome per partition, or only a code."""
     changes = tuple([each async for each in in_slices(_changes(request, context.api_version))])
-    answer = await ask(
+    response = await ask(
         broker,
         lambda request_id: AlterPartitionReceived(
             request.broker_id, request.broker_epoch, context.api_version, changes, request_id
         ),
         AlterPartitionResult,
     )
-    error = answer.error_code
-    return await composed(len(answer.results), lambda: _response(context, error, answer.results))
+    error = response.error_code
+    return await composed(
+        len(response.results), lambda: _response(context, error, response.results)
+    )
 
 
 def refuse(
     _request: request_types.AlterPartitionRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return _response(context, error, ())
 
 

@@ -24,7 +24,7 @@ from replica_manager.server.controller_requests import (
     sentence,
     timeout_ms_of,
 )
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment
@@ -44,14 +44,16 @@ async def handle(
         TopicPartition(name, partition.partition_index): partition.replicas
         async for name, partition in in_slices(_named_in(request))
     }
-    answer = await ask(
+    response = await ask(
         broker,
         lambda request_id: ApiPartitionReassignment(tuple(targets.items()), request_id),
         PartitionResults,
         timeout_ms_of(request),
     )
-    error = answer.error_code
-    return await composed(len(answer.results), lambda: _response(context, error, answer.results))
+    error = response.error_code
+    return await composed(
+        len(response.results), lambda: _response(context, error, response.results)
+    )
 
 
 def refuse(

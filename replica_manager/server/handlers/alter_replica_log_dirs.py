@@ -19,7 +19,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import by_topic
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
@@ -34,8 +34,8 @@ async def handle(
     """One code per partition."""
     # A partition named twice: the last directory counts, as in Kafka's map.
     wanted = {tp: path async for path, tp in in_slices(_wanted(request))}
-    answers = await broker.records.log_dir_moves.alter(wanted)
-    return await composed(len(answers), lambda: _response(context, list(answers.items())))
+    responses = await broker.records.log_dir_moves.alter(wanted)
+    return await composed(len(responses), lambda: _response(context, list(responses.items())))
 
 
 def refuse(
@@ -57,7 +57,7 @@ def _wanted(
 
 
 def _response(
-    context: RequestContext, answers: Sequence[tuple[TopicPartition, ErrorCode]]
+    context: RequestContext, responses: Sequence[tuple[TopicPartition, ErrorCode]]
 ) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
@@ -74,6 +74,6 @@ def _response(
                     for index, error in partitions
                 ),
             )
-            for topic, partitions in by_topic(answers).items()
+            for topic, partitions in by_topic(responses).items()
         )
     )

@@ -35,7 +35,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import sentence
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.ALTER_USER_SCRAM_CREDENTIALS

@@ -24,7 +24,7 @@ from kafka_common.protocol.api_versions import (
 from kafka_common.protocol.messages import write
 from kafka_common.protocol.request_types import field_or
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.throttled_answers import throttled
+from replica_manager.server.throttled_responses import throttled
 
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
@@ -67,5 +67,5 @@ def _response(
 def refuse(
     _request: request_types.ApiVersionsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return api_versions_error(context.api_version, error)

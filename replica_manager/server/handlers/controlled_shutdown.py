@@ -43,7 +43,7 @@ async def handle(
 def refuse(
     _request: request_types.ControlledShutdownRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return response_schema(API_KEY, context.api_version).response(
         error_code=error, remaining_partitions=()
     )

@@ -24,7 +24,7 @@ from replica_manager.server.acl_messages import (
     invalid_name,
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.CREATE_ACLS

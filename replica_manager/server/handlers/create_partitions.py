@@ -28,7 +28,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.controller_requests import timeout_ms_of
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.partition_creation import NewPartitions
 
@@ -139,7 +139,7 @@ async def _await_leaders(
             list(created), lambda: not any(map(lacks_leader, created)), timeout_ms
         )
     for topic in created:
-        # Without a time to wait the answer is a time-out, whatever the cache shows.
+        # Without a time to wait the response is a time-out, whatever the cache shows.
         if timeout_ms <= 0 or lacks_leader(topic):
             outcomes[topic] = (ErrorCode.request_timed_out, None)
 

@@ -167,7 +167,7 @@ class _Creation:
                 self._timeout_ms,
             )
         for topic in self._created.values():
-            # Without a time to wait the answer is a time-out, whatever the cache shows.
+            # Without a time to wait the response is a time-out, whatever the cache shows.
             if self._timeout_ms <= 0 or self._lacks_leader(topic):
                 self._refusals[topic.name] = (ErrorCode.request_timed_out, None)
 

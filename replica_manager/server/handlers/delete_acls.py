@@ -17,7 +17,7 @@ from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, deleted, filter_of
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DELETE_ACLS

@@ -16,8 +16,8 @@ from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import DeleteGroups, DeleteGroupsResult
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_delete_groups
-from replica_manager.server.large_answers import composed
+from replica_manager.server.group_responses import write_delete_groups
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import GROUPS_AT_ONCE, in_pieces
 
 API_KEY: Final = ApiKey.DELETE_GROUPS

@@ -20,7 +20,7 @@ from replica_manager.replication.delayed_delete_records import DeletedRecords
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import by_topic, timeout_ms_of
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DELETE_RECORDS
@@ -50,8 +50,8 @@ async def handle(
         else:
             wanted[tp] = offset
     deleted = await broker.records.deletions.delete(wanted, timeout_ms_of(request))
-    answers = {**deleted, **refused}
-    return await composed(len(answers), lambda: _response(context, answers))
+    responses = {**deleted, **refused}
+    return await composed(len(responses), lambda: _response(context, responses))
 
 
 def refuse(
@@ -71,7 +71,7 @@ def _offsets(request: request_types.DeleteRecordsRequest) -> Iterator[tuple[Topi
 
 
 def _response(
-    context: RequestContext, answers: Mapping[TopicPartition, DeletedRecords]
+    context: RequestContext, responses: Mapping[TopicPartition, DeletedRecords]
 ) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
@@ -83,12 +83,12 @@ def _response(
                     schema.part(
                         "DeleteRecordsPartitionResult",
                         partition_index=index,
-                        low_watermark=answer.low_watermark,
-                        error_code=answer.error,
+                        low_watermark=response.low_watermark,
+                        error_code=response.error,
                     )
-                    for index, answer in partitions
+                    for index, response in partitions
                 ),
             )
-            for name, partitions in by_topic(list(answers.items())).items()
+            for name, partitions in by_topic(list(responses.items())).items()
         )
     )

@@ -17,7 +17,7 @@ from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SENTENCES, described, filter_of, found
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 
 API_KEY: Final = ApiKey.DESCRIBE_ACLS
 VERSIONS: Final = (0, 3)
@@ -45,7 +45,7 @@ def _response(bindings: Sequence[AclBinding], context: RequestContext) -> Respon
 def refuse(
     _request: request_types.DescribeAclsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code and its sentence."""
+    """The response that carries only a code and its sentence."""
     return _refusal(context, error, SENTENCES.get(error))
 
 

@@ -19,7 +19,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.quota_filters import Described, QuotaFilter
 
 API_KEY: Final = ApiKey.DESCRIBE_CLIENT_QUOTAS

@@ -60,7 +60,7 @@ async def handle(
 def refuse(
     _request: request_types.DescribeClusterRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return _refusal(context, error, None)
 
 

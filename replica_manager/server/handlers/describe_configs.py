@@ -22,7 +22,6 @@ from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
-from replica_manager.server.configs.config_answers import ConfigResults
 from replica_manager.server.configs.config_entries import (
     DescribedEntry,
     broker_entries,
@@ -30,6 +29,7 @@ from replica_manager.server.configs.config_entries import (
     logger_entries,
     topic_entries,
 )
+from replica_manager.server.configs.config_responses import ConfigResults
 from replica_manager.server.configs.config_rows import config_result
 from replica_manager.server.configs.log_levels import log_levels
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
@@ -70,7 +70,7 @@ async def handle(
         described.add(resource, error, message, entries)
     async for resource, denied in in_slices(unauthorized):
         described.add(resource, denied, _SENTENCES[denied])
-    return described.answer()
+    return described.response()
 
 
 def _unauthorized(

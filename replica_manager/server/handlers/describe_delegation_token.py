@@ -54,7 +54,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return _response(context, error, ())
 
 

@@ -21,8 +21,8 @@ from replica_manager.coordinators.groups.requests import (
 )
 from replica_manager.server.authorization import NOT_ASKED, allowed_names, authorized_operations
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_describe
-from replica_manager.server.large_answers import composed
+from replica_manager.server.group_responses import write_describe
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_pieces, in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_GROUPS

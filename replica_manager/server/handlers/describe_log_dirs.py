@@ -25,7 +25,7 @@ from kafka_common.protocol.versioned_messages import ResponseSchema, response_sc
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.server.authorization import is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS

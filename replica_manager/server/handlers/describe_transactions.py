@@ -23,7 +23,7 @@ from replica_manager.coordinators.transactions.requests import (
 )
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_pieces, in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_TRANSACTIONS
@@ -48,11 +48,11 @@ async def handle(
         ).transactions:
             described[found.transactional_id] = await _shown(found, context, broker)
     denied = ErrorCode.transactional_id_authorization_failed
-    answers = [
+    responses = [
         described.get(name, DescribedTransaction(name, denied)) async for name in in_slices(names)
     ]
-    count = sum(1 + len(each.partitions) for each in answers)
-    return await composed(count, lambda: _response(answers, context))
+    count = sum(1 + len(each.partitions) for each in responses)
+    return await composed(count, lambda: _response(responses, context))
 
 
 def refuse(

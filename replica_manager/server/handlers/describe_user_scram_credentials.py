@@ -19,7 +19,7 @@ from kafka_common.protocol.scram import ScramCredential, ScramMechanism
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS

@@ -1,6 +1,6 @@
 """ElectLeaders (43): preferred or unclean leader elections.
 
-The controller elects; the answer waits until this broker's metadata cache shows the new leaders,
+The controller elects; the response waits until this broker's metadata cache shows the new leaders,
 so that a client that asks for metadata next sees them.  The client's time runs from the request on;
 what the controller needs of it is gone for the wait.
 
@@ -30,7 +30,7 @@ from replica_manager.server.controller_requests import (
     sentence,
     timeout_ms_of,
 )
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ElectionTrigger, ReplicaLeaderElection
@@ -48,7 +48,7 @@ async def handle(
     deadline = loop.time() + timeout_ms_of(request) / 1000
     before = broker.metadata_cache.snapshot
     partitions = await _asked_for(request, before)
-    answer = await ask(
+    response = await ask(
         broker,
         lambda request_id: ReplicaLeaderElection(
             partitions, election_type, ElectionTrigger.ADMIN_CLIENT, request_id
@@ -58,7 +58,7 @@ async def handle(
     )
     elected = [
         each.partition
-        async for each in in_slices(answer.results)
+        async for each in in_slices(response.results)
         if each.error_code == ErrorCode.none
     ]
     left_ms = round((deadline - loop.time()) * 1000)
@@ -67,7 +67,7 @@ async def handle(
         PartitionResult(each.partition, ErrorCode.request_timed_out)
         if each.partition in late
         else each
-        async for each in in_slices(answer.results)
+        async for each in in_slices(response.results)
     ]
     if request.topic_partitions is None:
         results = [
@@ -75,7 +75,7 @@ async def handle(
             async for each in in_slices(results)
             if each.error_code != ErrorCode.election_not_needed
         ]
-    error = answer.error_code
+    error = response.error_code
     return await composed(len(results), lambda: _response(context, error, results))
 
 

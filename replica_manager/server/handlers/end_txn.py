@@ -1,6 +1,6 @@
 """EndTxn (26): a producer commits or aborts its transaction.
 
-The answer comes when the decision stands in the log; markers follow.
+The response comes when the decision stands in the log; markers follow.
 
 Source: Kafka ``KafkaApis.handleEndTxnRequest`` (KIP-98).
 """

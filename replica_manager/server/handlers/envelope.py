@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("kafka.server.KafkaApis")
 async def handle(
     _request: request_types.EnvelopeRequest, context: RequestContext, broker: BrokerContext
 ) -> Unanswered:
-    """No answer: the connection is closed."""
+    """No response: the connection is closed."""
     _log.info(
         "[KafkaApi-%d] Closing connection of %s because it sent an `Envelope` request even though "
         "forwarding has not been enabled",

@@ -39,5 +39,5 @@ async def handle(
 def refuse(
     _request: request_types.ExpireDelegationTokenRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return expiry_response(context, error, 0)

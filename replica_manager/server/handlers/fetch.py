@@ -49,7 +49,7 @@ from replica_manager.server.authorization import allowed_names, is_cluster_allow
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.large_answers import aside
+from replica_manager.server.large_responses import aside
 from replica_manager.server.replica_selector import follower_in_rack
 from replica_manager.server.slices import in_slices
 
@@ -102,8 +102,8 @@ async def handle(
             context.usage.exempt()
         elif context.usage.fetched(await _size(session.answered(found), context, broker)) > 0:
             return await _answered(session.throttled(), {}, request, context, broker)
-    answer = session.answer(found, broker.records.replica_manager.now_ms())
-    return await _answered(answer, interesting, request, context, broker)
+    response = session.answer(found, broker.records.replica_manager.now_ms())
+    return await _answered(response, interesting, request, context, broker)
 
 
 def refuse(request: FetchRequestData, context: RequestContext, error: ErrorCode) -> EncodedBody:
@@ -194,7 +194,7 @@ def _params(
 
 
 async def _answered(
-    answer: FetchAnswer,
+    response: FetchAnswer,
     fetch_infos: Mapping[TopicIdPartition, FetchPartition],
     request: FetchRequestData,
     context: RequestContext,
@@ -204,7 +204,7 @@ async def _answered(
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
     conversions = NO_CONVERSIONS
-    async for each, found in in_slices(answer.partitions.items()):
+    async for each, found in in_slices(response.partitions.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         converted = found
         if each.topic is not None and each in fetch_infos:
@@ -222,12 +222,12 @@ async def _answered(
     throttle_ms = 0 if context.usage is None else context.usage.throttle_ms
 
     def encoded() -> EncodedBody:
-        errors = _errors(answer.error, topics.values())
+        errors = _errors(response.error, topics.values())
         return EncodedBody(
             fetch_response(
                 version,
-                answer.error,
-                answer.session_id,
+                response.error,
+                response.session_id,
                 list(topics.items()),
                 leaders.endpoints,
                 throttle_ms,
@@ -236,7 +236,7 @@ async def _answered(
             conversions=conversions,
         )
 
-    return await aside(len(answer.partitions), encoded)
+    return await aside(len(response.partitions), encoded)
 
 
 async def _size(

@@ -23,7 +23,7 @@ from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_T
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR
@@ -147,7 +147,7 @@ def _response(context: RequestContext, found: dict[str, _Coordinator]) -> Respon
         return schema.response(**_fields(coordinator, _SENTENCES.get(error, error.name.upper())))
     return schema.response(
         coordinators=tuple(
-            # Kafka's answers about several keys carry no sentences.
+            # Kafka's responses about several keys carry no sentences.
             schema.part("Coordinator", key=key, **_fields(each, ""))
             for key, each in found.items()
         )

@@ -16,8 +16,8 @@ from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import HeartbeatResult
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.group_answers import write_heartbeat
 from replica_manager.server.group_requests import read_heartbeat
+from replica_manager.server.group_responses import write_heartbeat
 
 API_KEY: Final = ApiKey.HEARTBEAT
 VERSIONS: Final = (0, 4)

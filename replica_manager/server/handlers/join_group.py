@@ -17,9 +17,9 @@ from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import JoinResult
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.group_answers import write_join
 from replica_manager.server.group_requests import read_join
-from replica_manager.server.large_answers import aside
+from replica_manager.server.group_responses import write_join
+from replica_manager.server.large_responses import aside
 
 API_KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = (0, 9)

@@ -30,7 +30,7 @@ from replica_manager.server.handlers.control_requests import (
     is_from_kraft,
     is_stale,
 )
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import all_in_slices, run_in_slices
 
 API_KEY: Final = ApiKey.LEADER_AND_ISR
@@ -42,8 +42,8 @@ OPEN_RETRIES: Final = 20
 OPEN_RETRY_S: Final = 0.5
 """A log that a limit of the system keeps shut is tried again so often, after so long a pause.
 
-The ten seconds are a third of what a controller waits for an answer.  The controller then takes the
-replica for offline, until a later request makes it leader or follower.
+The ten seconds are a third of what a controller waits for a response.  The controller then takes
+the replica for offline, until a later request makes it leader or follower.
 """
 
 
@@ -65,25 +65,25 @@ async def handle(
         )
     replica_manager = broker.records.replica_manager
     async with replica_manager.replica_state_change_lock:
-        answer = await run_in_slices(
+        response = await run_in_slices(
             become_leader_or_follower(replica_manager, decoded, context.correlation_id)
         )
         for _ in range(OPEN_RETRIES):
-            if not answer.put_off:
+            if not response.put_off:
                 break
             await asyncio.sleep(OPEN_RETRY_S)
-            left = {tp: states[tp] async for tp in all_in_slices(answer.put_off)}
+            left = {tp: states[tp] async for tp in all_in_slices(response.put_off)}
             later = await run_in_slices(
                 become_leader_or_follower(
                     replica_manager, replace(decoded, partitions=left), context.correlation_id
                 )
             )
-            errors = {**answer.partitions, **later.partitions}
-            answer = PartitionErrors(answer.error, errors, later.put_off)
+            errors = {**response.partitions, **later.partitions}
+            response = PartitionErrors(response.error, errors, later.put_off)
         await run_in_slices(_forget_what_was_led(decoded, broker))
     return await composed(
-        len(answer.partitions),
-        lambda: _response(context, decoded, answer.error, answer.partitions),
+        len(response.partitions),
+        lambda: _response(context, decoded, response.error, response.partitions),
     )
 
 

@@ -19,9 +19,9 @@ from kafka_common.protocol.request_types import field_or
 from replica_manager.coordinators.groups.requests import LeaveResult, LeftMember
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_leave
 from replica_manager.server.group_requests import read_leave
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.group_responses import write_leave
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_pieces
 
 API_KEY: Final = ApiKey.LEAVE_GROUP

@@ -16,9 +16,9 @@ from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import ListGroupsResult
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_list
 from replica_manager.server.group_requests import read_list
-from replica_manager.server.large_answers import composed
+from replica_manager.server.group_responses import write_list
+from replica_manager.server.large_responses import composed
 
 API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = (0, 5)

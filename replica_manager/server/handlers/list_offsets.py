@@ -31,7 +31,7 @@ from replica_manager.log.log_values import (
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.offset_lookup import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -76,7 +76,7 @@ async def handle(
             counts[TopicPartition(topic.name, each.partition_index)] += 1
     count = 0
     is_legacy = context.api_version == 0
-    answers: list[tuple[str, list[tuple[int, FoundOffset]]]] = []
+    responses: list[tuple[str, list[tuple[int, FoundOffset]]]] = []
     for topic in topics:
         if topic.name not in allowed:
             continue
@@ -84,34 +84,34 @@ async def handle(
         for wanted in topic.partitions:
             tp = TopicPartition(topic.name, wanted.partition_index)
             if counts[tp] > 1 and not is_legacy:
-                answer = FoundOffset(ErrorCode.invalid_request)
+                response = FoundOffset(ErrorCode.invalid_request)
             else:
-                answer = await _answer(tp, wanted, reader, context, broker)
-            found.append((wanted.partition_index, answer))
+                response = await _answer(tp, wanted, reader, context, broker)
+            found.append((wanted.partition_index, response))
             count += 1
             if count % AT_ONCE == 0:
                 await asyncio.sleep(0)
-        answers.append((topic.name, found))
+        responses.append((topic.name, found))
     denied = FoundOffset(ErrorCode.topic_authorization_failed)
     async for topic in in_slices(topics):
         if topic.name not in allowed:
-            answers.append(
+            responses.append(
                 (topic.name, [(each.partition_index, denied) for each in topic.partitions])
             )
             count += len(topic.partitions)
     # Not by the different partitions: one that is named twice is answered twice.
-    return await composed(count, lambda: _response(context, answers))
+    return await composed(count, lambda: _response(context, responses))
 
 
 def refuse(
     request: request_types.ListOffsetsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
     """Every partition of the request, with that code."""
-    answer = FoundOffset(error)
+    response = FoundOffset(error)
     return _response(
         context,
         [
-            (topic.name, [(each.partition_index, answer) for each in topic.partitions])
+            (topic.name, [(each.partition_index, response) for each in topic.partitions])
             for topic in request.topics
         ],
     )
@@ -148,7 +148,7 @@ async def _answer(
 
 
 def _response(
-    context: RequestContext, answers: list[tuple[str, list[tuple[int, FoundOffset]]]]
+    context: RequestContext, responses: list[tuple[str, list[tuple[int, FoundOffset]]]]
 ) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
@@ -169,6 +169,6 @@ def _response(
                     for index, found in partitions
                 ),
             )
-            for name, partitions in answers
+            for name, partitions in responses
         )
     )

@@ -21,7 +21,7 @@ from replica_manager.server.controller_requests import (
     sentence,
     timeout_ms_of,
 )
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
@@ -44,15 +44,15 @@ async def handle(
             for partition in topic.partition_indexes
         )
         asked = tuple({tp: None async for tp in in_slices(named)})
-    answer = await ask(
+    response = await ask(
         broker,
         lambda request_id: ListPartitionReassignments(asked, request_id),
         OngoingReassignments,
         timeout_ms_of(request),
     )
-    error = answer.error_code
+    error = response.error_code
     return await composed(
-        len(answer.reassignments), lambda: _response(context, error, answer.reassignments)
+        len(response.reassignments), lambda: _response(context, error, response.reassignments)
     )
 
 
@@ -61,7 +61,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return _response(context, error, ())
 
 

@@ -3,7 +3,7 @@
 Topics that do not exist are created on the way if the client allows it and so does
 ``auto.create.topics.enable``; this broker writes them to ZooKeeper itself, controller or not.
 
-The answer is written straight to bytes, in slices between which the event loop serves others: a
+The response is written straight to bytes, in slices between which the event loop serves others: a
 client may ask for 100,000 partitions.
 
 Source: Kafka ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getTopicMetadata``,

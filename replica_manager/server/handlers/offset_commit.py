@@ -20,7 +20,6 @@ from kafka_common.protocol.error_codes import error_code_for
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_commit
 from replica_manager.server.group_partitions import (
     committed,
     named_count,
@@ -29,7 +28,8 @@ from replica_manager.server.group_partitions import (
     refused_partitions,
 )
 from replica_manager.server.group_requests import read_commit
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.group_responses import write_commit
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.OFFSET_COMMIT

@@ -17,7 +17,6 @@ from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.coordinators.groups.requests import DeleteOffsetsResult
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_delete_offsets
 from replica_manager.server.group_partitions import (
     deleted,
     named_count,
@@ -25,7 +24,8 @@ from replica_manager.server.group_partitions import (
     refused_partitions,
 )
 from replica_manager.server.group_requests import read_delete_offsets
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.group_responses import write_delete_offsets
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.OFFSET_DELETE

@@ -29,9 +29,9 @@ from replica_manager.coordinators.groups.requests import (
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_fetch
 from replica_manager.server.group_requests import read_fetch, wanted_topics
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.group_responses import write_fetch
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_pieces, in_slices
 
 API_KEY: Final = ApiKey.OFFSET_FETCH

@@ -25,7 +25,7 @@ from replica_manager.log.leader_epoch_file_cache import UNDEFINED, EpochEndOffse
 from replica_manager.replication.partition_reads import end_offset_for_leader_epoch
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
@@ -47,7 +47,7 @@ async def handle(
         allowed = await allowed_names(
             broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names
         )
-    answers = [
+    responses = [
         (
             topic.topic,
             [_answer(broker, topic.topic, asked) async for asked in in_slices(topic.partitions)],
@@ -56,9 +56,9 @@ async def handle(
         if topic.topic in allowed
     ]
     denied = [topic for topic in request.topics if topic.topic not in allowed]
-    answers += _refused(denied, ErrorCode.topic_authorization_failed)
-    count = sum(len(partitions) for _, partitions in answers)
-    return await composed(count, lambda: _response(context, answers))
+    responses += _refused(denied, ErrorCode.topic_authorization_failed)
+    count = sum(len(partitions) for _, partitions in responses)
+    return await composed(count, lambda: _response(context, responses))
 
 
 def refuse(
@@ -90,7 +90,7 @@ def _refused(
     ]
 
 
-def _response(context: RequestContext, answers: Sequence[_TopicEnds]) -> ResponsePayload:
+def _response(context: RequestContext, responses: Sequence[_TopicEnds]) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         topics=tuple(
@@ -108,6 +108,6 @@ def _response(context: RequestContext, answers: Sequence[_TopicEnds]) -> Respons
                     for partition, error, end in ends
                 ),
             )
-            for topic, ends in answers
+            for topic, ends in responses
         )
     )

@@ -38,7 +38,7 @@ from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.large_answers import aside
+from replica_manager.server.large_responses import aside
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.PRODUCE

@@ -31,5 +31,5 @@ async def handle(
 def refuse(
     _request: request_types.SaslHandshakeRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return response_schema(API_KEY, context.api_version).response(error_code=error, mechanisms=())

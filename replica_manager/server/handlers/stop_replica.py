@@ -19,7 +19,7 @@ from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import all_in_slices, run_in_slices
 
 API_KEY: Final = ApiKey.STOP_REPLICA
@@ -40,9 +40,11 @@ async def handle(
     )
     replica_manager = broker.records.replica_manager
     async with replica_manager.replica_state_change_lock:
-        answer = await run_in_slices(replica_manager.stop_replicas(decoded, context.correlation_id))
+        response = await run_in_slices(
+            replica_manager.stop_replicas(decoded, context.correlation_id)
+        )
     return await composed(
-        len(answer.partitions), lambda: _response(context, answer.error, answer.partitions)
+        len(response.partitions), lambda: _response(context, response.error, response.partitions)
     )
 
 

@@ -18,9 +18,9 @@ from replica_manager.coordinators.groups.requests import SyncResult
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.group_answers import write_sync
 from replica_manager.server.group_requests import lacks_protocol, read_sync
-from replica_manager.server.large_answers import aside
+from replica_manager.server.group_responses import write_sync
+from replica_manager.server.large_responses import aside
 
 API_KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = (0, 5)

@@ -25,7 +25,6 @@ from replica_manager.coordinators.groups.offsets import commit_error
 from replica_manager.coordinators.groups.requests import TransactionalProducer
 from replica_manager.server.authorization import check_group, check_transactional_id
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.group_answers import write_transactional_commit
 from replica_manager.server.group_partitions import (
     committed,
     named_count,
@@ -34,7 +33,8 @@ from replica_manager.server.group_partitions import (
     refused_partitions,
 )
 from replica_manager.server.group_requests import read_transactional_commit
-from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.group_responses import write_transactional_commit
+from replica_manager.server.large_responses import aside, composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.TXN_OFFSET_COMMIT

@@ -1,6 +1,6 @@
 """UpdateFeatures (57): changes the finalized features of the cluster.
 
-The controller writes them; the answer waits until this broker has read them too.  In Kafka the
+The controller writes them; the response waits until this broker has read them too.  In Kafka the
 controller's event thread waits for that, here only the client does.
 
 Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatureUpdates``,
@@ -23,7 +23,7 @@ from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_requests import ask, sentence, timeout_ms_of
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
@@ -49,7 +49,7 @@ async def handle(
     updates = {
         update.feature: _update(update) async for update in in_slices(request.feature_updates)
     }
-    answer = await ask(
+    response = await ask(
         broker,
         lambda request_id: UpdateFeatures(
             tuple(updates.values()), field_or(request, "validate_only", False), request_id
@@ -57,24 +57,24 @@ async def handle(
         FeatureResults,
         timeout_ms_of(request),
     )
-    if answer.epoch is not None and not await broker.administration.features.reaches(
-        answer.epoch, timeout_ms_of(request)
+    if response.epoch is not None and not await broker.administration.features.reaches(
+        response.epoch, timeout_ms_of(request)
     ):
         # The features are written; Kafka too says that they failed if it does not see them in time.
-        answer = replace(
-            answer,
+        response = replace(
+            response,
             results=tuple(
                 (feature, code or ErrorCode.feature_update_failed, message)
-                for feature, code, message in answer.results
+                for feature, code, message in response.results
             ),
         )
-    return await composed(len(answer.results), lambda: _response(context, answer))
+    return await composed(len(response.results), lambda: _response(context, response))
 
 
 def refuse(
     _request: request_types.UpdateFeaturesRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The answer that carries only a code."""
+    """The response that carries only a code."""
     return _response(context, FeatureResults(error))
 
 
@@ -85,12 +85,12 @@ def _update(update: request_types.FeatureUpdateKey) -> FeatureUpdate:
     return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)
 
 
-def _response(context: RequestContext, answer: FeatureResults) -> ResponsePayload:
+def _response(context: RequestContext, response: FeatureResults) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
-    error = answer.error_code
+    error = response.error_code
     return schema.response(
         error_code=error,
-        error_message=sentence(error, answer.message),
+        error_message=sentence(error, response.message),
         results=tuple(
             schema.part(
                 "UpdatableFeatureResult",
@@ -98,6 +98,6 @@ def _response(context: RequestContext, answer: FeatureResults) -> ResponsePayloa
                 error_code=code,
                 error_message=sentence(code, message),
             )
-            for feature, code, message in answer.results
+            for feature, code, message in response.results
         ),
     )

@@ -96,7 +96,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The answer is nothing but a code."""
+    """The response is nothing but a code."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)
 
 

@@ -27,7 +27,7 @@ from replica_manager.coordinators.transaction_messages import by_topic, read_mar
 from replica_manager.coordinators.transactions.events import Marker
 from replica_manager.log.producer_state_manager import AppendOrigin
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
 
 API_KEY: Final = ApiKey.WRITE_TXN_MARKERS

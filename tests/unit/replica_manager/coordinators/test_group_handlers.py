@@ -20,7 +20,7 @@ from kafka_common.model import LEADER_DURING_DELETE
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.server.large_answers import ENTRIES_AT_ONCE
+from replica_manager.server.large_responses import ENTRIES_AT_ONCE
 from tests.support.broker_world import broker, metadata
 from tests.support.group_api_world import GROUP, NONE, GroupApiWorld
 from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode

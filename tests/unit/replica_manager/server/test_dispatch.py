@@ -19,7 +19,7 @@ from kio.static.primitive import i32, i64
 from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import write
-from replica_manager.server.large_answers import READ_ASIDE_BYTES
+from replica_manager.server.large_responses import READ_ASIDE_BYTES
 from tests.support.broker_world import BROKER_EPOCH, BrokerWorld
 from tests.support.frames import request_header
 

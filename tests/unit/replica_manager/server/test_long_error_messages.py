@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_common.protocol.answers import LONGEST_MESSAGE, clipped, write_answer
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import read_response
 from kafka_common.protocol.primitives import MAX_STRING_BYTES
+from kafka_common.protocol.responses import LONGEST_MESSAGE, clipped, write_response
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.server.handlers import list_groups
 from tests.support.request_shapes import requests_with
@@ -88,14 +88,14 @@ def test_an_answer_that_cannot_be_encoded_is_refused_and_the_connection_kept(
 def test_a_message_that_fits_is_left_as_it_is() -> None:
     answer = one_refusal("é" * (MAX_STRING_BYTES // 2))
 
-    assert read_response(ApiKey.ALTER_CONFIGS, 2, write_answer(answer)) == answer
+    assert read_response(ApiKey.ALTER_CONFIGS, 2, write_response(answer)) == answer
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_message_one_byte_too_long_is_clipped(version: int) -> None:
     answer = one_refusal("é" * (MAX_STRING_BYTES // 2 + 1), version)
 
-    sent: Any = read_response(ApiKey.ALTER_CONFIGS, version, write_answer(answer))
+    sent: Any = read_response(ApiKey.ALTER_CONFIGS, version, write_response(answer))
 
     assert sent.responses[0].error_message == "é" * LONGEST_MESSAGE + "…"
     assert clipped(sent.responses[0].error_message) == sent.responses[0].error_message

@@ -1,10 +1,11 @@
 """Encodes responses and shortens error messages that are too long for the wire.
 
 An error message often quotes what the client sent, and that may be as long as a string of the wire
-can be.  The message is then longer than one, and the whole answer could not be sent, or not be read
-by its client.  So such a message is clipped where the answer is encoded, in one place for all APIs.
+can be.  The message is then longer than one, and the whole response could not be sent, or not be
+read by its client.  So such a message is clipped where the response is encoded, in one place for
+all APIs.
 
-Source: Kafka ``MessageDataGenerator.generateStringToBytes``: Kafka gives up the whole answer.
+Source: Kafka ``MessageDataGenerator.generateStringToBytes``: Kafka gives up the whole response.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ class _Places(NamedTuple):
     arrays: tuple[str, ...]
 
 
-def write_answer(answer: Entity) -> bytes:
+def write_response(response: Entity) -> bytes:
     """The bytes of the response; OutOfBoundValue if another field than a message does not fit."""
     try:
-        body = write(answer)
+        body = write(response)
     except OutOfBoundValue:
-        return write(with_clipped_messages(answer))
+        return write(with_clipped_messages(response))
     # A compact string may be longer here than any client of Kafka reads.
     if len(body) > MAX_STRING_BYTES:
-        fitting = with_clipped_messages(answer)
-        if fitting is not answer:
+        fitting = with_clipped_messages(response)
+        if fitting is not response:
             return write(fitting)
     return body
 

@@ -1,9 +1,9 @@
 """Writes the DescribeConfigs response to bytes while its resources are looked up.
 
-A request of 15 KB can name this broker 3,000 times, and every time the answer has 300 keys.  So the
-rows of the last resource of a kind are not written again, and the answer has a bound.
+A request of 15 KB can name this broker 3,000 times, and every time the response has 300 keys.  So
+the rows of the last resource of a kind are not written again, and the response has a bound.
 
-Source: Kafka ``DescribeConfigsResponse``.  Kafka has no bound; its answer is of 90 MB.
+Source: Kafka ``DescribeConfigsResponse``.  Kafka has no bound; its response is of 90 MB.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kio.serial.writers import write_compact_array_length, write_legacy_array_le
 from kio.static.primitive import i32
 
 from kafka_common.protocol import request_types
-from kafka_common.protocol.answers import write_answer
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import write
+from kafka_common.protocol.responses import write_response
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_entries import DescribedEntry
@@ -63,7 +63,7 @@ class ConfigResults:
     ) -> None:
         """Adds a result; RequestRefused(INVALID_REQUEST) if the response becomes too large."""
         self._errors[error] += 1
-        head = write_answer(config_result(self._schema, resource, error, message))
+        head = write_response(config_result(self._schema, resource, error, message))
         end = self._end_of(resource, entries)
         self._bytes += len(head) + len(end)
         if self._bytes > self._max_bytes:
@@ -72,7 +72,7 @@ class ConfigResults:
             )
         self._chunks += (head[: -self._empty_end_bytes], end)
 
-    def answer(self) -> EncodedBody:
+    def response(self) -> EncodedBody:
         """The body of the response."""
         count = BytesIO()
         if self._is_flexible:

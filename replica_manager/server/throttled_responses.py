@@ -1,7 +1,7 @@
 """Counts requests for quotas and writes throttle times into responses.
 
 Produce and Fetch count themselves, because bytes have quotas too.  Everything else is counted here,
-when its answer is known.
+when its response is known.
 
 Source: Kafka ``RequestHandlerHelper`` (``sendMaybeThrottle``, ``sendResponseExemptThrottle``).
 """
@@ -60,12 +60,12 @@ def counted_as_clients(response: Response, usage: RequestUsage) -> Response:
     return _with_throttle_time(response, usage.throttle_ms) if usage.requested() > 0 else response
 
 
-def used(answer: ResponseFrame, usage: RequestUsage) -> ResponseFrame:
+def used(response: ResponseFrame, usage: RequestUsage) -> ResponseFrame:
     """The response, and how long its connection is muted."""
-    answer = answer._replace(sent=(usage.finish,), loop_time=usage.loop_time)
-    if usage.throttle_ms == 0 or usage.throttle_ms < answer.mute_ms:
-        return answer
-    return answer._replace(mute_ms=usage.throttle_ms, muted=usage.waiting())
+    response = response._replace(sent=(usage.finish,), loop_time=usage.loop_time)
+    if usage.throttle_ms == 0 or usage.throttle_ms < response.mute_ms:
+        return response
+    return response._replace(mute_ms=usage.throttle_ms, muted=usage.waiting())
 
 
 def _with_throttle_time(response: Response, throttle_ms: int) -> Response:
@@ -84,9 +84,9 @@ def _with_throttle_time(response: Response, throttle_ms: int) -> Response:
             return throttled(response, throttle_ms)
 
 
-def throttled(answer: P, throttle_ms: int) -> P:
+def throttled(response: P, throttle_ms: int) -> P:
     """The response with that throttle time; unchanged where its version has no field for it."""
-    if not hasattr(answer, _THROTTLE_TIME):
-        return answer
+    if not hasattr(response, _THROTTLE_TIME):
+        return response
     throttle_time = i32Timedelta.parse(timedelta(milliseconds=throttle_ms))
-    return cast(P, replace(cast(Any, answer), **{_THROTTLE_TIME: throttle_time}))
+    return cast(P, replace(cast(Any, response), **{_THROTTLE_TIME: throttle_time}))

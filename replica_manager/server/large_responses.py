@@ -1,4 +1,4 @@
-"""What is made of large requests and into large answers, in a thread: others need not wait.
+"""What is made of large requests and into large responses, in a thread: others need not wait.
 
 :mod:`.slices` says what a thread is good for here, and what it is not.
 """
@@ -13,22 +13,22 @@ from typing import Any, Final, TypeVar, cast
 
 from kio.static.protocol import ResponsePayload
 
-from kafka_common.protocol.answers import write_answer
+from kafka_common.protocol.responses import write_response
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.error_counts import error_counts
-from replica_manager.server.throttled_answers import throttled
+from replica_manager.server.throttled_responses import throttled
 
 T = TypeVar("T")
 
 READ_ASIDE_BYTES: Final = 8 * 1024
-"""From this size on a request is read, and its answer encoded, in a thread: others need not wait.
+"""From this size on a request is read, and its response encoded, in a thread: others need not wait.
 
 So many bytes are some 4,000 names of one letter, which take kio 8 ms.
 """
 ENTRIES_AT_ONCE: Final = 1_000
-"""An answer of so many entries is composed and encoded on the event loop: some 8 ms."""
+"""A response of so many entries is composed and encoded on the event loop: some 8 ms."""
 _THROTTLE_BYTES: Final = 4
-"""Of the throttle time, in almost every answer the first field."""
+"""Of the throttle time, in almost every response the first field."""
 
 
 async def composed(
@@ -47,20 +47,20 @@ async def aside(entry_count: int, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
-def encoded(answer: ResponsePayload) -> EncodedBody:
-    """That answer as bytes, its errors counted."""
-    errors = error_counts(answer.__api_key__, answer)
-    body = write_answer(answer)
+def encoded(response: ResponsePayload) -> EncodedBody:
+    """That response as bytes, its errors counted."""
+    errors = error_counts(response.__api_key__, response)
+    body = write_response(response)
 
     def with_throttle_time(throttle_ms: int) -> Sequence[bytes]:
-        if _begins_with_throttle_time(type(answer)):
+        if _begins_with_throttle_time(type(response)):
             return throttle_ms.to_bytes(_THROTTLE_BYTES, "big"), body[_THROTTLE_BYTES:]
-        return (write_answer(throttled(answer, throttle_ms)),)
+        return (write_response(throttled(response, throttle_ms)),)
 
     return EncodedBody((body,), errors=lambda: errors, throttled=with_throttle_time)
 
 
 @cache
-def _begins_with_throttle_time(answer_type: type) -> bool:
-    first = dataclasses.fields(cast(Any, answer_type))[:1]
+def _begins_with_throttle_time(response_type: type) -> bool:
+    first = dataclasses.fields(cast(Any, response_type))[:1]
     return [field.name for field in first] == ["throttle_time"]
