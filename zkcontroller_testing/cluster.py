@@ -33,7 +33,7 @@ from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
 from zkcontroller_cli.wire.metadata import answer_of
-from zkcontroller_cli.wire.metadata_answers import MetadataAnswer
+from zkcontroller_cli.wire.metadata_responses import MetadataAnswer
 from zkcontroller_cli.wire.requests import (
     BrokerAddress,
     Deadline,

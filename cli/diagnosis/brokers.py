@@ -32,7 +32,7 @@ from zkcontroller_cli.diagnosis.reading import BrokerReading, ClusterReading, Lo
 from zkcontroller_cli.wire.admin import BROKER
 from zkcontroller_cli.wire.controller import probe_controller
 from zkcontroller_cli.wire.metadata import answer_of, lacking_topics
-from zkcontroller_cli.wire.metadata_answers import CachedState, expected_state
+from zkcontroller_cli.wire.metadata_responses import CachedState, expected_state
 from zkcontroller_cli.wire.requests import (
     BrokerAddress,
     Deadline,

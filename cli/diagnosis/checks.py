@@ -30,7 +30,7 @@ from zkcontroller_cli.values.throttles import (
     LEADER_RATE,
     TOPIC_KEYS,
 )
-from zkcontroller_cli.wire.metadata_answers import unlike_brokers
+from zkcontroller_cli.wire.metadata_responses import unlike_brokers
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 LARGE_ZNODE_BYTES: Final = 512 * 1024

@@ -31,7 +31,7 @@ from zkcontroller.zookeeper.znodes import (
 from zkcontroller_cli.diagnosis.ensemble import ServerReading, sessions_note, unchecked_servers
 from zkcontroller_cli.diagnosis.findings import Evidence, Place
 from zkcontroller_cli.diagnosis.looks import Look, Silence
-from zkcontroller_cli.wire.metadata_answers import CachedState
+from zkcontroller_cli.wire.metadata_responses import CachedState
 from zkcontroller_cli.znodes.partitions import PartitionView, TopicView, partitions_of, read_topics
 from zkcontroller_cli.znodes.registrations import LiveBroker, read_registrations
 from zkcontroller_cli.znodes.session import ZooKeeper, decoded, now_ms

@@ -44,7 +44,7 @@ from zkcontroller_cli.values.config_values import own_place
 from zkcontroller_cli.wire.admin import configs_set_on, ongoing_reassignments
 from zkcontroller_cli.wire.configs import describe_configs
 from zkcontroller_cli.wire.metadata import answer_of
-from zkcontroller_cli.wire.metadata_answers import MetadataAnswer
+from zkcontroller_cli.wire.metadata_responses import MetadataAnswer
 from zkcontroller_cli.wire.requests import (
     Deadline,
     ask_metadata,

@@ -51,11 +51,11 @@ from zkcontroller_cli.truth.metadata_truth import (
 from zkcontroller_cli.wire.metadata import (
     AskedEpoch,
     answer_of,
-    epoch_answers,
+    epoch_errors,
     held_replicas,
     lacking_topics,
 )
-from zkcontroller_cli.wire.metadata_answers import MetadataAnswer
+from zkcontroller_cli.wire.metadata_responses import MetadataAnswer
 from zkcontroller_cli.wire.requests import (
     BrokerAddress,
     Deadline,
@@ -314,7 +314,7 @@ async def _compare_replicas(
         ]
         where = f"{EPOCHS} of broker {broker_id}"
         try:
-            answers = await epoch_answers(connection, questions)
+            answers = await epoch_errors(connection, questions)
         except Refused as error:  # before Kafka 2.1 it says nothing of the current leader epoch
             look.notes[where] = str(error)
             return

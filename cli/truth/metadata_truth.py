@@ -23,7 +23,7 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
     TopicZnode,
 )
-from zkcontroller_cli.wire.metadata_answers import (
+from zkcontroller_cli.wire.metadata_responses import (
     CachedState,
     MetadataAnswer,
     expected_state,

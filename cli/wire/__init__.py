@@ -7,5 +7,5 @@ another.  :mod:`.target` names the cluster of a write and compares cluster ids;
 
 asyncio and kio are imported with these modules, so verbs import them when they run.  May import
 ``znodes``, ``values`` and ``console``.  What must not be done here: print; decide what a verb does
-with an answer.
+with a response.
 """

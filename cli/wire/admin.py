@@ -172,8 +172,8 @@ async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> lis
         assert isinstance(response, ListPartitionReassignmentsResponse)
         return [response]
 
-    [answer] = await ask_controller(bootstrap, deadline, ask, changes_nothing=True)
-    raise_for_code("the list of reassignments", answer.error_code, answer.error_message)
+    [response] = await ask_controller(bootstrap, deadline, ask, changes_nothing=True)
+    raise_for_code("the list of reassignments", response.error_code, response.error_message)
     return sorted(
         Ongoing(
             str(topic.name),
@@ -182,7 +182,7 @@ async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> lis
             tuple(map(int, each.adding_replicas)),
             tuple(map(int, each.removing_replicas)),
         )
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     )
 

@@ -82,11 +82,11 @@ async def describe_configs(
                 )
             )
         assert isinstance(response, DescribeConfigsResponse), "request() answers in kind"
-        answers = {(each.resource_type, each.resource_name): each for each in response.results}
+        responses = {(each.resource_type, each.resource_name): each for each in response.results}
         for entity in part:
-            answer = answers[_type_of(entity), _wire_name(entity)]
-            _raise_for(entity, answer)
-            settings = map(_setting, answer.configs)
+            result = responses[_type_of(entity), _wire_name(entity)]
+            _raise_for(entity, result)
+            settings = map(_setting, result.configs)
             found[entity] = {each.name: each for each in sorted(settings, key=_name_of)}
     return found
 
@@ -112,10 +112,10 @@ async def alter_configs(
                 )
             )
         assert isinstance(response, IncrementalAlterConfigsResponse), "request() answers in kind"
-        answers = {(each.resource_type, each.resource_name): each for each in response.responses}
+        responses = {(each.resource_type, each.resource_name): each for each in response.responses}
         for entity in part:
-            answer = answers[_type_of(entity), _wire_name(entity)]
-            refusals[entity] = refusal_of(answer.error_code, answer.error_message)
+            result = responses[_type_of(entity), _wire_name(entity)]
+            refusals[entity] = refusal_of(result.error_code, result.error_message)
     return refusals
 
 
@@ -174,10 +174,10 @@ async def _by_destination(
     return parts
 
 
-def _raise_for(entity: ConfigEntity, answer: DescribeConfigsResult) -> None:
-    if answer.error_code is ErrorCode.unknown_topic_or_partition:
+def _raise_for(entity: ConfigEntity, response: DescribeConfigsResult) -> None:
+    if response.error_code is ErrorCode.unknown_topic_or_partition:
         raise Refused(f"there is no {entity.text}; zkctl topic list shows all")
-    raise_for_code(entity.text, answer.error_code, answer.error_message)
+    raise_for_code(entity.text, response.error_code, response.error_message)
 
 
 def _setting(config: DescribeConfigsResourceResult) -> ConfigSetting:

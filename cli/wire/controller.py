@@ -25,8 +25,8 @@ async def probe_controller(
     """
     deadline = Deadline(patience_s)
     async with connected([BrokerAddress(*address)], deadline, security) as connection:
-        answer = await connection.request(
+        response = await connection.request(
             ListPartitionReassignmentsRequest(timeout=timeout_of(deadline), topics=())
         )
-    assert isinstance(answer, ListPartitionReassignmentsResponse), "request() answers in kind"
-    return answer.error_code
+    assert isinstance(response, ListPartitionReassignmentsResponse), "request() answers in kind"
+    return response.error_code

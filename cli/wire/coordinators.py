@@ -132,16 +132,16 @@ async def list_by_every_broker(
 
     async def listing(broker_id: int, address: BrokerAddress) -> tuple[int, ListingT]:
         while True:
-            answer = await ask_broker(address, deadline, bootstrap.security, ask)
-            if isinstance(answer, CannotConnect):
-                raise CannotConnect(f"broker {broker_id}: {answer}")
-            if answer.error_code not in MOVING:
+            response = await ask_broker(address, deadline, bootstrap.security, ask)
+            if isinstance(response, CannotConnect):
+                raise CannotConnect(f"broker {broker_id}: {response}")
+            if response.error_code not in MOVING:
                 break
             if deadline.is_over:
-                raise TimedOut(f"broker {broker_id}: {error_text(answer.error_code)}")
+                raise TimedOut(f"broker {broker_id}: {error_text(response.error_code)}")
             await asyncio.sleep(min(_RETRY_S, deadline.left_s))
-        raise_for_code(f"the {what} of broker {broker_id}", answer.error_code)
-        return broker_id, answer
+        raise_for_code(f"the {what} of broker {broker_id}", response.error_code)
+        return broker_id, response
 
     return await asyncio.gather(*(listing(*each) for each in addresses_in(known).items()))
 
@@ -153,19 +153,19 @@ async def _ask_one(
     keys: Sequence[str],
     ask: Ask,
 ) -> dict[str, tuple[CoordinatorBroker, KeyAnswer]] | str:
-    """The answers that are final; or why none came."""
+    """The responses that are final; or why none came."""
     try:
         async with connected([coordinator.address], deadline, bootstrap.security) as connection:
-            answers = await ask(connection, keys)
+            responses = await ask(connection, keys)
     except CannotConnect as error:
         return f"coordinator {coordinator.broker_id}: {error}"
     final = {
-        key: (coordinator, answer)
-        for key, answer in answers.items()
-        if answer.error_code not in MOVING
+        key: (coordinator, response)
+        for key, response in responses.items()
+        if response.error_code not in MOVING
     }
-    if answers and not final:
-        code = next(iter(answers.values())).error_code
+    if responses and not final:
+        code = next(iter(responses.values())).error_code
         return f"coordinator {coordinator.broker_id}: {error_text(code)}"
     return final
 

@@ -110,8 +110,8 @@ async def list_groups(
         str(each.group_id): ListedGroup(
             str(each.group_id), each.group_state or None, each.protocol_type, broker_id
         )
-        for broker_id, answer in await list_by_every_broker(bootstrap, deadline, "groups", ask)
-        for each in answer.groups
+        for broker_id, response in await list_by_every_broker(bootstrap, deadline, "groups", ask)
+        for each in response.groups
     }
     return [by_name[name] for name in sorted(by_name)]
 
@@ -128,13 +128,14 @@ async def describe_groups(
         described = await _described(connection, keys)
         if is_with_offsets:
             return {
-                key: await _with_offsets(connection, answer) for key, answer in described.items()
+                key: await _with_offsets(connection, response)
+                for key, response in described.items()
             }
         return described
 
-    answers = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, groups, ask)
+    responses = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, groups, ask)
     views = []
-    for group, (coordinator, (code, value)) in answers.items():
+    for group, (coordinator, (code, value)) in responses.items():
         raise_for_code(f"group {group}", code)
         described, committed = value
         views.append(_view(described, coordinator, committed))
@@ -142,7 +143,7 @@ async def describe_groups(
 
 
 async def _described(connection: BrokerConnection, keys: Sequence[str]) -> dict[str, KeyAnswer]:
-    answers: dict[str, KeyAnswer] = {}
+    responses: dict[str, KeyAnswer] = {}
     for start in range(0, len(keys), _GROUPS_PER_REQUEST):
         those = keys[start : start + _GROUPS_PER_REQUEST]
         response = await connection.request(
@@ -151,10 +152,10 @@ async def _described(connection: BrokerConnection, keys: Sequence[str]) -> dict[
             )
         )
         assert isinstance(response, DescribeGroupsResponse), "request() answers in kind"
-        answers |= {
+        responses |= {
             str(each.group_id): KeyAnswer(each.error_code, (each, {})) for each in response.groups
         }
-    return answers
+    return responses
 
 
 async def _with_offsets(connection: BrokerConnection, described: KeyAnswer) -> KeyAnswer:
@@ -168,7 +169,7 @@ async def _with_offsets(connection: BrokerConnection, described: KeyAnswer) -> K
 async def committed_offsets(
     connection: BrokerConnection, group: str
 ) -> tuple[ErrorCode, dict[NamedPartition, int]]:
-    """What the group has committed, and the first error of its coordinator's answer."""
+    """What the group has committed, and the first error of its coordinator's response."""
     response = await connection.request(OffsetFetchRequest(group_id=GroupId(group), topics=None))
     assert isinstance(response, OffsetFetchResponse), "request() answers in kind"
     partitions = [(topic, each) for topic in response.topics for each in topic.partitions]
@@ -257,8 +258,8 @@ async def commit_offsets(
         assert isinstance(response, OffsetCommitResponse), "request() answers in kind"
         return {key: _by_partition(response.topics) for key in keys}
 
-    answers = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, [group], ask)
-    return _refusals(answers[group][1].value, offsets)
+    responses = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, [group], ask)
+    return _refusals(responses[group][1].value, offsets)
 
 
 async def delete_groups(
@@ -273,8 +274,8 @@ async def delete_groups(
         assert isinstance(response, DeleteGroupsResponse), "request() answers in kind"
         return {str(each.group_id): KeyAnswer(each.error_code, None) for each in response.results}
 
-    answers = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, groups, ask)
-    return {group: refusal_of(code) for group, (_, (code, _)) in answers.items()}
+    responses = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, groups, ask)
+    return {group: refusal_of(code) for group, (_, (code, _)) in responses.items()}
 
 
 async def delete_offsets(
@@ -304,8 +305,8 @@ async def delete_offsets(
         code = response.error_code
         return {key: found if code is ErrorCode.none else KeyAnswer(code, None) for key in keys}
 
-    answers = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, [group], ask)
-    code, value = answers[group][1]
+    responses = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, [group], ask)
+    code, value = responses[group][1]
     if value is None:
         raise_for_code(f"group {group}", code)
     return _refusals(value, partitions)

@@ -96,14 +96,14 @@ async def log_dirs_of(
                 f"the brokers do not know broker {broker_id}; zkctl broker list shows all"
             )
     wanted = sorted(broker_ids or addresses)
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(_asked(addresses[each], deadline, bootstrap.security, each, None) for each in wanted)
     )
     found = []
-    for answer in answers:
-        if isinstance(answer, ZkControllerError):
-            raise answer
-        found += answer
+    for response in responses:
+        if isinstance(response, ZkControllerError):
+            raise response
+        found += response
     return found
 
 
@@ -114,20 +114,20 @@ async def readable_log_dirs(
     wanted: Mapping[int, Sequence[_Partition] | None],
 ) -> LogDirsOfBrokers:
     """The log directories of these brokers, with the ``wanted`` partitions (None: with all)."""
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             _asked(addresses.get(broker), deadline, security, broker, partitions)
             for broker, partitions in wanted.items()
         )
     )
     found, unread = [], {}
-    for broker, answer in zip(wanted, answers, strict=True):
+    for broker, response in zip(wanted, responses, strict=True):
         if broker not in addresses:
             unread[broker] = NOT_ALIVE
-        elif isinstance(answer, ZkControllerError):
-            unread[broker] = str(answer)
+        elif isinstance(response, ZkControllerError):
+            unread[broker] = str(response)
         else:
-            found += answer
+            found += response
     return LogDirsOfBrokers(found, unread)
 
 
@@ -140,7 +140,7 @@ async def replica_sizes(
     does not tell.
     """
     results = await described_log_dirs(connection, partitions)
-    if not results:  # before version 3 there is no code for the whole answer
+    if not results:  # before version 3 there is no code for the whole response
         raise Refused("it does not tell: CLUSTER_AUTHORIZATION_FAILED")
     return {
         (str(topic.name), int(each.partition_index)): int(each.partition_size)
@@ -166,7 +166,7 @@ async def replicas_left(
     Refused if the broker does not tell.
     """
     results = await described_log_dirs(connection, partitions)
-    if not results:  # before version 3 there is no code for the whole answer
+    if not results:  # before version 3 there is no code for the whole response
         raise Refused("it does not tell: CLUSTER_AUTHORIZATION_FAILED")
     return ReplicasLeft(
         {
@@ -200,19 +200,19 @@ async def move_to_log_dirs(
     ) -> Callable[[BrokerConnection], Awaitable[dict[HostedReplica, str | None]]]:
         return lambda connection: _altered(connection, those)
 
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             ask_broker(addresses.get(broker), deadline, bootstrap.security, asking(those))
             for broker, those in by_broker.items()
         )
     )
     found: dict[HostedReplica, str | None] = {}
-    for (broker, those), answer in zip(by_broker.items(), answers, strict=True):
-        if isinstance(answer, CannotConnect):
-            why = NOT_ALIVE if broker not in addresses else str(answer)
+    for (broker, those), response in zip(by_broker.items(), responses, strict=True):
+        if isinstance(response, CannotConnect):
+            why = NOT_ALIVE if broker not in addresses else str(response)
             found |= dict.fromkeys(those, f"broker {broker}: {why}")
         else:
-            found |= answer
+            found |= response
     return found
 
 

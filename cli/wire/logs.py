@@ -70,14 +70,14 @@ async def offsets_at(
         return lambda connection: _offsets(connection, those, timestamps)
 
     found: _Answer = {}
-    for answer in await asyncio.gather(
+    for response in await asyncio.gather(
         *(
             ask_broker(addresses.get(leader), deadline, bootstrap.security, asking(those))
             for leader, those in led.items()
         )
     ):
-        if isinstance(answer, dict):
-            found |= answer
+        if isinstance(response, dict):
+            found |= response
     return {each: _offsets_or_reason(leaders.get(each), found.get(each)) for each in partitions}
 
 

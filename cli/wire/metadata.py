@@ -23,7 +23,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
 from zkcontroller_cli.wire.log_dirs import described_log_dirs
-from zkcontroller_cli.wire.metadata_answers import CachedState, MetadataAnswer, MetadataBroker
+from zkcontroller_cli.wire.metadata_responses import CachedState, MetadataAnswer, MetadataBroker
 from zkcontroller_cli.wire.requests import ask_metadata
 from zkcontroller_cli.wire.versions import BrokerConnection
 
@@ -103,10 +103,10 @@ def answer_of(response: MetadataResponse) -> MetadataAnswer:
 
 
 async def lacking_topics(connection: BrokerConnection, topics: Sequence[str]) -> LackingTopics:
-    """Asks by name for topics that an answer lacks: the broker lacks them, or hides them."""
-    answer = await ask_metadata(connection, topics)
+    """Asks by name for topics that a response lacks: the broker lacks them, or hides them."""
+    response = await ask_metadata(connection, topics)
     unknown, refused = [], []
-    for topic in answer.topics:
+    for topic in response.topics:
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             unknown.append(str(topic.name))
         elif topic.error_code is not ErrorCode.none:
@@ -117,7 +117,7 @@ async def lacking_topics(connection: BrokerConnection, topics: Sequence[str]) ->
 async def held_replicas(connection: BrokerConnection) -> HeldReplicas:
     """Every log of the broker."""
     results = await described_log_dirs(connection)
-    held = HeldReplicas(is_shown=bool(results))  # version 2 has no code for the whole answer
+    held = HeldReplicas(is_shown=bool(results))  # version 2 has no code for the whole response
     for result in results:
         if result.error_code is not ErrorCode.none:
             held.failed_dirs[result.log_dir] = result.error_code.name.upper()
@@ -131,10 +131,10 @@ async def held_replicas(connection: BrokerConnection) -> HeldReplicas:
     return held
 
 
-async def epoch_answers(
+async def epoch_errors(
     connection: BrokerConnection, questions: Sequence[AskedEpoch]
 ) -> dict[tuple[str, int], ErrorCode]:
-    """By partition what the broker answers: no error if it leads at that leader epoch."""
+    """The broker's error for each partition; none if it leads at that leader epoch."""
     found: dict[tuple[str, int], ErrorCode] = {}
     for start in range(0, len(questions), PARTITIONS_A_REQUEST):
         topics: defaultdict[str, list[offset_for_leader_epoch.OffsetForLeaderPartition]] = (
@@ -160,7 +160,7 @@ async def epoch_answers(
             )
         )
         assert isinstance(response, OffsetForLeaderEpochResponse), "request() answers in kind"
-        for answer in response.topics:
-            for each in answer.partitions:
-                found[str(answer.topic), int(each.partition)] = each.error_code
+        for topic_result in response.topics:
+            for each in topic_result.partitions:
+                found[str(topic_result.topic), int(each.partition)] = each.error_code
     return found

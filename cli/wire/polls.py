@@ -22,16 +22,16 @@ def controllers_in_caches(
     """By broker id, the controller its metadata cache names (-1: none); the silent are left out."""
 
     async def ask_all() -> dict[int, int]:
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(
                 _controller_named_by(BrokerAddress(host, port), security)
                 for host, port in brokers.values()
             )
         )
         return {
-            broker_id: answer
-            for broker_id, answer in zip(brokers, answers, strict=True)
-            if answer is not None
+            broker_id: response
+            for broker_id, response in zip(brokers, responses, strict=True)
+            if response is not None
         }
 
     return run(ask_all())
@@ -50,7 +50,7 @@ class CacheHistory:
     """When each broker's metadata cache began to name which controller.
 
     Filled by one task while another does what it wants to see the effect of.  Times
-    are ``time.monotonic()``, taken when the answer arrived: at most one poll and one round trip
+    are ``time.monotonic()``, taken when the response arrived: at most one poll and one round trip
     late.
     """
 

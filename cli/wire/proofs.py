@@ -61,12 +61,12 @@ async def asked_until_shown(
             return error
 
     addresses = addresses_in(known)
-    answers = await asyncio.gather(*map(answer_of, addresses.values()))
+    responses = await asyncio.gather(*map(answer_of, addresses.values()))
     missed: dict[int, set[T]] = {}
     silent: dict[int, str] = {}
-    for broker_id, answer in zip(addresses, answers, strict=True):
-        if isinstance(answer, set):
-            missed[broker_id] = answer
+    for broker_id, response in zip(addresses, responses, strict=True):
+        if isinstance(response, set):
+            missed[broker_id] = response
         else:
-            silent[broker_id] = str(answer)
+            silent[broker_id] = str(response)
     return BrokersProof(missed, silent)

@@ -56,13 +56,13 @@ async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQ
         asked.append(address)
         try:
             async with connected_raw(address, deadline, bootstrap.security) as connection:
-                answer = await _described_by(connection, address)
+                response = await _described_by(connection, address)
         except CannotConnect as failure:
             reasons.append(str(failure))
             continue
-        if isinstance(answer, DescribeQuorumResponse):
-            return answer
-        waiting += [each for each in answer if each not in (*asked, *waiting)]
+        if isinstance(response, DescribeQuorumResponse):
+            return response
+        waiting += [each for each in response if each not in (*asked, *waiting)]
     if len(reasons) == len(asked):
         raise CannotConnect("; ".join(reasons))
     silent = f" ({'; '.join(reasons)})" if reasons else ""

@@ -51,17 +51,17 @@ async def delete_records_before(
             return _delete(connection, deadline, those)
 
         try:
-            answer = await ask_broker(addresses.get(leader), deadline, bootstrap.security, delete)
+            response = await ask_broker(addresses.get(leader), deadline, bootstrap.security, delete)
         except TimedOut as error:
             # The others' answers must not be lost.
             return dict.fromkeys(those, RecordsDeleted(None, "REQUEST_TIMED_OUT", str(error)))
-        if isinstance(answer, dict):
-            return answer
-        reason = f"broker {leader}: {answer}"
+        if isinstance(response, dict):
+            return response
+        reason = f"broker {leader}: {response}"
         return dict.fromkeys(those, RecordsDeleted(None, "LEADER_NOT_AVAILABLE", reason))
 
-    answers = await asyncio.gather(*(ask(leader, those) for leader, those in led.items()))
-    return {partition: each for answer in answers for partition, each in answer.items()}
+    responses = await asyncio.gather(*(ask(leader, those) for leader, those in led.items()))
+    return {partition: each for response in responses for partition, each in response.items()}
 
 
 async def _delete(

@@ -234,7 +234,7 @@ async def ask_controller(
 ) -> list[T]:
     """Put a request to the controller, and again while it moves.
 
-    A refusal that an earlier try may have caused, whose connection broke before the answer, has
+    A refusal that an earlier try may have caused, whose connection broke before the response, has
     the error code REQUEST_TIMED_OUT: whether the change was made is not known.
 
     CannotConnect if none of the bootstrap servers answers, TimedOut if no controller takes the

@@ -81,12 +81,12 @@ async def standing_throttles(
         except CommandFailed as error:
             return error
 
-    answers = await asyncio.gather(*map(asked, brokers))
-    for broker, answer in zip(brokers, answers, strict=True):
-        if isinstance(answer, CommandFailed):
-            found.unread[broker] = NOT_ALIVE if broker not in addresses else str(answer)
+    responses = await asyncio.gather(*map(asked, brokers))
+    for broker, response in zip(brokers, responses, strict=True):
+        if isinstance(response, CommandFailed):
+            found.unread[broker] = NOT_ALIVE if broker not in addresses else str(response)
         else:
-            found.brokers[broker] = dict(answer)
+            found.brokers[broker] = dict(response)
     return found
 
 
@@ -114,23 +114,23 @@ async def change_throttles(
             failed |= await _altered(connection, TOPIC, some)
 
     async def change(broker: int, those: list[ConfigEdit]) -> dict[str, str]:
-        answer: dict[str, str] | CommandFailed
+        response: dict[str, str] | CommandFailed
         try:
-            answer = await ask_broker(
+            response = await ask_broker(
                 addresses.get(broker),
                 deadline,
                 bootstrap.security,
                 lambda connection: _altered(connection, BROKER, {str(broker): those}),
             )
         except CommandFailed as error:
-            answer = error
-        if isinstance(answer, CommandFailed):
-            why = NOT_ALIVE if broker not in addresses else str(answer)
+            response = error
+        if isinstance(response, CommandFailed):
+            why = NOT_ALIVE if broker not in addresses else str(response)
             return {f"broker {broker}": why}
-        return answer
+        return response
 
-    for answer in await asyncio.gather(*(change(*each) for each in of_brokers.items())):
-        failed |= answer
+    for response in await asyncio.gather(*(change(*each) for each in of_brokers.items())):
+        failed |= response
     return await _proved(bootstrap, deadline, known, edits, failed)
 
 

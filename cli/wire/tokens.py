@@ -82,7 +82,7 @@ async def create_token(
 
     ``max_lifetime_ms`` is -1 for the brokers' own limit.
     """
-    answer = await _asked(
+    response = await _asked(
         bootstrap,
         deadline,
         CreateDelegationTokenRequest(
@@ -96,14 +96,14 @@ async def create_token(
         ),
     )
     return DelegationToken(
-        answer.token_id,
-        str(Principal(answer.principal_type, answer.principal_name)),
-        _requester(answer),
+        response.token_id,
+        str(Principal(response.principal_type, response.principal_name)),
+        _requester(response),
         tuple(map(str, renewers)),
-        int(answer.issue_timestamp),
-        int(answer.expiry_timestamp),
-        int(answer.max_timestamp),
-        bytes(answer.hmac),
+        int(response.issue_timestamp),
+        int(response.expiry_timestamp),
+        int(response.max_timestamp),
+        bytes(response.hmac),
     )
 
 
@@ -128,12 +128,12 @@ async def _asked(
     | RenewDelegationTokenRequest
     | ExpireDelegationTokenRequest,
 ) -> Any:
-    """The answer, its times in milliseconds; Refused with the next step if it is an error."""
+    """The response, its times in milliseconds; Refused with the next step if it is an error."""
     addresses = parse_bootstrap(bootstrap.servers)
     async with connected(addresses, deadline, bootstrap.security) as connection:
-        answer = await connection.request_numeric(request)
-    _raise_for_tokens(ErrorCode(answer.error_code))
-    return answer
+        response = await connection.request_numeric(request)
+    _raise_for_tokens(ErrorCode(response.error_code))
+    return response
 
 
 def _raise_for_tokens(code: ErrorCode) -> None:
@@ -193,9 +193,9 @@ def _token(described: DescribedDelegationToken) -> DelegationToken:
     )
 
 
-def _requester(answer: Any) -> str | None:
-    name = answer.token_requester_principal_name
-    return str(Principal(answer.token_requester_principal_type, name)) if name else None
+def _requester(response: Any) -> str | None:
+    name = response.token_requester_principal_name
+    return str(Principal(response.token_requester_principal_type, name)) if name else None
 
 
 def missed_token(

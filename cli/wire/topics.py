@@ -55,14 +55,14 @@ def parse_assignment(text: str) -> tuple[CreatableReplicaAssignment, ...]:
     return tuple(assignments)
 
 
-def topics_from_metadata(answer: MetadataResponse) -> list[dict[str, Any]]:
+def topics_from_metadata(response: MetadataResponse) -> list[dict[str, Any]]:
     """The topics of a Metadata response; those it does not know are left out.
 
     It does not tell what is moved or marked for deletion: None.
     """
     return [
         _from_metadata(topic)
-        for topic in answer.topics
+        for topic in response.topics
         if topic.error_code
         not in (ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_topic_exception)
     ]

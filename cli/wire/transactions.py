@@ -131,11 +131,11 @@ async def list_transactions(
 
     # While a coordinator moves, two brokers may list an id.
     by_id: dict[str, TransactionListing] = {}
-    for broker_id, answer in await list_by_every_broker(bootstrap, deadline, "transactions", ask):
-        if answer.unknown_state_filters:
-            names = ", ".join(answer.unknown_state_filters)
+    for broker_id, response in await list_by_every_broker(bootstrap, deadline, "transactions", ask):
+        if response.unknown_state_filters:
+            names = ", ".join(response.unknown_state_filters)
             raise Refused(f"broker {broker_id} knows no such state: {names}")
-        for each in answer.transaction_states:
+        for each in response.transaction_states:
             name = str(each.transactional_id)
             by_id[name] = TransactionListing(
                 name, broker_id, int(each.producer_id), each.transaction_state
@@ -162,10 +162,10 @@ async def describe_transactions(
         }
 
     found: dict[str, TransactionDescription | None] = {}
-    answers = await ask_coordinators(
+    responses = await ask_coordinators(
         bootstrap, deadline, CoordinatorType.TRANSACTIONAL_ID, transactional_ids, ask
     )
-    for name, (coordinator, (code, state)) in answers.items():
+    for name, (coordinator, (code, state)) in responses.items():
         if code is ErrorCode.transactional_id_not_found:
             found[name] = None
             continue
@@ -215,17 +215,17 @@ async def describe_producers(
         return lambda connection: _producers(connection, those)
 
     found: Producers = {}
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             ask_broker(addresses.get(broker), deadline, bootstrap.security, asking(those))
             for broker, those in by_broker.items()
         )
     )
-    for (broker, those), answer in zip(by_broker.items(), answers, strict=True):
-        if isinstance(answer, dict):
-            found |= answer
+    for (broker, those), response in zip(by_broker.items(), responses, strict=True):
+        if isinstance(response, dict):
+            found |= response
         else:
-            why = "LEADER_NOT_AVAILABLE" if broker == -1 else f"broker {broker}: {answer}"
+            why = "LEADER_NOT_AVAILABLE" if broker == -1 else f"broker {broker}: {response}"
             found |= dict.fromkeys(those, why)
     return {
         each: found.get(each, "no answer") if each in leaders else "UNKNOWN_TOPIC_OR_PARTITION"

@@ -201,11 +201,11 @@ class BrokerConnection:
     async def ask_versions(self) -> Mapping[int, tuple[int, int]]:
         """The oldest and the newest version of each API that the broker offers; asked for once."""
         if self._offered is None:
-            answer = await self._connection.request(ApiVersionsRequest())
-            assert isinstance(answer, ApiVersionsResponse), "request() answers in kind"
+            response = await self._connection.request(ApiVersionsRequest())
+            assert isinstance(response, ApiVersionsResponse), "request() answers in kind"
             self._offered = {
                 int(each.api_key): (int(each.min_version), int(each.max_version))
-                for each in answer.api_keys
+                for each in response.api_keys
             }
         return self._offered
 

@@ -22,7 +22,7 @@ from zkcontroller.zookeeper.requests import SetData
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 
 truth_of: Any = import_module("zkcontroller_cli.truth.metadata_truth")
-answers_of: Any = import_module("zkcontroller_cli.wire.metadata_answers")
+answers_of: Any = import_module("zkcontroller_cli.wire.metadata_responses")
 look_of: Any = import_module("zkcontroller_cli.truth.metadata_look")
 wire: Any = import_module("zkcontroller_cli.wire.metadata")
 partitions_of: Any = import_module("zkcontroller_cli.znodes.partitions")
@@ -366,7 +366,7 @@ class Brokers:
         monkeypatch.setattr(look_of, "connected", self._connected)
         monkeypatch.setattr(look_of, "ask_metadata", self._ask_metadata)
         monkeypatch.setattr(look_of, "held_replicas", self._held)
-        monkeypatch.setattr(look_of, "epoch_answers", self._epochs)
+        monkeypatch.setattr(look_of, "epoch_errors", self._epochs)
         monkeypatch.setattr(look_of, "answer_of", lambda answer: answer)
 
     @asynccontextmanager
