@@ -16,6 +16,7 @@ from kio.static.protocol import ResponsePayload
 
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.bulk_groups import encoded_groups, encoded_throttle_time
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from replica_manager.coordinators.groups.requests import (
     INVALID_OFFSET,
@@ -35,6 +36,7 @@ from replica_manager.coordinators.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.server.authorization import NOT_ASKED
+from replica_manager.server.context import EncodedBody
 
 
 def write_join(result: JoinResult, version: int) -> ResponsePayload:
@@ -179,19 +181,13 @@ def write_delete_groups(result: DeleteGroupsResult, version: int) -> ResponsePay
     return schema.response(results=results)
 
 
-def write_list(result: ListGroupsResult, version: int) -> ResponsePayload:
-    schema = response_schema(ApiKey.LIST_GROUPS, version)
-    groups = tuple(
-        schema.part(
-            "ListedGroup",
-            group_id=each.group_id,
-            protocol_type=each.protocol_type,
-            group_state=each.state,
-            group_type=each.group_type,
-        )
-        for each in result.groups
-    )
-    return schema.response(error_code=result.error, groups=groups)
+def write_list(result: ListGroupsResult, version: int) -> EncodedBody:
+    listed = encoded_groups(version, result.error.value, result.groups)
+
+    def body(throttle_ms: int) -> tuple[bytes, bytes]:
+        return encoded_throttle_time(version, throttle_ms), listed
+
+    return EncodedBody(body(0), errors=lambda: {result.error: 1}, throttled=body)
 
 
 def write_describe(

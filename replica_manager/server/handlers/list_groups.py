@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import ResponsePayload
 
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.protocol import request_types
@@ -18,7 +17,7 @@ from replica_manager.server.authorization import allowed_names, is_cluster_allow
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_requests import read_list
 from replica_manager.server.group_responses import write_list
-from replica_manager.server.large_responses import composed
+from replica_manager.server.large_responses import aside
 
 API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = (0, 5)
@@ -26,7 +25,7 @@ VERSIONS: Final = (0, 5)
 
 async def handle(
     request: request_types.ListGroupsRequest, context: RequestContext, broker: BrokerContext
-) -> ResponsePayload | EncodedBody:
+) -> EncodedBody:
     """All groups if the client may describe the cluster, else those that it may describe."""
     asked = read_list(request, broker.records.groups.new_request_id())
     result = await broker.records.groups.ask(asked, ListGroupsResult)
@@ -42,11 +41,11 @@ async def handle(
         result = ListGroupsResult(
             result.error, tuple(each for each in result.groups if each.group_id in described)
         )
-    return await composed(len(result.groups), lambda: write_list(result, context.api_version))
+    return await aside(len(result.groups), lambda: write_list(result, context.api_version))
 
 
 def refuse(
     _request: request_types.ListGroupsRequest, context: RequestContext, error: ErrorCode
-) -> ResponsePayload:
+) -> EncodedBody:
     """The code, and no groups."""
     return write_list(ListGroupsResult(error, ()), context.api_version)

@@ -43,7 +43,7 @@ from replica_manager.server.authorization import (
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.slices import in_slices
+from replica_manager.server.slices import PIECE, in_slices
 from replica_manager.server.topics.topic_creation import is_internal
 
 API_KEY: Final = ApiKey.METADATA
@@ -258,10 +258,12 @@ class _Topics:
             is_internal(name),
             self._operations(name),
         )
-        partitions = [
-            self._partition(partition, state)
-            async for partition, state in in_slices(self._snapshot.partitions[name].items())
-        ]
+        states = self._snapshot.partitions[name].items()
+        partitions = (
+            [self._partition(partition, state) for partition, state in states]
+            if len(states) <= PIECE
+            else [self._partition(*each) async for each in in_slices(states)]
+        )
         self._described_count += 1 + len(partitions)
         return metadata_topic(self._version, head, partitions)
 
@@ -284,6 +286,10 @@ class _Topics:
 
     def _partition(self, partition: int, state: PartitionMetadata) -> bytes:
         _, leader, leader_epoch, in_sync_replicas, _, replicas, offline_replicas = state
+        if leader in self._reachable and self._version:
+            return self._encode(
+                _NONE, partition, leader, leader_epoch, replicas, in_sync_replicas, offline_replicas
+            )
         error = _NONE
         if self._version == 0:
             replicas = self._shown(replicas)
