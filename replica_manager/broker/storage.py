@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 from kafka_common.process.wall_clock import monotonic_ms
 from kafka_common.protocol.inter_broker_versions import transaction_verification_version
 from kafka_common.wall_time import wall_time_ms
-from replica_manager.broker.broker_identity import FailedCall
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
@@ -50,7 +49,7 @@ class Storage:
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
-        failed_log_dirs: Mapping[Path, FailedCall],
+        failed_log_dirs: Mapping[Path, tuple[str, OSError]],
         on_failure: Callable[[LogDirFailure], None],
         on_flush: Callable[[float], None] = lambda _: None,
     ) -> None:

@@ -9,13 +9,33 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+TRIES: Final = 50
+PAUSE_S: Final = 0.1
 
 
 def open_descriptors() -> int:
     """How many descriptors this process has open, those of garbage left out."""
     return len(_numbers())
+
+
+def leaked_descriptors(before: int) -> int:
+    """How many more than ``before`` stay open.
+
+    A thread of something else in this process, such as a client of a shared cluster, may have one
+    open for a moment.
+    """
+    leaked = max(open_descriptors() - before, 0)
+    for _ in range(TRIES):
+        if leaked == 0:
+            break
+        time.sleep(PAUSE_S)
+        leaked = max(open_descriptors() - before, 0)
+    return leaked
 
 
 def highest_descriptor() -> int:
