@@ -1,4 +1,4 @@
-"""A Fetch request that waits until enough can be read, or must be answered at once.
+"""A Fetch request that waits until enough bytes can be read, or until waiting is useless.
 
 The number of readable bytes is computed from positions in the log, without reading records.  When
 the wait ends, the whole request is read again.

@@ -1,4 +1,4 @@
-"""The task of one fetcher: sends its next request and gives it the response, endlessly.
+"""The task of one fetcher: sends its next request and passes it the response, in a loop.
 
 No step of a :class:`.ReplicaFetcher` waits, so neither another step nor a request of the controller
 can run in between; this module does the waiting.  It handles a large response one partition at a

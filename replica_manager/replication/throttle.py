@@ -1,4 +1,4 @@
-"""How much of a broker's replication goes one way, and whether that is more than was allowed.
+"""Throttles replication: compares the rate of throttled replicas with the allowed rate.
 
 An administrator who moves replicas names the throttled replicas in the topic's configuration
 (``partition:broker`` pairs, or ``*``), and the allowed rate in the broker's configuration.  In-sync

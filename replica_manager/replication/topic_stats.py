@@ -1,4 +1,4 @@
-"""What goes through the broker, topic by topic and together: Kafka's ``BrokerTopicMetrics``.
+"""The meters of a broker's traffic, per topic and in total: Kafka's ``BrokerTopicMetrics``.
 
 Source: Kafka ``BrokerTopicStats``, ``BrokerTopicMetrics``.
 """

@@ -1,4 +1,4 @@
-"""Where coroutines wait for a purgatory: until their operation is complete, or their time is over.
+"""Lets coroutines wait for operations in a purgatory, until these are complete or time out.
 
 One timer serves all of them; it is set to the next deadline.  Used on the event loop.
 
