@@ -219,7 +219,7 @@ def register_session_gauges(metrics: Metrics, sessions: FetchSessionCache) -> No
 
 
 class PartitionGauges(Collector):
-    """``kafka.cluster:type=Partition``, ``kafka.log:type=Log`` and ``FetcherLagMetrics``.
+    """Gauges of each partition: ``Partition``, ``Log`` and ``FetcherLagMetrics`` of Kafka.
 
     Each read visits the current partitions, so no gauge is registered or removed with a partition.
     Metrics are read in another thread, so the collections are copied first.

@@ -56,7 +56,7 @@ from zkcontroller.state_changes.log_files import StateChangeSink
 
 
 class RecordStorage(Protocol):
-    """The part of :class:`.Storage` that stores and serves records here."""
+    """The methods of :class:`.Storage` that these parts use."""
 
     @property
     def logs(self) -> LogManager: ...

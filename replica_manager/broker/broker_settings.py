@@ -33,7 +33,8 @@ ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
 def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:
     """The settings of the ZooKeeper session.  Reads key stores.
 
-    ConfigInvalid if ``zookeeper.set.acl`` is true but the broker has no credentials for ZooKeeper.
+    ConfigInvalid if ``zookeeper.set.acl`` is true, but the broker has neither credentials nor a
+    certificate for ZooKeeper.
     """
     if config.is_enabled("zookeeper.set.acl") and not auth and not shows_certificate(config.values):
         raise ConfigInvalid(

@@ -65,6 +65,6 @@ class FeatureEpoch:
             return
         found = optional(path, self._session.read(path))
         if found is None:
-            return  # deleted since: the watch fires
+            return  # the znode was deleted meanwhile: the watch fires
         is_enabled = FeatureZnode.decode(found.data).status is FeatureStatus.ENABLED
         self._epoch = found.zk_version if is_enabled else NO_FEATURES_EPOCH

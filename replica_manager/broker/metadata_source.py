@@ -108,7 +108,7 @@ class BrokerMetadata(Protocol):
         """Reads the delegation tokens, if a secret is configured."""
 
     async def load_broker_config(self) -> None:
-        """Reads the dynamic configuration of this broker and of all brokers."""
+        """Reads the dynamic configuration of this broker and the default for all brokers."""
 
     async def load_client_configs(self) -> None:
         """Passes on the configurations of users, client ids and addresses."""

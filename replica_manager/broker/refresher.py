@@ -77,7 +77,7 @@ class Refresher:
             try:
                 await self._loop.run_in_executor(self._executor, self._look)
             except SessionExpired:
-                pass  # the next session pokes
+                pass  # the next session calls ``poke``
             except ZkControllerError as failure:
                 _log.error("Error while processing %s: %s", self._what, failure)
                 self._loop.call_later(self._retry_pause_s, self._poked.set)

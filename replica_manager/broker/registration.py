@@ -69,11 +69,11 @@ ZooKeeper checks its sessions once per tick, and raises a timeout that is below 
 
 PREDECESSOR_POLL_MS: Final = 200
 _MOST_ATTEMPTS: Final = 100
-"""Limit of attempts to register, each prevented by a registration that vanishes meanwhile."""
+"""Limit of attempts to register; one fails if a foreign registration exists and then vanishes."""
 
 T = TypeVar("T")
 Registering: TypeAlias = Generator[ZkRequest | Pause, Any, T]
-"""Yields ZooKeeper requests and pauses, receives the responses, and returns a result."""
+"""A generator: yields ZooKeeper requests and pauses, receives responses, returns a result."""
 
 _log = logging.getLogger("kafka.zk.KafkaZkClient")
 _server_log = logging.getLogger("kafka.server.KafkaServer")
@@ -255,7 +255,7 @@ class ZooKeeperRegistration:
     def _epoch_if_ours(self, owner: _Owner) -> Registering[int | None]:
         """The czxid of the registration if this session owns it, else None.
 
-        It does if the response to this broker's own transaction was lost.
+        This session owns it if the response to its own transaction was lost.
         """
         if owner.session_id != self.session.session_id:
             return None

@@ -206,7 +206,7 @@ class ZooKeeperMetadata:
             await self.source.blocking(self.token_store.load)
 
     async def load_broker_config(self) -> None:
-        """Reads the dynamic configuration of this broker and of all brokers."""
+        """Reads the dynamic configuration of this broker and the default for all brokers."""
         await self.source.blocking(self.dynamic.load)
 
     async def load_client_configs(self) -> None:

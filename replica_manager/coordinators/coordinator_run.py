@@ -138,7 +138,7 @@ class CoordinatorRun(Generic[_O]):
         for output in outputs:
             try:
                 self._perform(output)
-            except Exception as failure:  # noqa: BLE001 - others wait for the other outputs
+            except Exception as failure:  # noqa: BLE001 - the other outputs must be performed
                 failures.append(failure)
         if failures:
             raise failures[0]

@@ -33,7 +33,7 @@ Answers = Mapping[TopicPartition, AlteredIsr | ErrorCode]
 
 
 class AlterPartitionRefused(NamedTuple):
-    """The whole request was refused."""
+    """The controller refused the whole AlterPartition request."""
 
     error: ErrorCode
     broker_epoch: int
@@ -108,7 +108,7 @@ class AlterPartitionManager:
                 continue
             try:
                 answer = await self._route.propose(call)
-            except Exception as error:  # noqa: BLE001 proposals must go on whatever happens
+            except Exception as error:  # noqa: BLE001 - later proposals must still be sent
                 cause = throwable_text(error)
                 _log.error("Error while altering partitions", extra={"cause": cause})
                 answer = None
@@ -118,7 +118,7 @@ class AlterPartitionManager:
     def _take_guarded(self, answer: Answers | AlterPartitionRefused | None) -> bool:
         try:
             return self._take(answer)
-        except Exception as error:  # noqa: BLE001 proposals must go on whatever happens
+        except Exception as error:  # noqa: BLE001 - later proposals must still be sent
             cause = throwable_text(error)
             _log.error("Error while handling altered partitions", extra={"cause": cause})
             return False

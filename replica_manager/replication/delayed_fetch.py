@@ -43,7 +43,7 @@ class FetchPartitionStatus(NamedTuple, Generic[Place]):
 
     partition: TopicIdPartition
     start_offset_metadata: Place
-    """Where the first read began."""
+    """The position in the log where the first read began."""
     fetch_info: FetchPartition
 
 
@@ -102,7 +102,7 @@ class DelayedFetch(Generic[Place]):
 def must_answer_at_once(
     fetched: Iterable[FetchPartitionData], *, max_wait_ms: int, min_bytes: int
 ) -> bool:
-    """Whether the first read is the response to a Fetch request, so that it need not wait."""
+    """Whether a Fetch request gets its response from the first read, without waiting."""
     results = list(fetched)
     if max_wait_ms <= 0 or not results:
         return True

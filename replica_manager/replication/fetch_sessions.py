@@ -81,7 +81,7 @@ class SessionError(_NoSession):
         return iter(())
 
     def answer(self, _: _Fetched, __: int) -> FetchAnswer:
-        """The error with session id 0."""
+        """A response with the error and session id 0."""
         return FetchAnswer(self.error, NO_SESSION, {})
 
     @override
@@ -217,7 +217,7 @@ class FetchSessionCache:
 
     @property
     def total_partitions(self) -> int:
-        """Gauge ``NumIncrementalFetchPartitionsCached``."""
+        """The partitions of all sessions: gauge ``NumIncrementalFetchPartitionsCached``."""
         return sum(session.size for session in self._sessions.values())
 
     def context(
@@ -301,13 +301,16 @@ class FetchSessionCache:
 
     def _free_session_id(self) -> int:
         session_id = self._new_session_id()
-        # At most as many steps as there are slots.
+        # This loop takes at most as many steps as there are sessions.
         while session_id in self._sessions:
             session_id = 1 if session_id == MAX_SESSION_ID else session_id + 1
         return session_id
 
     def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Evicts a session for one of that privilege and size; False if none may be evicted."""
+        """Evicts a session to make room for a new one; False if none may be evicted.
+
+        ``is_privileged`` (it is a follower's) and ``size`` describe the new session.
+        """
         if not self._sessions:
             return False
         victim = next(iter(self._sessions.values()))

@@ -1,7 +1,7 @@
 """The metrics of a broker's fetchers.
 
 Source: Kafka ``AbstractFetcherManager``, ``FetcherStats``, ``BrokerTopicStats``.  The lag of each
-single partition (``FetcherLagMetrics``) is not among them: ``MaxLag`` is.
+partition (``FetcherLagMetrics``) is not here, only the largest one (``MaxLag``).
 """
 
 from __future__ import annotations

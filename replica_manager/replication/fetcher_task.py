@@ -168,7 +168,7 @@ class FetcherTask:
                     self._listener.high_watermarks_moved(progress.high_watermark_moved)
                 if progress.bytes_in:
                     self._listener.bytes_in(tp, progress.bytes_in)
-            except Exception as error:  # noqa: BLE001 - the other partitions' records are here too
+            except Exception as error:  # noqa: BLE001 - the other partitions need their records
                 cause = throwable_text(error)
                 self._log.error("Error after an append to %s", tp, extra={"cause": cause})
             if progress.is_flush_due:

@@ -1,7 +1,7 @@
 """ISR changes below 2.7-IV2: the leader writes the ISR to ZooKeeper itself.
 
 The write is conditional on the znode version that the leader knows, so it fails if the controller
-has changed the znode meanwhile.  Then the leader creates a znode under
+has changed the znode meanwhile.  After successful writes the leader creates a znode under
 ``/isr_change_notification``, so that the controller reads the new ISRs.  One such notification,
 created after a delay, lists many changes.
 
@@ -105,7 +105,7 @@ class IsrZnodes:
         return answers
 
     async def close(self) -> None:
-        """Stops the notifications."""
+        """Stops the task that writes notifications."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

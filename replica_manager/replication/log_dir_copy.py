@@ -85,7 +85,7 @@ def append(current: UnifiedLog, future: UnifiedLog, records: bytes | memoryview)
 
 
 def take_over_epochs(current: UnifiedLog, future: UnifiedLog) -> None:
-    """Copies the newest leader epochs that have no records, which no copied batch contains."""
+    """Copies the leader epochs after the future log's newest one: they have no records."""
     latest = -1 if future.latest_epoch is None else future.latest_epoch
     for entry in current.epoch_entries:
         if entry.epoch > latest:

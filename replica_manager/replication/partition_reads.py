@@ -33,7 +33,7 @@ class LogReadInfo(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     log_end_offset: int
-    """A follower that fetches from here on is caught up; later appends do not count."""
+    """A follower that fetches at this offset is caught up: appends during the read do not count."""
 
 
 def check_leader_epoch(requested: int, current: int) -> ErrorCode:

@@ -109,7 +109,7 @@ class Purgatory(Generic[Key, Operation]):
             try:
                 if parked.operation.is_complete():
                     done.append(number)
-            except Exception as error:  # noqa: BLE001 - it is the operation's own failure
+            except Exception as error:  # noqa: BLE001 - passed to ``failed`` below
                 broken[number] = error
         for number, failure in broken.items():
             operation = self._take_out(number)

@@ -193,7 +193,7 @@ class RecordAppends:
             )
         except (RecordsRefused, KafkaStorage) as refused:
             return self._refused(tp, records, log, refused)
-        except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
+        except Exception:  # noqa: BLE001 - one batch must not stop the others
             _log.exception("Error processing append operation on partition %s", tp)
             self._stats.mark(tp.topic, "failed_produce_requests")
             return PartitionResponse(

@@ -1,4 +1,4 @@
-"""Reads records for Fetch requests, at once or after waiting for enough.
+"""Reads records for Fetch requests, immediately or after waiting for enough bytes.
 
 A read finds the position in a segment file and the number of bytes to send; no bytes are copied.  A
 follower's read shows its log end offset, which may raise the high watermark and add the follower to
@@ -169,7 +169,7 @@ class RecordReads:
                 found = self._read(
                     params, partition, fetch_info, left, starts, min_one=min_one_message
                 )
-            except Exception:  # noqa: BLE001 - a defect that one log meets must not harm the others
+            except Exception:  # noqa: BLE001 - one log must not stop the reads of the others
                 tp = partition.topic_partition
                 _log.exception("Error processing fetch on partition %s: %s", tp, fetch_info)
                 self._stats.mark(tp.topic, "failed_fetch_requests")

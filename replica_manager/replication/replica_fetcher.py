@@ -69,7 +69,7 @@ _STAGES: Final = {
     LATEST_TIMESTAMP: FetchStage.FINDING_END,
     EARLIEST_TIMESTAMP: FetchStage.FINDING_START,
 }
-"""The stage in which a partition requests the offset of a ListOffsets timestamp."""
+"""The stage of a partition, by the timestamp of its ListOffsets request."""
 _OFFSETS_TURN: Final = 1
 """Index of the offsets request in the order epochs, offsets, records."""
 

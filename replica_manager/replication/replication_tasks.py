@@ -39,7 +39,7 @@ from replica_manager.replication.throttle import ReplicationThrottle
 from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 ControllerEpochOf: TypeAlias = Callable[[TopicPartition], int | None]
-"""Returns the epoch of the controller that elected this leader; None without the partition."""
+"""Returns the epoch of the controller that elected this leader; None if there is no partition."""
 
 FAIR_PARTITIONS: Final = 2_000
 """Partitions whose ISR is checked before other tasks run: some 3 ms."""
@@ -195,7 +195,7 @@ class ReplicationTasks:
         while True:
             try:
                 await self._look()
-            except Exception as error:  # noqa: BLE001 the next look must come whatever happens
+            except Exception as error:  # noqa: BLE001 - later checks must still run
                 cause = throwable_text(error)
                 _log.error("Error while shrinking ISRs", extra={"cause": cause})
             await asyncio.sleep(self._look_interval_s)

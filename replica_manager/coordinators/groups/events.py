@@ -64,7 +64,7 @@ class LoadedRecord(NamedTuple):
 
 
 class LoadedBatch(NamedTuple):
-    """A decompressed batch that was read from the log; -1 means no producer."""
+    """A decompressed batch that was read from the log; ``producer_id`` is -1 without producer."""
 
     records: tuple[LoadedRecord, ...]
     producer_id: int = -1

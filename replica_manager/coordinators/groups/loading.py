@@ -9,7 +9,7 @@ stays open.
 
 Source: Kafka ``GroupMetadataManager`` (``doLoadGroupsAndOffsets``, ``removeGroupsAndOffsets``).
 Deviation: a record that cannot be read is logged and skipped, where Kafka stops reading the
-partition and serves it incompletely.  A partition whose log cannot be read to its end is not
+partition and serves it without any group.  A partition whose log cannot be read to its end is not
 served.
 """
 
@@ -249,7 +249,7 @@ class GroupPartitions:
     def failed(self, load_id: int, reason: str) -> None:
         """Ends a load that failed; requests for its groups then get NOT_COORDINATOR.
 
-        Served incompletely, the groups would seem to have no offsets.
+        If they were served, they would seem to have no members and no offsets.
         """
         load = self._loads.pop(load_id, None)
         if load is not None:

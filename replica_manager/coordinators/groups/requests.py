@@ -201,7 +201,7 @@ class CommitResult:
 
 
 class WantedOffsets(NamedTuple):
-    """The group and partitions of an OffsetFetch."""
+    """One group in an OffsetFetch request, and the partitions requested."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None = None

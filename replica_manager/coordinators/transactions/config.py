@@ -27,7 +27,10 @@ MARKER_RETRY_MS: Final = 100
 """Pause before a failed marker, or a failed write of a completion, is tried again."""
 
 MAX_TOMBSTONE_BATCH_BYTES: Final = 16_384
-"""Limit of the bytes of keys in one batch of tombstones for expired ids, as in Kafka."""
+"""Limit of the bytes of keys in one batch of tombstones for expired ids.
+
+In Kafka this is the initial size of the batch's buffer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
