@@ -1,24 +1,23 @@
-"""A broker, put together from the other packages, and the source of its metadata.
+"""Assembles a broker from the other packages, and connects it to the source of its metadata.
 
-Read :mod:`.broker_server` first: ``BrokerServer.start`` puts everything together in Kafka's order,
-into a :mod:`.running_broker`; what was made is stopped by :mod:`.stops`.  There are two halves, and
-:mod:`.metadata_source` is the seam between them.
+Read :mod:`.broker_server` first: ``BrokerServer.start`` makes all parts in Kafka's order and puts
+them into a :mod:`.running_broker`; :mod:`.stops` stops them.  The package has two halves, and
+:mod:`.metadata_source` is the interface between them.
 
-What a broker is: :mod:`.broker_records` (what keeps and serves records), :mod:`.storage` (the
-disks) with :mod:`.log_dir_failure_handler`, :mod:`.broker_listeners`, :mod:`.broker_quotas`,
-:mod:`.broker_identity` (its id, and the cluster's),
-:mod:`.config_changes` (which part follows which configuration), :mod:`.broker_gauges`,
-:mod:`.broker_status`.
+The broker itself: :mod:`.broker_records` (stores and serves records), :mod:`.storage` (the logs)
+with :mod:`.log_dir_failure_handler`, :mod:`.broker_listeners`, :mod:`.broker_quotas`,
+:mod:`.broker_identity` (its id and its locked log directories), :mod:`.config_changes` (which part
+follows which configuration), :mod:`.broker_gauges`, :mod:`.broker_status`.
 
-Where its metadata comes from and goes to: :mod:`.zookeeper_metadata`, which puts together
-:mod:`.registration`, :mod:`.dynamic_config`, :mod:`.refresher`, :mod:`.feature_epoch`,
-:mod:`.log_dir_events` and :mod:`.controlled_shutdown`.  :mod:`.zookeeper_broker` chooses it;
+The source of its metadata: :mod:`.zookeeper_metadata`, which uses :mod:`.registration`,
+:mod:`.dynamic_config`, :mod:`.refresher`, :mod:`.feature_epoch`, :mod:`.log_dir_events` and
+:mod:`.controlled_shutdown`.  :mod:`.zookeeper_broker` chooses this source;
 :mod:`.broker_settings` translates the configuration for both halves.
 
 May import everything of ``replica_manager`` but ``quorum`` and ``__main__``.
 
-What must not be done here: answer a request, or decide what another package decides; name ZooKeeper
-or a controller in the half that says what a broker is (an import contract holds it to that).
+What must not be done here: handle a request; make a decision of another package; name ZooKeeper or
+a controller in the half of the broker itself (an import contract forbids it).
 
 Source: Kafka ``KafkaServer``.
 """

@@ -1,7 +1,7 @@
 """The gauges of a broker's replicas, logs and waiting requests, under Kafka's names.
 
-Those of single partitions are :class:`PartitionGauges`, which must be asked for: ten for each of
-ten thousand partitions are a second of work for each read.
+:class:`PartitionGauges` has the gauges of single partitions.  They are off by default: ten gauges
+for each of ten thousand partitions make every read of the metrics take a second.
 
 Source: Kafka ``ReplicaManager``, ``LogManager``, ``DelayedOperationPurgatory``,
 ``FetchSessionCache``, ``GroupMetadataManager``, ``Partition``, ``UnifiedLog``,
@@ -35,7 +35,7 @@ Labels = dict[str, str]
 
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""So much later than any transaction may take a coordinator must have aborted it (KIP-664)."""
+"""A transaction is late if it is open for this much longer than the longest timeout (KIP-664)."""
 
 
 def register_replica_gauges(
@@ -44,7 +44,7 @@ def register_replica_gauges(
     logs: LogManager,
     max_transaction_timeout_ms: int = 900_000,
 ) -> None:
-    """The replica manager's gauges, over all partitions."""
+    """Registers the replica manager's gauges, over all partitions."""
     for name in replicas.gauges():
         metrics.gauge(
             mbean("kafka.server", "ReplicaManager", name),
@@ -72,7 +72,7 @@ def register_replica_gauges(
 
 
 def register_log_gauges(metrics: Metrics, logs: LogManager) -> None:
-    """How many log directories are offline, and which."""
+    """Registers gauges of offline log directories: their number, and one per directory."""
     metrics.gauge(
         mbean("kafka.log", "LogManager", "OfflineLogDirectoryCount"),
         lambda: len(logs.offline_log_dirs),
@@ -88,7 +88,7 @@ def register_log_gauges(metrics: Metrics, logs: LogManager) -> None:
 def register_cleaner_gauges(
     metrics: Metrics, cleaner: CleanerManager, logs: LogManager, has_ended: Callable[[], bool]
 ) -> None:
-    """What compaction does and leaves undone; ``has_ended``: no log is compacted any more.
+    """Registers the gauges of log compaction; ``has_ended`` says whether its task has ended.
 
     Source: Kafka ``LogCleaner``, ``LogCleanerManager``.
     """
@@ -138,7 +138,7 @@ def register_cleaner_gauges(
 
 
 def register_move_gauges(metrics: Metrics, moves: LogDirMoves) -> None:
-    """The replicas that move between log directories.
+    """Registers the gauges of replicas that move between log directories.
 
     Source: Kafka ``ReplicaAlterLogDirsManager``, ``AbstractFetcherManager``.
     """
@@ -153,7 +153,7 @@ def register_move_gauges(metrics: Metrics, moves: LogDirMoves) -> None:
 
 
 def register_network_gauges(metrics: Metrics, server: SocketServer) -> None:
-    """The memory of requests, and the connections whose logins were over.
+    """Registers the gauges of request memory and of connections closed after an expired login.
 
     Source: Kafka ``SocketServer``.
     """
@@ -168,7 +168,9 @@ def register_network_gauges(metrics: Metrics, server: SocketServer) -> None:
 
 
 def register_process_gauges(metrics: Metrics, io: Path = Path("/proc/self/io")) -> None:
-    """What the process has read from disks and written to them, where the system tells it.
+    """Registers gauges of the bytes that the process read from and wrote to disks.
+
+    They are missing on a system without ``/proc/self/io``.
 
     Source: Kafka ``LinuxIoMetricsCollector``, ``KafkaServer``.
     """
@@ -195,7 +197,7 @@ def register_process_gauges(metrics: Metrics, io: Path = Path("/proc/self/io")) 
 
 
 def register_purgatories(metrics: Metrics, rooms: Mapping[str, Sized]) -> None:
-    """How many requests wait, by kind: ``Produce``, ``Fetch`` and others."""
+    """Registers the numbers of waiting requests, by kind: ``Produce``, ``Fetch`` and others."""
     for kind, room in rooms.items():
         for name in ("PurgatorySize", "NumDelayedOperations"):
             metrics.gauge(
@@ -207,7 +209,7 @@ def register_purgatories(metrics: Metrics, rooms: Mapping[str, Sized]) -> None:
 
 
 def register_session_gauges(metrics: Metrics, sessions: FetchSessionCache) -> None:
-    """The gauges of fetch sessions; Kafka has eight shards, here there is one."""
+    """Registers the gauges of fetch sessions; Kafka has one set per shard of its cache."""
 
     def gauge(name: str, read: Callable[[], int]) -> None:
         metrics.gauge(mbean("kafka.server", "FetchSessionCache", name), read)
@@ -217,10 +219,10 @@ def register_session_gauges(metrics: Metrics, sessions: FetchSessionCache) -> No
 
 
 class PartitionGauges(Collector):
-    """``kafka.cluster:type=Partition``, ``kafka.log:type=Log`` and ``FetcherLagMetrics``.
+    """Gauges of each partition: ``Partition``, ``Log`` and ``FetcherLagMetrics`` of Kafka.
 
-    They are read from what is there at that moment, so what comes and goes needs no bookkeeping.
-    Metrics are read from another thread: the collections are copied first.
+    Each read visits the current partitions, so no gauge is registered or removed with a partition.
+    Metrics are read in another thread, so the collections are copied first.
     """
 
     def __init__(
@@ -252,7 +254,7 @@ class PartitionGauges(Collector):
         for key, fetcher in list(self._fetchers.fetchers.items()):
             client = {"clientId": f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}"}
             for tp, state in list(fetcher.partitions.items()):
-                # -1 until the leader has answered, as in Kafka.
+                # -1 until the first response of the leader, as in Kafka.
                 lag = -1 if state.lag is None else state.lag
                 add("kafka_server_fetcherlagmetrics", client | _labels(tp), {"ConsumerLag": lag})
         return families.values()

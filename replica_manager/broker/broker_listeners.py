@@ -1,8 +1,8 @@
 """The listeners of one broker: their sockets, their security, and the endpoints it advertises.
 
-Listeners, limits and key stores can be configured anew while the broker runs.  A change is taken
-over in two parts: :meth:`BrokerListeners.prepare` opens and closes sockets and may still refuse,
-:meth:`BrokerListeners.changed` sets limits when the change counts.
+Listeners, limits and key stores can be reconfigured while the broker runs.  A change is applied in
+two steps: :meth:`BrokerListeners.prepare` opens and closes sockets and may refuse the change; then
+:meth:`BrokerListeners.changed` sets the new limits.
 
 Source: Kafka ``SocketServer`` (``DynamicListenerConfig``), ``DynamicBrokerConfig``.
 """
@@ -30,7 +30,7 @@ LISTENER_CHANGE_TIMEOUT_S: Final = 30.0
 
 
 class BrokerListeners:
-    """Every listener.  For the event loop, but for the methods that say otherwise."""
+    """All listeners of a broker.  Used on the event loop, except for methods that say otherwise."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class BrokerListeners:
         tokens: DelegationTokens,
         rates: ConnectionRates,
     ) -> None:
-        """Opens nothing; ``rates``: how fast connections may come.
+        """Opens no socket.  ``rates`` limits how fast clients may connect.
 
-        ``refusal``: the response to a request before authentication.
+        ``refusal`` makes the response to a request that comes before authentication.
         """
         self._loop = asyncio.get_running_loop()
         self.securities = securities
@@ -67,21 +67,21 @@ class BrokerListeners:
             rates=rates,
         )
         self.endpoints: tuple[Endpoint, ...] = ()
-        """What is advertised, with real ports; empty before :meth:`bind`."""
+        """The advertised endpoints, with the bound ports; empty before :meth:`bind`."""
 
     def bind(self, config: BrokerConfig) -> None:
-        """Binds the listeners whose port is 0, and finds out what ``config`` advertises."""
+        """Binds the listeners whose configured port is 0, and sets :attr:`endpoints`."""
         self.server.bind_ephemeral()
         self.endpoints = self.advertised(config)
 
     def advertised(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
-        """What ``config`` advertises, with the ports that are really bound."""
+        """The endpoints that ``config`` advertises, with the bound ports instead of 0."""
         return with_real_addresses(config.listeners, self.server.ports, socket.getfqdn())
 
     def prepare(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """Takes key stores and listeners of ``after`` over, or raises ConfigInvalid.
+        """Applies the key stores and listeners of ``after``; ConfigInvalid if that is impossible.
 
-        Blocks: belongs to an executor's thread.
+        Blocks, so it must run in an executor's thread.
         """
         self.securities.apply(after)
         if before.listeners.bound != after.listeners.bound:
@@ -95,20 +95,20 @@ class BrokerListeners:
             self.securities.remove_listeners(after)
 
     def changed(self, _: BrokerConfig, after: BrokerConfig) -> None:
-        """The limits of ``after`` count for connections yet to come.  From any thread."""
+        """Sets the limits of ``after`` for new connections.  For any thread."""
         self.server.limits = limits_of(after)
 
     def _authenticator(self, listener_name: str) -> ListenerAuthenticator | None:
-        """The authentication of that listener; None where every peer is accepted."""
+        """The authenticator of a listener; None if it needs neither TLS nor SASL."""
         security = self.securities.server[listener_name]
         if security.tls is None and security.sasl is None:
             return None
         return ListenerAuthenticator(security, self._credentials, self._refusal, self._tokens)
 
     async def _change(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """Opens new listeners, then closes those that were removed.
+        """Opens the new listeners, then closes the removed ones.
 
-        ConfigInvalid for an address that cannot be bound; then all is as it was.
+        ConfigInvalid if an address cannot be bound; then no listener has changed.
         """
         old = {endpoint.listener_name for endpoint in before.listeners.bound}
         new = {endpoint.listener_name: endpoint for endpoint in after.listeners.bound}

@@ -1,7 +1,7 @@
 """The quotas of one broker: of clients, and of the connections that come to it.
 
-They are configured in ZooKeeper, below ``/config/users``, ``/config/clients`` and ``/config/ips``;
-``server.properties`` says over which windows they are measured.
+The quotas are configured in ZooKeeper, below ``/config/users``, ``/config/clients`` and
+``/config/ips``; ``server.properties`` configures the time windows of the measurements.
 
 Source: Kafka ``QuotaFactory``, ``ConnectionQuotas``.
 """
@@ -20,7 +20,7 @@ from replica_manager.quotas.rate_quotas import QuotaWindows
 
 
 class BrokerQuotas:
-    """All of them.  Lives on the event loop."""
+    """All quotas of one broker.  Used on the event loop."""
 
     def __init__(self, config: BrokerConfig, metrics: Metrics) -> None:
         windows = QuotaWindows(
@@ -40,7 +40,7 @@ class BrokerQuotas:
         )
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of a user, a client id, both, or an address changed."""
+        """Applies the changed configuration of a user, a client id, both, or an IP address."""
         if entity_path.startswith("ips/"):
             self.connections.configure(entity_path, config)
         else:

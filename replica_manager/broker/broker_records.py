@@ -1,8 +1,9 @@
 """Assembles the parts that store and serve records: replicas, fetchers, appends, reads, groups.
 
-These parts know each other in a circle: replicas have fetchers, which change replicas; a replica
-that becomes leader concerns the groups, which append to replicas.  The replicas come first; they
-get their fetchers as soon as there are any, and the groups follow them once all parts are made.
+These parts depend on each other in a circle: replicas have fetchers, which change replicas; a
+replica that becomes leader starts a coordinator, which appends to replicas.  So the replicas are
+created first.  They get their fetchers afterwards, and call the coordinators, which are created
+last.
 
 Source: Kafka ``KafkaServer.startup``, ``RequestHandlerHelper.onLeadershipChange``.
 """
@@ -55,7 +56,7 @@ from zkcontroller.state_changes.log_files import StateChangeSink
 
 
 class RecordStorage(Protocol):
-    """Where records are kept: a broker's :class:`.Storage`, as far as these parts need it."""
+    """The methods of :class:`.Storage` that these parts use."""
 
     @property
     def logs(self) -> LogManager: ...
@@ -65,7 +66,7 @@ class RecordStorage(Protocol):
 
     @property
     def cleaner(self) -> CleanerManager | None:
-        """None where logs are not compacted."""
+        """The log cleaner; None if ``log.cleaner.enable`` is false."""
 
     @property
     def has_cleaner_ended(self) -> bool: ...
@@ -74,11 +75,11 @@ class RecordStorage(Protocol):
         """The topic's ``min.insync.replicas``."""
 
     async def flush(self, log: UnifiedLog, /) -> None:
-        """Brings a log to disk."""
+        """Flushes a log to disk."""
 
 
 class BrokerRecords:
-    """The parts of one broker that keep and serve records.  For the event loop."""
+    """The parts of one broker that store and serve records.  Used on the event loop."""
 
     def __init__(
         self,
@@ -98,10 +99,10 @@ class BrokerRecords:
         metrics: Metrics,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """``config`` is the configuration as it is now; ``storage`` has been loaded.
+        """``config`` returns the current configuration; ``storage`` must be loaded.
 
-        ``isr_route``: where proposals of in-sync replicas go.  ``security``: by listener name, how
-        this broker connects to others.
+        ``isr_route`` makes the route of ISR proposals.  ``security`` says by listener name how this
+        broker connects to other brokers.
         """
         now = config()
         self._storage = storage
@@ -183,13 +184,13 @@ class BrokerRecords:
         )
 
     def start(self) -> None:
-        """Begins to fetch from leaders and to move replicas between log directories."""
+        """Starts fetching from leaders, and moving replicas between log directories."""
         self.services.log_dir_moves.start()
         self.replication.start()
 
     @property
     def stops(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        """What is to be stopped one after the other, before the storage is."""
+        """The functions that stop these parts; to be called in order, before the storage stops."""
         return (
             self.services.verification.stop,
             self.services.transactions.stop,
@@ -199,7 +200,7 @@ class BrokerRecords:
         )
 
     def register_gauges(self, *, counts_partitions: bool) -> None:
-        """Shows what can be counted here; ``counts_partitions``: every partition by itself too."""
+        """Registers the gauges of all parts, with ``counts_partitions`` those of each partition."""
         metrics, logs = self._metrics, self._storage.logs
         register_replica_gauges(
             metrics, self.services.replica_manager, logs, self._max_transaction_timeout_ms
@@ -235,14 +236,14 @@ class BrokerRecords:
             )
 
     def broker_changed(self, config: BrokerConfig) -> None:
-        """The broker is configured differently from now on."""
+        """Applies the broker's changed configuration to these parts."""
         self.replication.fetchers.resize(config.integer("num.replica.fetchers"))
         self.services.replica_manager.topics_changed(
             {tp.topic for tp in self.services.replica_manager.partitions}
         )
 
     async def _flush(self, tp: TopicPartition) -> None:
-        """Brings what was fetched to disk; a log that is gone by now has nothing to bring."""
+        """Flushes a partition's log to disk; does nothing if the log was deleted meanwhile."""
         log = self._storage.logs.log(tp)
         if log is not None:
             await self._storage.flush(log)
@@ -286,7 +287,7 @@ def _session_cache(config: BrokerConfig, metrics: Metrics) -> FetchSessionCache:
 
 
 def move_settings(config: BrokerConfig) -> MoveSettings:
-    """How replicas move between log directories."""
+    """The settings of moves between log directories."""
     tasks = config.values["num.replica.alter.log.dirs.threads"]
     return MoveSettings(
         max_bytes=config.integer("replica.fetch.max.bytes"),

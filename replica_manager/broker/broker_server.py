@@ -1,10 +1,10 @@
 """A broker: assembles all parts, starts and stops them in Kafka's order.
 
-Three rooms: the asyncio loop owns sockets, partitions and the metadata cache; a controller
-candidate, if there is one, decides in a thread of its own; the threads of the metadata's source
-only hand over.  What blocks (the source, disk) runs in an executor.
+Three kinds of threads: the asyncio loop owns sockets, partitions and the metadata cache; a
+controller candidate, if there is one, has a thread of its own; the threads of the metadata's source
+only pass on what they read.  Blocking calls (to the source or the disk) run in an executor.
 
-Where the metadata comes from is not known here: :mod:`.metadata_source` is the seam.
+This module does not know where the metadata comes from: :mod:`.metadata_source` is the interface.
 
 Source: Kafka ``KafkaServer`` (``startup``, ``shutdown``).
 """
@@ -84,7 +84,7 @@ class BrokerState(IntEnum):
 
 
 class BrokerServer:
-    """One broker, which is started and stopped once.  For the event loop."""
+    """One broker, which is started and stopped once.  Used on the event loop."""
 
     def __init__(
         self,
@@ -97,52 +97,52 @@ class BrokerServer:
         counts_requests: bool = False,
         counts_partitions: bool = False,
     ) -> None:
-        """``counts_requests``: ``metrics`` can be read, so requests are timed.
+        """``counts_requests`` switches on the metrics of requests.
 
-        ``counts_partitions``: every partition has gauges of its own among them.
+        ``counts_partitions`` switches on the gauges of each partition.
         """
         self.metrics = metrics or Metrics()
         self._request_metrics = RequestMetrics(self.metrics) if counts_requests else None
         self._counts_partitions = counts_partitions
         self.broker_id = config.broker_id
-        """-1 until it is known, where it is generated."""
+        """The broker id; -1 until it is generated, if none is configured."""
         self.state = BrokerState.NOT_RUNNING
         self.has_failed: asyncio.Event = asyncio.Event()
-        """Set when the broker cannot go on and should be stopped."""
+        """Set when the broker cannot continue and must be stopped."""
         self.must_halt = False
-        """Whether its process should end at once, as Kafka's does without a log directory."""
+        """Whether the process must end immediately: the last log directory has failed."""
         self._config = config
         self._open_source = open_source
         self._state_changes = state_changes
         self._trace = trace_state_changes
         self._stops = Stops()
         self._running: RunningBroker | None = None
-        """The one part that may be missing: None until the broker serves clients."""
+        """The parts of the broker; None until it serves clients."""
         self._identity = BrokerIdentity(config)
-        # Read at once, so that a broker whose keys or passwords are wrong does not even begin.
+        # Read the key stores now, so that a broker with wrong keys or passwords does not start.
         self._securities: ListenerSecurities | None = None
         try:
             self._securities = ListenerSecurities(config)
         except ConfigInvalid as refused:
-            # The source may have another store, or a password where there is a secret for it.
+            # The source of metadata may have another key store, or an encoded password.
             if not config.text(SECRET) and base_name(refused.key) not in STORE_KEYS:
                 raise
         self._authorizer = authorizer_of(config)
 
     @property
     def running(self) -> RunningBroker:
-        """The parts of a broker that serves clients, or has done so."""
+        """The parts of the broker; it must serve clients, or have served them."""
         assert self._running is not None, "the broker has not been started"
         return self._running
 
     @property
     def broker_epoch(self) -> int:
-        """Of the newest registration."""
+        """The broker epoch of the newest registration; -1 until the broker serves clients."""
         return UNKNOWN_BROKER_EPOCH if self._running is None else self.running.metadata.broker_epoch
 
     @property
     def is_controller_at_work(self) -> bool:
-        """Whether the controller candidate processes an event just now; from any thread."""
+        """Whether the controller candidate is processing an event now.  For any thread."""
         return self._running is not None and self._running.membership.is_controller_at_work
 
     @property
@@ -150,7 +150,10 @@ class BrokerServer:
         return f"[KafkaServer id={self.broker_id}] "
 
     async def start(self) -> None:
-        """Returns when clients are served; what it raises has been logged and undone."""
+        """Starts the broker; returns when it serves clients.
+
+        After a failure it stops all parts that were started, and raises the exception.
+        """
         _log.info("%sstarting", self._prefix)
         executor = ResizableExecutor(
             self._config.integer("num.io.threads"), "data-plane-kafka-request"
@@ -168,9 +171,9 @@ class BrokerServer:
             raise
 
     async def stop(self, *, is_graceful: bool = True) -> None:
-        """Stops in Kafka's order: leaderships first, ports next, the registration last.
+        """Stops in Kafka's order: moves leaderships, closes listeners, ends the registration.
 
-        Without ``is_graceful`` no leadership is handed over.
+        Without ``is_graceful`` no leadership is moved to another broker.
         """
         if self.state is BrokerState.NOT_RUNNING:
             return
@@ -182,12 +185,12 @@ class BrokerServer:
         _log.info("%sshut down completed", self._prefix)
 
     async def _undo(self) -> None:
-        """Stops everything that was started; each step is tried even if another one failed."""
+        """Stops all parts that were started; a step that fails does not prevent the others."""
         self.state = BrokerState.SHUTTING_DOWN
         await self._stops.run(self._prefix)
         if self._running is not None:
-            # Not after a start that failed: the file may be of a broker that holds the directory.
-            with contextlib.suppress(OSError):  # that directory may be the one that failed
+            # After a failed start the file may belong to another broker, which has the lock.
+            with contextlib.suppress(OSError):  # the log directory may have failed
                 remove_status(self._config.log_dirs[0])
         self._identity.release()
         self.state = BrokerState.NOT_RUNNING
@@ -434,7 +437,7 @@ class BrokerServer:
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What a start stands on once the cluster and the broker's id are known."""
+    """What the next steps of a start need: the cluster id, the metadata cache and the source."""
 
     side: BrokerSide
     cluster_id: str
@@ -444,7 +447,7 @@ class _Ground:
 
 @dataclass(frozen=True, slots=True)
 class _Configured:
-    """The parts that clients' connections need, with the configuration that was stored."""
+    """Quotas, security and credentials for clients, configured from the source of metadata."""
 
     quotas: BrokerQuotas
     securities: ListenerSecurities
@@ -453,7 +456,7 @@ class _Configured:
 
 @dataclass(frozen=True, slots=True)
 class _Disks:
-    """The parts that read and write the log directories, whose logs are loaded."""
+    """The loaded logs, the throttles of replication, and the handler of failed directories."""
 
     storage: Storage
     throttles: ReplicationThrottles

@@ -1,6 +1,6 @@
 """Translates a broker's configuration to the settings of its parts.
 
-From the keys of ``server.properties`` to the settings that each part takes; nothing is begun.
+It reads the keys of ``server.properties`` and makes the settings of each part; it starts nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
 def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:
     """The settings of the ZooKeeper session.  Reads key stores.
 
-    ConfigInvalid if znodes shall be protected and ZooKeeper would not know by whom.
+    ConfigInvalid if ``zookeeper.set.acl`` is true, but the broker has neither credentials nor a
+    certificate for ZooKeeper.
     """
     if config.is_enabled("zookeeper.set.acl") and not auth and not shows_certificate(config.values):
         raise ConfigInvalid(
@@ -89,7 +90,7 @@ def channel_settings(
 
 
 def limits_of(config: BrokerConfig) -> ServerLimits:
-    """What the configuration allows clients."""
+    """The limits for clients: connections, request sizes and socket buffers."""
     overrides = config.text("max.connections.per.ip.overrides") or ""
     return ServerLimits(
         max_request_bytes=config.integer("socket.request.max.bytes"),
@@ -108,7 +109,7 @@ def limits_of(config: BrokerConfig) -> ServerLimits:
 
 
 def _of_listeners(config: BrokerConfig, key: str) -> dict[str, int]:
-    """The values of those listeners that have another one of ``key`` than the broker."""
+    """The values of ``key`` of the listeners that set it themselves, by listener name."""
     values: dict[str, int] = {}
     texts = config.effective
     for endpoint in config.listeners.bound:
@@ -123,7 +124,7 @@ def _of_listeners(config: BrokerConfig, key: str) -> dict[str, int]:
 
 
 def authorizer_of(config: BrokerConfig) -> Authorizer | None:
-    """The authorizer, without ACLs yet; None: every client may do everything."""
+    """The configured authorizer, still without ACLs; None: every client may do everything."""
     settings = authorizer_settings(config)
     if settings is None:
         return None

@@ -1,7 +1,7 @@
 """``broker.json``: what tools on the same machine need to find a running broker.
 
-One JSON object in the first log directory, written when the broker is ready and removed when it has
-stopped; a file without a living process is what a killed broker leaves behind::
+The file is one JSON object in the first log directory.  It is written when the broker is ready, and
+removed when the broker has stopped.  A broker that was killed leaves the file behind::
 
     {"pid": 4711, "broker_id": 1, "broker_epoch": 25, "started_at_ms": 1700000000000,
      "listeners": {"PLAINTEXT": "PLAINTEXT://host:9092"}}
@@ -21,22 +21,22 @@ FILE_NAME: Final = "broker.json"
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """The content of the file."""
+    """The content of ``broker.json``."""
 
     pid: int
     broker_id: int
     broker_epoch: int
     started_at_ms: int
     listeners: Mapping[str, str]
-    """Listener name to the advertised address, with its real port."""
+    """The advertised address of each listener, by listener name, with the bound port."""
 
     def write(self, log_dir: Path) -> None:
-        """Puts the file there at once, never half of it."""
+        """Writes the file atomically: no reader sees an incomplete file."""
         beside = log_dir / f"{FILE_NAME}.tmp"
         beside.write_bytes(orjson.dumps(asdict(self)) + b"\n")
         beside.replace(log_dir / FILE_NAME)
 
 
 def remove_status(log_dir: Path) -> None:
-    """Removes the file; no error if there is none."""
+    """Removes ``broker.json``; no error if there is none."""
     (log_dir / FILE_NAME).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Passes changes of the configuration on to the parts of a broker that follow them.
 
 The source of metadata reads a changed configuration and calls one method here.  Each part of the
-broker follows what concerns it from the moment when it is made, so the source knows none of them.
+broker adds its own callback when it is created, so the source does not know the parts.
 
 Source: Kafka ``DynamicBrokerConfig`` (``addReconfigurable``, ``addBrokerReconfigurable``),
 ``ConfigHandler``.
@@ -19,54 +19,54 @@ from replica_manager.configuration.config import BrokerConfig
 _log = logging.getLogger("kafka.server.DynamicBrokerConfig")
 
 OnBroker: TypeAlias = Callable[[BrokerConfig, BrokerConfig], None]
-"""Gets the broker's configuration before and after a change."""
+"""Called with the broker's configuration before and after a change."""
 
 OnEntity: TypeAlias = Callable[[str, Mapping[str, str]], None]
-"""Gets the name of a topic, or the path of a user, a client id or an address; its configuration."""
+"""Called with a topic name, or the path of a user, client id or address, and its configuration."""
 
 
 class ConfigChanges:
-    """Who follows which configurations.
+    """The callbacks for changed configurations.
 
-    The four methods are for the source of metadata, in an executor's thread.  The lists are for the
-    broker's parts, on the event loop; a part that is added counts for later changes.
+    The source of metadata calls the methods, in an executor's thread.  The parts of the broker add
+    their callbacks to the lists, on the event loop; a callback gets only later changes.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.checks: list[OnBroker] = []
-        """Called in the executor, in order, before a change counts.
+        """Called in the executor, in order, before a change of the broker is applied.
 
-        They raise ConfigInvalid or ReconfigurationRefused if the broker cannot take it over.
+        They raise ConfigInvalid or ReconfigurationRefused if the broker cannot apply the change.
         """
         self.brokers: list[OnBroker] = []
-        """Called in the executor, in order, when a change counts."""
+        """Called in the executor, in order, when a change of the broker is applied."""
         self._missed: dict[OnBroker, BrokerConfig] = {}
-        """What the parts go by whose last call failed."""
+        """The configuration that a part still has because its last callback failed."""
         self.topics: list[OnEntity] = []
-        """Called on the event loop."""
+        """Called on the event loop with a topic's own configuration."""
         self.clients: list[OnEntity] = []
-        """Called on the event loop."""
+        """Called on the event loop with the configuration of a user, client id or address."""
         self.unclean_topics: list[Callable[[str], None]] = []
-        """Called in the executor when a topic begins to allow unclean leader elections."""
+        """Called in the executor when a topic's changed configuration allows unclean elections."""
 
     def prepare(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """ConfigInvalid or ReconfigurationRefused if the broker cannot go on with ``after``."""
+        """Prepares a change; ConfigInvalid or ReconfigurationRefused if it cannot be applied."""
         for check in self.checks:
             check(before, after)
 
     def broker_changed(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """The configuration of the broker is ``after`` from now on.
+        """Applies a change of the broker's configuration from ``before`` to ``after``.
 
-        A part that fails keeps no other from it, and gets what it missed with the next call; the
-        first failure is raised in the end.
+        If a callback fails, the others are still called, and its next call includes the missed
+        change.  In the end the first exception is raised.
         """
         failures: list[Exception] = []
         for on_broker in self.brokers:
             since = self._missed.pop(on_broker, before)
             try:
                 on_broker(since, after)
-            except Exception as failure:  # noqa: BLE001 - the other parts have their own change
+            except Exception as failure:  # noqa: BLE001 - the other parts must get the change
                 self._missed[on_broker] = since
                 failures.append(failure)
         for later in failures[1:]:
@@ -75,16 +75,16 @@ class ConfigChanges:
             raise failures[0]
 
     def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
-        """A topic has that configuration of its own."""
+        """Passes on a topic's own configuration."""
         for on_topic in self.topics:
             self._loop.call_soon_threadsafe(on_topic, topic, config)
 
     def client_changed(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """A user, a client id, both, or an address has that configuration."""
+        """Passes on the configuration of a user, a client id, both, or an IP address."""
         for on_client in self.clients:
             self._loop.call_soon_threadsafe(on_client, entity_path, config)
 
     def topic_became_unclean(self, topic: str) -> None:
-        """A changed topic allows unclean leader elections."""
+        """Passes on that a topic's changed configuration allows unclean leader elections."""
         for on_topic in self.unclean_topics:
             on_topic(topic)

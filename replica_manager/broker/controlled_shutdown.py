@@ -26,7 +26,7 @@ _log = logging.getLogger("kafka.server.KafkaServer")
 
 
 class ControlledShutdownClient:
-    """Sends ControlledShutdown, with ``controlled.shutdown.max.retries``."""
+    """Sends ControlledShutdown requests, at most ``controlled.shutdown.max.retries`` of them."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ControlledShutdownClient:
         metadata_cache: ZkMetadataCache,
         security: ClientSecurity,
     ) -> None:
-        """``security``: what the inter-broker listener requires of a client."""
+        """``security`` is the client security of the inter-broker listener."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._config = config
@@ -45,7 +45,7 @@ class ControlledShutdownClient:
         self._prefix = f"[KafkaServer id={broker_id}] "
 
     async def run(self) -> bool:
-        """Whether the controller has moved every leadership; False after the last attempt."""
+        """Asks the controller to move all leaderships; False if every attempt failed."""
         _log.info("%sStarting controlled shutdown", self._prefix)
         remaining = self._config.integer("controlled.shutdown.max.retries")
         while remaining > 0:

@@ -1,8 +1,8 @@
 """Dynamic configuration: follows ``/config/changes`` and reads ``/config/…``.
 
-The broker that changes a configuration creates a numbered notification; every broker reads the new
-ones.  They are read again after each new ZooKeeper session, because ZooKeeper fires no watch of a
-session that is over.
+A broker that changes a configuration creates a numbered notification znode; every broker reads the
+new notifications.  They are also read in each new ZooKeeper session, because watches end with their
+session.
 
 Source: Kafka ``ZkNodeChangeNotificationListener``, ``ZkConfigManager``, ``TopicConfigHandler``,
 ``BrokerConfigHandler``, ``QuotaConfigHandler``, ``IpConfigHandler``.
@@ -45,7 +45,7 @@ _HIDDEN: Final = "[hidden]"
 
 
 class DynamicConfig:
-    """Follows ``/config/changes``.  Its methods block: they belong to an executor's thread."""
+    """Follows ``/config/changes``.  Its methods block, so they must run in an executor's thread."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class DynamicConfig:
     ) -> None:
         """Starts with ``config``; the callbacks are called in the executor.
 
-        ``prepare`` gets the configuration before and after a change, and raises ConfigInvalid or
-        ReconfigurationRefused if the broker cannot take it over; all others must only hand over.
-        ``on_broker_config`` gets the same two once the change counts, ``on_topic`` a
-        topic's own configuration, ``on_client`` the entity path and the configuration of a user, a
-        client id, both, or an address.
+        ``prepare`` is called with the configuration before and after a change, and raises
+        ConfigInvalid or ReconfigurationRefused if the broker cannot apply it.  Then
+        ``on_broker_config`` is called with the same arguments.  ``on_topic`` gets a topic's own
+        configuration, ``on_client`` the entity path and the configuration of a user, a client id,
+        both, or an address.
         """
         self._session = session
         self._broker_id = broker_id
@@ -73,22 +73,22 @@ class DynamicConfig:
         self._on_broker_config = on_broker_config
         self._passwords = DynamicPasswords(config.values)
         self._on_topic = on_topic
-        # A topic's configuration is passed on before it is read again.
-        self._telling_of_topics = threading.Lock()
+        # Held from reading a topic's configuration until it is passed on, to keep the order.
+        self._topics_lock = threading.Lock()
         self._on_unclean_topic = on_unclean_topic
         self._on_client = on_client
         self._notifications = ZkNodeChangeNotificationListener(
             session, ConfigChangesZnode.PATH, ConfigChangeZnode.PREFIX
         )
         self.current = config
-        """The configuration as it is now; replaced, never changed."""
-        self._is_passed_on_in_part = False
-        """Whether a part of the broker failed to take it over, and is to get it again."""
+        """The current configuration; a change replaces the object."""
+        self._must_pass_on_again = False
+        """Whether a part of the broker failed to apply the last change, and must get it again."""
 
     def load(self) -> None:
-        """Reads the dynamic configuration of this broker and the default, at the start.
+        """Reads the dynamic configuration of this broker and the default for all, at the start.
 
-        Passwords that were stored under the old secret are stored under the new one first.
+        Passwords that are encoded with the old secret are first encoded with the new one.
         """
         try:
             self._re_encode()
@@ -141,18 +141,18 @@ class DynamicConfig:
         except (ConfigInvalid, ReconfigurationRefused) as refused:
             _log.error("Configs of broker %d could not be applied: %s", self._broker_id, refused)
             after = before
-        if after == before and not self._is_passed_on_in_part:
+        if after == before and not self._must_pass_on_again:
             return
         self.current = after
         changed = after.effective.items() - before.effective.items()
         _warn_of_ineffective(sorted(name for name, _ in changed), BROKER_EFFECTS)
-        self._is_passed_on_in_part = True
+        self._must_pass_on_again = True
         self._on_broker_config(before, after)
-        self._is_passed_on_in_part = False
+        self._must_pass_on_again = False
 
     def load_topics(self, topics: Sequence[str] | None = None) -> None:
-        """Passes on the configurations of these topics, or of all configured topics."""
-        with self._telling_of_topics:
+        """Passes on the configurations of ``topics``, or of all topics that have one."""
+        with self._topics_lock:
             names = self._names("topics") if topics is None else topics
             paths = [ConfigZnode.path(f"topics/{name}") for name in names]
             for name, path, znode in zip(
@@ -177,7 +177,7 @@ class DynamicConfig:
             self.entity_changed(entity_path)
 
     def process_changes(self) -> None:
-        """Handles every new notification, and leaves a watch for the next."""
+        """Handles all new notifications, and sets a watch for the next one."""
         entity_paths: dict[str, None] = {}
         for path, data in self._notifications.unseen():
             try:
@@ -189,16 +189,16 @@ class DynamicConfig:
         self._notifications.processed()
 
     def entity_changed(self, entity_path: str, *, is_notified: bool = False) -> None:
-        """Reads that configuration, and passes it to its part of the broker.
+        """Reads the configuration of an entity, and passes it to its part of the broker.
 
-        What a notification names is logged, also the configuration of another broker.
+        With ``is_notified`` the configuration is logged, even if it is that of another broker.
         """
         read = self._notified_config if is_notified else self._config
         entity_type, _, name = entity_path.partition("/")
         try:
             match entity_type:
                 case "topics":
-                    with self._telling_of_topics:
+                    with self._topics_lock:
                         config = read(entity_path)
                         _warn_of_ineffective(config, TOPIC_EFFECTS)
                         self._on_topic(name, config)
@@ -237,7 +237,7 @@ class DynamicConfig:
 
 
 def _decoded(path: str, answer: Znode | ZkCode) -> dict[str, str]:
-    """The configuration in a znode; empty if there is none."""
+    """The configuration in a znode; empty if the znode does not exist."""
     znode = optional(path, answer)
     return {} if znode is None else dict(ConfigZnode.decode(path, znode.data).config)
 

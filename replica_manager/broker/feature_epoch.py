@@ -1,6 +1,6 @@
 """The finalized features' epoch in ApiVersions: the dataVersion of ``/feature``.
 
-A broker in ZooKeeper mode supports no features of its own, so nothing but the epoch is of interest.
+A broker in ZooKeeper mode supports no features, so it needs only the epoch.
 
 Source: Kafka ``FinalizedFeatureChangeListener``.
 """
@@ -18,7 +18,7 @@ from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 
 
 class FeatureEpoch:
-    """Follows ``/feature``.  ``look`` blocks and belongs to an executor's thread."""
+    """Follows ``/feature``.  ``look`` blocks, so it must run in an executor's thread."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
@@ -27,23 +27,23 @@ class FeatureEpoch:
 
     @property
     def epoch(self) -> int:
-        """-1 while the znode is missing or says disabled."""
+        """The version of the znode; -1 if it is missing or its status is disabled."""
         return self._epoch
 
     @property
     def waiting(self) -> int:
-        """How many wait for a later version."""
+        """The number of requests that wait for a later version."""
         return len(self._waiting)
 
     def look(self) -> None:
-        """Reads the znode and leaves a watch, also where it does not exist yet."""
+        """Reads the znode and sets a watch, even if the znode does not exist yet."""
         self._look()
         for event, loop in list(self._waiting.items()):
-            with contextlib.suppress(RuntimeError):  # on a closed loop no request waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(event.set)
 
     async def reaches(self, epoch: int, timeout_ms: int) -> bool:
-        """Waits until ``/feature`` was read in that version or a later one; False: timed out."""
+        """Waits until ``/feature`` has version ``epoch`` or a later one; False if it timed out."""
         event = asyncio.Event()
         self._waiting[event] = asyncio.get_running_loop()
         try:
@@ -65,6 +65,6 @@ class FeatureEpoch:
             return
         found = optional(path, self._session.read(path))
         if found is None:
-            return  # deleted since: the watch fires
+            return  # the znode was deleted meanwhile: the watch fires
         is_enabled = FeatureZnode.decode(found.data).status is FeatureStatus.ENABLED
         self._epoch = found.zk_version if is_enabled else NO_FEATURES_EPOCH

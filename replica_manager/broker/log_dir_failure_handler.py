@@ -1,7 +1,7 @@
 """What a broker does when one of its log directories fails.
 
-The replicas of the directory are given up, and the controller is notified.  A broker that has no
-directory left halts instead: it notifies no one, and leaves its ZooKeeper session to run out.
+The replicas in the directory go offline, and the controller is notified.  If the last directory has
+failed, the broker halts instead: it sends no notification, and its ZooKeeper session expires.
 
 Source: Kafka ``ReplicaManager`` (``LogDirFailureHandler``, ``handleLogDirFailure``).
 """
@@ -20,7 +20,7 @@ _manager_log = logging.getLogger("kafka.log.LogManager")
 
 
 class LogDirFailureHandler:
-    """The failures of one broker's directories.  For the event loop."""
+    """Handles the failures of one broker's log directories.  Used on the event loop."""
 
     def __init__(
         self,
@@ -29,16 +29,16 @@ class LogDirFailureHandler:
         notify_controller: Callable[[], None],
         halt: Callable[[], None],
     ) -> None:
-        """``halt`` ends a broker that has no directory left."""
+        """``halt`` is called when the last log directory has failed; it ends the broker."""
         self._broker_id = broker_id
         self._log_dirs = log_dirs
         self._notify_controller = notify_controller
         self._halt = halt
         self.mark_offline: Callable[[Sequence[TopicPartition]], None] = _no_replicas
-        """Gives up the replicas of a directory; replaced when there are replicas."""
+        """Takes replicas offline; does nothing until the broker's replicas are created."""
 
     def failed(self, failure: LogDirFailure, live_log_dirs: Sequence[Path]) -> None:
-        """A directory has failed; ``live_log_dirs`` are left."""
+        """Handles the failure of a log directory; ``live_log_dirs`` are those that still work."""
         log_dir = failure.log_dir
         _log.warning(
             "[ReplicaManager broker=%d] Stopping serving replicas in dir %s with uuid None because "
@@ -72,4 +72,4 @@ class LogDirFailureHandler:
 
 
 def _no_replicas(_: Sequence[TopicPartition]) -> None:
-    """Nothing: logs are loaded before there are replicas."""
+    """Does nothing: while logs are loaded, the broker has no replicas yet."""

@@ -1,18 +1,18 @@
-"""The seam between what a broker is and where its metadata comes from and goes to.
+"""The interface between a broker and the source of its metadata.
 
-A broker is its logs, its replication, its coordinators, its quotas, its security and its sockets.
-:mod:`.broker_server` puts them together and knows of metadata only what stands here.  An
-implementation registers the broker, follows configurations, access control lists, quotas,
-credentials and features, and takes to the cluster what the broker decides.
+A broker consists of logs, replication, coordinators, quotas, security and sockets.
+:mod:`.broker_server` assembles them and knows only this interface to metadata.  An implementation
+registers the broker, follows configurations, access control lists, quotas, credentials and
+features, and sends the broker's own decisions, such as ISR proposals, to the cluster.
 
-There are three Protocols, because a source has three ages.  Each is complete when it exists, so
-none has a part that may be missing:
+There are three Protocols, because a source has three stages.  No attribute of an object is missing
+in its stage:
 
 1. :class:`MetadataSource`: opened.  It knows the cluster, but not yet the broker's id.
-2. :class:`BrokerMetadata`: of one broker.  It reads what the broker needs before it may serve.
-3. :class:`ClusterMembership`: registered.  It answers administration, and follows changes.
+2. :class:`BrokerMetadata`: of one broker.  It reads what the broker needs before it serves clients.
+3. :class:`ClusterMembership`: registered.  It serves administrative requests and follows changes.
 
-A broker calls in this order, and adds nothing in between that an implementation might miss::
+A broker makes these calls, in this order::
 
     source.connect, new_broker_id, metadata_of
     metadata.load_tokens, load_broker_config, load_client_configs, load_topic_configs
@@ -20,9 +20,10 @@ A broker calls in this order, and adds nothing in between that an implementation
     metadata.join
     membership.start
 
-An implementation adds its stops to :attr:`BrokerSide.stops` as it makes what has to be stopped, and
-calls :attr:`BrokerSide.changes` when it has read a change.  A new source is one more implementation
-of the three, and a function like :func:`.zookeeper_broker.zookeeper_broker` that chooses it.
+When an implementation creates something that must be stopped, it adds the stop to
+:attr:`BrokerSide.stops`.  It calls :attr:`BrokerSide.changes` when it has read a change.  A new
+source needs an implementation of the three Protocols, and a function like
+:func:`.zookeeper_broker.zookeeper_broker` that chooses it.
 
 Source: Kafka ``MetadataSupport``, ``SharedServer``, and what ``KafkaServer`` and ``BrokerServer``
 have in common.
@@ -55,109 +56,112 @@ from zkcontroller.state_changes.log_files import StateChangeSink
 
 @dataclass(frozen=True, slots=True)
 class BrokerSide:
-    """What a broker gives to its source of metadata."""
+    """The parts of a broker that its source of metadata uses."""
 
     loop: asyncio.AbstractEventLoop
     executor: ResizableExecutor
-    """For calls that block."""
+    """Runs calls that block."""
     changes: ConfigChanges
     stops: Stops
     authorizer: Authorizer | None
-    """Gets the access control lists; None: every client may do everything."""
+    """The source passes it the access control lists; None: every client may do everything."""
     tokens: DelegationTokens
-    """Gets the delegation tokens."""
+    """The source adds the delegation tokens to it."""
     metrics: Metrics
     state_changes: StateChangeSink
     is_tracing: bool
-    """Whether state changes are logged one by one."""
+    """Whether each state change is logged at TRACE level."""
     on_registered: Callable[[], None]
-    """The broker was registered again, with a new epoch; from any thread."""
+    """Called when the broker was registered again with a new broker epoch; from any thread."""
     fail: Callable[[], None]
-    """The broker cannot go on and should be stopped; from any thread."""
+    """Called when the broker cannot continue and must be stopped; from any thread."""
 
 
 class MetadataSource(Protocol):
-    """A source of metadata that has been opened, for a broker that may have no id yet."""
+    """An open source of metadata; the broker may not have an id yet."""
 
     async def connect(self) -> str:
-        """Connects, gives the authorizer its access control lists, and returns the cluster id."""
+        """Connects, passes the access control lists to the authorizer; returns the cluster id."""
 
     def new_broker_id(self, reserved_max_id: int) -> int:
-        """A new id above ``reserved_max_id``.  Blocks."""
+        """Generates a broker id above ``reserved_max_id``.  Blocks."""
 
     def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> BrokerMetadata:
-        """The metadata of this broker; ``metadata_cache`` is the broker's."""
+        """The metadata of the broker with this id, which owns ``metadata_cache``."""
 
 
 class BrokerMetadata(Protocol):
-    """The metadata of a broker that has its id and may not be registered yet."""
+    """The metadata of a broker with an id, which may not be registered yet."""
 
     @property
     def broker_epoch(self) -> int:
-        """Of the newest registration; UNKNOWN_BROKER_EPOCH before the first."""
+        """The broker epoch of the newest registration; -1 before the first one."""
 
     @property
     def handlers(self) -> Mapping[int, Handler]:
-        """By API key: what a broker with this source of metadata answers."""
+        """The handlers of the requests that the broker supports, by API key."""
 
     def config(self) -> BrokerConfig:
-        """The configuration as it is now: dynamic changes replace it.  From any thread."""
+        """The current configuration; a dynamic change replaces the object.  For any thread."""
 
     async def load_tokens(self) -> None:
         """Reads the delegation tokens, if a secret is configured."""
 
     async def load_broker_config(self) -> None:
-        """Reads the dynamic configuration of this broker and of all brokers."""
+        """Reads the dynamic configuration of this broker and the default for all brokers."""
 
     async def load_client_configs(self) -> None:
         """Passes on the configurations of users, client ids and addresses."""
 
     async def load_topic_configs(self, topics: Sequence[str] | None = None) -> None:
-        """Passes on the configurations of these topics, or of all that have one."""
+        """Passes on the configurations of ``topics``, or of all topics that have one."""
 
     async def partition_count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None if it does not exist."""
 
     async def is_topic_deleted(self, topic: str) -> bool:
-        """Whether a topic does not exist, or is about to be deleted."""
+        """Whether a topic does not exist or is being deleted."""
 
     def log_dir_failed(self) -> None:
-        """Makes the controller look for the replicas of a log directory that has failed."""
+        """Notifies the controller that a log directory has failed."""
 
     def producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIdManager:
-        """New producer ids; ``client``: by listener name, how this broker connects to others."""
+        """The source of producer ids; ``client`` is the client security per listener name."""
 
     def isr_route(
         self, client: Mapping[str, ClientSecurity], controller_epoch: ControllerEpochOf
     ) -> IsrRoute:
-        """Where proposals of in-sync replicas go; ``client`` as above."""
+        """The route of ISR proposals; ``client`` is the client security per listener name."""
 
     async def join(
         self, endpoints: Sequence[Endpoint], client: Mapping[str, ClientSecurity]
     ) -> ClusterMembership:
-        """Registers the broker with the endpoints that it advertises; ``client`` as above."""
+        """Registers the broker with its advertised endpoints.
+
+        ``client`` is the client security per listener name.
+        """
 
 
 class ClusterMembership(Protocol):
-    """A registered broker's part in the cluster."""
+    """The metadata of a registered broker."""
 
     @property
     def administration(self) -> Administration:
-        """What handlers ask of the source."""
+        """The administrative operations that request handlers use."""
 
     @property
     def is_controller_at_work(self) -> bool:
-        """Whether a controller in this process processes an event just now; from any thread."""
+        """Whether a controller in this process is processing an event now.  For any thread."""
 
     def start(self) -> None:
-        """Starts the controller candidate, if there is one, and follows changes from now on."""
+        """Starts the controller candidate, if there is one, and starts to follow changes."""
 
     def advertise(self, endpoints: Sequence[Endpoint]) -> None:
-        """Registers other endpoints.  Blocks."""
+        """Replaces the endpoints in the broker's registration.  Blocks."""
 
     async def controlled_shutdown(self) -> None:
-        """Lets the controller move the leaderships of this broker, as long as that may take."""
+        """Asks the controller to move the leaderships of this broker; waits for the result."""
 
 
 OpenSource: TypeAlias = Callable[[BrokerSide], MetadataSource]
-"""Opens the source of a broker that begins to start."""
+"""Opens the source of metadata when a broker starts."""

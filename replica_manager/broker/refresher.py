@@ -1,4 +1,4 @@
-"""Reads ZooKeeper again when something may have changed, or after it has refused to answer."""
+"""Reads ZooKeeper again after a watch has fired, in a new session, or after a failure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from zkcontroller.zookeeper.session import SessionState
 from zkcontroller.zookeeper.session_router import SessionRouter
 
 RETRY_PAUSE_S: Final = 5.0
-"""How long after a refusal ZooKeeper is asked again, if nothing changes before."""
+"""Pause after a failed read, before ZooKeeper is read again."""
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 
 
 class Refresher:
-    """Calls a blocking function in an executor when poked; pokes meanwhile make one more call.
+    """Calls a blocking function in an executor whenever :meth:`poke` is called.
 
-    ``poke`` may be called from any thread, ``start`` and ``stop`` on the loop.
+    Calls of ``poke`` during a run cause one more run.  ``poke`` may be called from any thread,
+    ``start`` and ``stop`` on the event loop.
     """
 
     def __init__(
@@ -41,27 +42,27 @@ class Refresher:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins with a first look."""
+        """Starts the task, which reads ZooKeeper for the first time."""
         self._poked.set()
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends; a look under way is left to itself."""
+        """Stops the task; a call that is running in the executor is not interrupted."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def follow(self, session: SessionRouter, *paths: str) -> None:
-        """Pokes when a watch of those paths fires, and when a session stands.
+        """Calls :meth:`poke` when a watch of ``paths`` fires, and when a session is connected.
 
-        ZooKeeper fires no watch of a session that is over, so each new one is a reason to look.
+        Watches end with their session, so a new session must read again.
         """
         for path in paths:
             session.follow_path(path, lambda _: self.poke())
         session.follow_states(self._on_session_state)
 
     def poke(self) -> None:
-        """Something may have changed."""
+        """Requests another read, because something may have changed.  For any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._poked.set)
 
@@ -76,9 +77,9 @@ class Refresher:
             try:
                 await self._loop.run_in_executor(self._executor, self._look)
             except SessionExpired:
-                pass  # the next session pokes
+                pass  # the next session calls ``poke``
             except ZkControllerError as failure:
                 _log.error("Error while processing %s: %s", self._what, failure)
                 self._loop.call_later(self._retry_pause_s, self._poked.set)
-            except Exception:  # noqa: BLE001 - the next change must be noticed whatever happens
+            except Exception:  # noqa: BLE001 - later changes must still be read
                 _log.exception("Error while processing %s", self._what)

@@ -1,16 +1,16 @@
 """Registers this broker in ZooKeeper: cluster id, broker id, ``/brokers/ids/<id>``.
 
-The registration is ephemeral, and its czxid is the *broker epoch*, which differs for each
-incarnation of a broker.  It is created and filled in one transaction, as Kafka does, so no client
-ever sees it empty.
+The registration znode is ephemeral.  Its czxid is the *broker epoch*, which differs for each
+registration of a broker.  As in Kafka, one transaction creates the znode and writes its data, so no
+client sees it empty.
 
-A broker that is started again before ZooKeeper has noticed its predecessor's death finds the old
-registration in its way.  Kafka gives up then; here the broker says whose it is, waits for that
-session to end, and registers.  The wait is bounded (:data:`PREDECESSOR_SLACK_MS`), because a
-registration that does not go away belongs to a broker that lives.
+When a broker restarts quickly, the registration of its old ZooKeeper session may still exist.
+Kafka's broker fails then; here the broker logs the owner of the znode, waits until that session
+ends, and registers.  The wait is bounded (:data:`PREDECESSOR_SLACK_MS`), because a registration
+that does not vanish belongs to a live broker.
 
-All of this blocks and is called outside of the event loop.  The registration is a procedure below
-that, so that a simulator may perform its questions, too.
+All functions block, so they must not run on the event loop.  The registration itself is a
+generator of ZooKeeper requests, so that a simulator can perform them as well.
 
 Source: Kafka ``KafkaServer.startup``, ``KafkaZkClient.registerBroker``, ``CheckedEphemeral``.
 """
@@ -62,16 +62,18 @@ from zkcontroller.zookeeper.znodes import (
 )
 
 PREDECESSOR_SLACK_MS: Final = 6_000
-"""How much longer than a session timeout a dead session may live: the server looks at its sessions
-once a tick, and raises a timeout below two ticks."""
+"""How much longer than its timeout a dead session may exist.
+
+ZooKeeper checks its sessions once per tick, and raises a timeout that is below two ticks.
+"""
 
 PREDECESSOR_POLL_MS: Final = 200
-_LARGEST_COLLISION_ATTEMPTS: Final = 100
-"""Registrations that vanish between two looks, one after the other; more cannot be chance."""
+_MOST_ATTEMPTS: Final = 100
+"""Limit of attempts to register; one fails if a foreign registration exists and then vanishes."""
 
 T = TypeVar("T")
 Registering: TypeAlias = Generator[ZkRequest | Pause, Any, T]
-"""Yields requests to ZooKeeper and pauses, takes the answers, returns a result."""
+"""A generator: yields ZooKeeper requests and pauses, receives responses, returns a result."""
 
 _log = logging.getLogger("kafka.zk.KafkaZkClient")
 _server_log = logging.getLogger("kafka.server.KafkaServer")
@@ -83,7 +85,7 @@ def create_persistent_paths(session: ZooKeeperSession) -> None:
 
 
 def cluster_id(session: ZooKeeperSession) -> str:
-    """The id in ``/cluster/id``; the first broker of a cluster makes one up."""
+    """The cluster id in ``/cluster/id``; the first broker of a cluster generates it."""
     found = session.read(ClusterIdZnode.PATH)
     if found is ZkCode.NO_NODE:
         session.create_missing([ClusterZnode.PATH])
@@ -91,13 +93,13 @@ def cluster_id(session: ZooKeeperSession) -> str:
         created = session.write(Create(ClusterIdZnode.PATH, ClusterIdZnode(new_id).encode()))
         if not isinstance(created, ZkCode):
             return new_id
-        # Another broker was faster, or our first attempt's answer was lost: its id counts.
+        # Another broker was faster, or the response to this write was lost: read the id.
         found = session.read(ClusterIdZnode.PATH)
     return ClusterIdZnode.decode(required(ClusterIdZnode.PATH, found).data).cluster_id
 
 
 def generate_broker_id(session: ZooKeeperSession, reserved_max_id: int) -> int:
-    """A new id above ``reserved_max_id``: ``/brokers/seqid`` counts its writes."""
+    """A new broker id above ``reserved_max_id``, from the version of ``/brokers/seqid``."""
     written = session.write(SetData(BrokerSequenceIdZnode.PATH, b""))
     return required(BrokerSequenceIdZnode.PATH, written).zk_version + reserved_max_id
 
@@ -105,7 +107,7 @@ def generate_broker_id(session: ZooKeeperSession, reserved_max_id: int) -> int:
 def check_endpoints(
     session: ZooKeeperSession, broker_id: int, endpoints: Sequence[Endpoint]
 ) -> None:
-    """Raises ConfigInvalid if another live broker advertises one of our addresses."""
+    """Raises ConfigInvalid if another live broker advertises the address of an endpoint."""
     names = required(BrokerIdsZnode.PATH, session.children(BrokerIdsZnode.PATH))
     others = [int(name) for name in names if name.isdecimal() and int(name) != broker_id]
     ours = {(endpoint.host, endpoint.port) for endpoint in endpoints}
@@ -113,7 +115,7 @@ def check_endpoints(
     for other, answer in zip(others, znodes, strict=True):
         znode = optional(BrokerIdZnode.path(other), answer)
         if znode is None:
-            continue  # it has gone since the listing
+            continue  # the broker has stopped meanwhile
         try:
             registered = BrokerIdZnode.decode(other, znode.data).broker
         except ZnodeCorrupt as corrupt:
@@ -135,20 +137,20 @@ class _Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperRegistration:
-    """How this broker registers, as often as it has to."""
+    """Registers this broker, or updates its registration."""
 
     session: ZooKeeperSession
     broker: Broker
     znode_version: int
     session_timeout_ms: int
     is_stopping: Callable[[], bool] = lambda: False
-    """Ends a wait early."""
+    """Whether the broker is stopping; this ends the wait for an old registration."""
     now_s: Callable[[], float] = time.monotonic
     now_ms: Callable[[], int] = wall_time_ms
     sleep: Callable[[float], None] = time.sleep
 
     def register(self) -> int:
-        """Registers in the current ZooKeeper session; answers the broker epoch.
+        """Registers in the current ZooKeeper session; returns the broker epoch.
 
         Raises BrokerIdInUse if a live broker has the id, ZooKeeperRefused if ZooKeeper refuses.
         """
@@ -166,17 +168,17 @@ class ZooKeeperRegistration:
                 answer = self.session.perform(question)
 
     def steps(self) -> Registering[int]:
-        """As :meth:`register`, whose questions to ZooKeeper and pauses the caller performs."""
+        """The steps of :meth:`register`; the caller performs the requests and pauses."""
         deadline_s: float | None = None
-        for _ in range(_LARGEST_COLLISION_ATTEMPTS):
+        for _ in range(_MOST_ATTEMPTS):
             epoch = yield from self._create()
             if epoch is None:
                 owner = yield from self._owner()
                 if owner is None:
-                    continue  # it went away between our two looks
+                    continue  # the registration vanished meanwhile
                 epoch = yield from self._epoch_if_ours(owner)
                 if epoch is None and owner.session_id in self.session.past_session_ids:
-                    # Our own session of before, which ZooKeeper has not cleared (ZOOKEEPER-2985).
+                    # An earlier session of this process, not cleared by ZooKeeper (ZOOKEEPER-2985).
                     yield from self._delete(owner)
                     continue
                 if epoch is None:
@@ -192,20 +194,22 @@ class ZooKeeperRegistration:
             )
             return epoch
         raise BrokerIdInUse(
-            f"{self._path} was created and deleted by others {_LARGEST_COLLISION_ATTEMPTS} times "
+            f"{self._path} was created and deleted by others {_MOST_ATTEMPTS} times "
             "while this broker tried to register"
         )
 
     def update(self) -> None:
-        """Writes the broker's endpoints of now into the registration that it has in this session.
+        """Writes the broker's current endpoints into its registration.
 
-        Without one nothing is written: the next registration has them.
+        Does nothing if this session has no registration: the next registration has the endpoints.
         """
         znode = optional(self._path, self.session.read(self._path))
         if znode is None or znode.ephemeral_owner != self.session.session_id:
             return
         written = self.session.write(SetData(self._path, self._data(), znode.zk_version))
-        if isinstance(written, ZkCode) and written is not ZkCode.NO_NODE:
+        if written is ZkCode.NO_NODE:
+            return
+        if isinstance(written, ZkCode):
             raise ZooKeeperRefused(self._path, written.name)
         _log.info("Updated broker %d at path %s", self.broker.broker_id, self._path)
 
@@ -217,14 +221,14 @@ class ZooKeeperRegistration:
         return (self.session_timeout_ms + PREDECESSOR_SLACK_MS) / 1000
 
     def _create(self) -> Registering[int | None]:
-        """The new registration's czxid; None if the id is registered already."""
+        """Creates the registration; returns its czxid, or None if the id is already registered."""
         data = self._data()
         _log.info("Creating %s (is it secure? false)", self._path)
         result: Committed | RolledBack = yield ZkTransaction(
             [Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)]
         )
         if isinstance(result, Committed):
-            # The create's reply has no stat, the write's has: the czxid is in it.
+            # Only the result of the second operation has a stat, which contains the czxid.
             return result.results[1].czxid
         if result.code is not ZkCode.NODE_EXISTS:
             raise ZooKeeperRefused(self._path, result.code.name)
@@ -234,7 +238,7 @@ class ZooKeeperRegistration:
         return BrokerIdZnode(self.broker, self.now_ms(), version=self.znode_version).encode()
 
     def _owner(self) -> Registering[_Owner | None]:
-        """Whose registration is in the way; None if it is gone."""
+        """The session that owns the existing registration; None if the znode is gone."""
         (found,) = yield ReadZnodes([self._path])
         znode: Znode | None = optional(self._path, found)
         if znode is None:
@@ -251,7 +255,10 @@ class ZooKeeperRegistration:
         return f"session 0x{znode.ephemeral_owner & (2**64 - 1):x} ({where})"
 
     def _epoch_if_ours(self, owner: _Owner) -> Registering[int | None]:
-        """The registration's czxid if it is our own: the answer to our transaction was lost."""
+        """The czxid of the registration if this session owns it, else None.
+
+        This session owns it if the response to its own transaction was lost.
+        """
         if owner.session_id != self.session.session_id:
             return None
         (found,) = yield CheckExists([self._path])
@@ -274,11 +281,11 @@ class ZooKeeperRegistration:
             max(deadline_s - self.now_s(), 0),
         )
         while True:
-            # Before the look: a process that was stopped for a while finds the time over, and looks
-            # once more.
+            # Decide before the check, so that a process that was suspended beyond the deadline
+            # checks once more.
             is_last = self.now_s() >= deadline_s or self.is_stopping()
             (stat,) = yield CheckExists([self._path])
-            # Any other code says nothing about the registration: look again.
+            # Any other code says nothing about the registration: check again.
             is_gone = stat is ZkCode.NO_NODE
             if is_gone or (isinstance(stat, Stat) and stat.ephemeral_owner != owner.session_id):
                 return

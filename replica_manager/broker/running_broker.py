@@ -1,6 +1,6 @@
-"""A broker that serves clients: its parts, all of them made.
+"""The parts of a broker that serves clients.
 
-Nothing here is replaced while the broker runs; what changes, changes within a part.
+No part is replaced while the broker runs; a part changes only its own state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("kafka.server.KafkaServer")
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """The parts of one broker."""
+    """The parts of one running broker."""
 
     broker_id: int
     started_at_ms: int
@@ -36,10 +36,10 @@ class RunningBroker:
     storage: Storage
     records: BrokerRecords
     context: BrokerContext
-    """What handlers get."""
+    """The context that request handlers get."""
 
     def advertise(self, config: BrokerConfig) -> None:
-        """Registers the endpoints of that configuration, if they are others.  Blocks."""
+        """Registers the endpoints that ``config`` advertises, if they have changed.  Blocks."""
         endpoints = self.listeners.advertised(config)
         if endpoints != self.listeners.endpoints:
             self.listeners.endpoints = endpoints
@@ -47,7 +47,7 @@ class RunningBroker:
             self.write_status()
 
     def write_status(self) -> None:
-        """Writes ``broker.json``.  From any thread."""
+        """Writes ``broker.json``; logs an error if that fails.  For any thread."""
         status = BrokerStatus(
             pid=os.getpid(),
             broker_id=self.broker_id,
@@ -60,7 +60,7 @@ class RunningBroker:
         )
         try:
             status.write(self.status_dir)
-        except OSError as failure:  # the broker serves from its other directories
+        except OSError as failure:  # the directory may have failed; the others still work
             _log.error(
                 "[KafkaServer id=%d] The status file cannot be written: %s",
                 self.broker_id,

@@ -1,8 +1,7 @@
-"""The broker's disks: logs loaded at the start, looked after while it runs, closed at its end.
+"""The logs of a broker: loads them at the start, maintains them, and closes them at the end.
 
-Loading and closing block and belong to an executor; everything else happens on the event loop.  A
-directory that fails, whenever that is, goes offline, and :mod:`.log_dir_failure_handler` gives up
-its replicas.
+Loading and closing block, so they run in an executor; everything else runs on the event loop.  A
+directory that fails goes offline, and :mod:`.log_dir_failure_handler` takes its replicas offline.
 
 Source: Kafka ``KafkaServer``, ``LogManager.startup``, ``ReplicaManager.handleLogDirFailure``.
 """
@@ -31,20 +30,20 @@ from replica_manager.resizable_executor import ResizableExecutor
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
 _RESTART_DELAY_S: Final = 1.0
-"""Before upkeep that ended with an error is begun anew."""
+"""Pause before maintenance that ended with an error is started again."""
 
 
 class CleanerSettings(NamedTuple):
-    """How the log cleaner works: the keys ``log.cleaner.*``."""
+    """The settings of the log cleaner: keys ``log.cleaner.*``."""
 
     backoff_ms: int
-    """How long to wait when nothing needs it."""
+    """``log.cleaner.backoff.ms``: pause when no log needs cleaning."""
     memory_bytes: int
-    """What the map of offsets may take."""
+    """``log.cleaner.dedupe.buffer.size``: limit of the memory of the offset map."""
 
 
 class Storage:
-    """The logs of one broker and their upkeep."""
+    """The logs of one broker and their maintenance."""
 
     def __init__(
         self,
@@ -53,9 +52,10 @@ class Storage:
         on_failure: Callable[[LogDirFailure], None],
         on_flush: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """``on_flush`` is called with the milliseconds of each flush, in its thread.
+        """``on_flush`` is called with the milliseconds of each flush, in the flushing thread.
 
-        ``failed_log_dirs`` were found unusable, and why; ``on_failure`` is for the loop.
+        ``failed_log_dirs`` holds directories that cannot be used, with the error.  ``on_failure``
+        is called on the event loop when a directory fails.
         """
         self._config = config
         self._on_failure = on_failure
@@ -79,7 +79,7 @@ class Storage:
             self.logs.fail(log_dir, *failed)
         self.maintenance = LogMaintenance(self.logs, self._executor, _schedule(now))
         self.cleaner: CleanerManager | None = None
-        """None where ``log.cleaner.enable`` is false."""
+        """The log cleaner; None if ``log.cleaner.enable`` is false."""
         if now.is_enabled("log.cleaner.enable"):
             self.cleaner = CleanerManager(
                 self.logs, self._cleaner_executor, lambda: self.cleaner_settings.memory_bytes
@@ -87,11 +87,11 @@ class Storage:
         self._cleaning: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Opens every log, with recovery where it is needed.  Blocks."""
+        """Opens all logs, and recovers those that need it.  Blocks."""
         self.replica_logs.load(lambda _: None)
 
     def start(self) -> None:
-        """Begins the upkeep."""
+        """Starts the maintenance of logs, and the log cleaner."""
         self._tasks.append(self._loop.create_task(self._keep_up(self.maintenance.run)))
         cleaner = self.cleaner
         if cleaner is not None:
@@ -105,16 +105,16 @@ class Storage:
         return self.replica_logs.min_in_sync_replicas(topic)
 
     async def flush(self, log: UnifiedLog) -> None:
-        """Brings a log to disk, in a thread."""
+        """Flushes a log to disk, in a thread."""
         await self.maintenance.flush(log)
 
     @property
     def has_cleaner_ended(self) -> bool:
-        """Whether the task that compacts has ended, and no log is compacted any more."""
+        """Whether the log cleaner's task has ended, so that no log is compacted."""
         return self._cleaning is not None and self._cleaning.done()
 
     def broker_changed(self) -> None:
-        """The broker is configured differently from now on."""
+        """Applies the broker's changed configuration to threads and logs."""
         now = self._config()
         self._executor.resize(now.integer("background.threads"))
         self.logs.recovery_threads_per_dir = now.integer("num.recovery.threads.per.data.dir")
@@ -122,26 +122,26 @@ class Storage:
 
     @property
     def threads(self) -> int:
-        """How many threads keep the logs up."""
+        """The number of threads that maintain the logs: ``background.threads``."""
         return self._executor.threads
 
     @property
     def cleaner_settings(self) -> CleanerSettings:
-        """What the next compaction goes by."""
+        """The current settings of the log cleaner."""
         now = self._config()
         return CleanerSettings(
             now.integer("log.cleaner.backoff.ms"), now.integer("log.cleaner.dedupe.buffer.size")
         )
 
     async def stop(self) -> None:
-        """Ends the upkeep, then closes the logs and marks their directories as clean."""
+        """Stops the maintenance, then closes the logs and marks their directories as clean."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        # What the upkeep had begun must be over before the last checkpoints are written.
+        # Maintenance that is running must end before the last checkpoints are written.
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cleaner_executor.shutdown(wait=True, cancel_futures=True)
         self.logs.close()
@@ -150,18 +150,18 @@ class Storage:
         while True:
             try:
                 await run()
-            except Exception:  # noqa: BLE001 - a defect must not leave logs without upkeep for good
+            except Exception:  # noqa: BLE001 - a defect must not end the maintenance of logs
                 _log.exception("The upkeep of logs ended with an error and begins anew")
             await asyncio.sleep(_RESTART_DELAY_S)
 
     def _failed(self, failure: LogDirFailure) -> None:
-        # From any thread, and in the midst of whatever met the failing disk.
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and the broker with it
+        # Called from any thread, in the operation that failed on the disk.
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the broker has ended
             self._loop.call_soon_threadsafe(self._on_failure, failure)
 
 
 def _is_verifying_transactions(config: BrokerConfig) -> bool:
-    """Whether a transaction's coordinator is asked before its first record is appended."""
+    """Whether transactions are verified by their coordinators before the first append (KIP-890)."""
     return transaction_verification_version(
         config.inter_broker_version
     ) is not None and config.is_enabled("transaction.partition.verification.enable")

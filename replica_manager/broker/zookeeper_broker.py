@@ -24,7 +24,8 @@ def zookeeper_broker(
 ) -> BrokerServer:
     """A broker that is not started yet; the parameters are those of :class:`BrokerServer`.
 
-    ConfigInvalid if keys or passwords are wrong, so that such a broker does not even begin.
+    ``zookeeper_auth`` holds pairs of scheme and credentials for ZooKeeper.
+    ConfigInvalid if key stores or passwords are wrong.
     """
     settings = zookeeper_settings(config, zookeeper_auth)
     return BrokerServer(

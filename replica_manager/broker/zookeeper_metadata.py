@@ -1,12 +1,13 @@
-"""The metadata of a broker in ZooKeeper mode: the first implementation of the seam.
+"""The metadata of a broker in ZooKeeper mode: an implementation of :mod:`.metadata_source`.
 
-One ZooKeeper session serves all of it.  The broker registers by an ephemeral znode; configurations,
-access control lists, tokens and features are read, and read again when a watch fires or a new
-session stands (:mod:`.refresher`).  A controller candidate shares the session: it registers the
-broker again when a session has expired, and only then runs for controller.
+One ZooKeeper session is used for everything.  The broker registers with an ephemeral znode.
+Configurations, access control lists, tokens and features are read at the start, when a watch fires
+and in each new session (:mod:`.refresher`).  A controller candidate shares the session: after a
+session has expired it first registers the broker again, and then takes part in the controller
+election.
 
-What changes in partition assignments comes as requests of the controller, not from ZooKeeper, so
-nothing here follows them.
+Changes of partition assignments come in requests of the controller, so they are not read from
+ZooKeeper here.
 
 Source: Kafka ``KafkaServer.startup``, ``ZkSupport``.
 """
@@ -95,7 +96,7 @@ _T = TypeVar("_T")
 
 
 class ZooKeeperSource:
-    """A session that is made and not connected yet.  For the event loop."""
+    """A ZooKeeper session, not connected yet, as source of metadata.  Used on the event loop."""
 
     def __init__(self, config: BrokerConfig, settings: ZooKeeperConfig, broker: BrokerSide) -> None:
         self._config = config
@@ -127,15 +128,15 @@ class ZooKeeperSource:
         return await self.blocking(lambda: cluster_id(self.session))
 
     def new_broker_id(self, reserved_max_id: int) -> int:
-        """A new id above ``reserved_max_id``.  Blocks."""
+        """Generates a broker id above ``reserved_max_id``.  Blocks."""
         return generate_broker_id(self.session, reserved_max_id)
 
     def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> ZooKeeperMetadata:
-        """The metadata of this broker."""
+        """The metadata of the broker with this id, which owns ``metadata_cache``."""
         return ZooKeeperMetadata(self, self._config, broker_id, metadata_cache)
 
     async def blocking(self, call: Callable[[], _T]) -> _T:
-        """The result of a call that blocks, from the executor."""
+        """Runs a blocking call in the executor; returns its result."""
         return await self.broker.loop.run_in_executor(self.broker.executor, call)
 
     def _on_session_state(self, state: SessionState) -> None:
@@ -144,7 +145,7 @@ class ZooKeeperSource:
 
 
 class ZooKeeperMetadata:
-    """The metadata of one broker.  For the event loop, but for :meth:`config`."""
+    """The metadata of one broker.  Used on the event loop, except for :meth:`config`."""
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class ZooKeeperMetadata:
         broker_id: int,
         metadata_cache: ZkMetadataCache,
     ) -> None:
-        """``config`` is what ``server.properties`` says."""
+        """``config`` is the static configuration, from ``server.properties``."""
         self.source = source
         self.static_config = config
         self.broker_id = broker_id
@@ -183,7 +184,7 @@ class ZooKeeperMetadata:
             self._refresher(FeatureZnode.PATH, self.features.look): (FeatureZnode.PATH,),
             self._log_dir_failures: (),
         }
-        """Each with the paths whose watches make it look again."""
+        """Each refresher with the paths whose watches make it read again."""
         if source.acl_store is not None:
             changes_of_acls = self._refresher("ACL changes", source.acl_store.process_changes)
             self.refreshers[changes_of_acls] = AclChangeZnode.ROOTS
@@ -196,7 +197,7 @@ class ZooKeeperMetadata:
         return HANDLERS
 
     def config(self) -> BrokerConfig:
-        """The configuration as it is now.  From any thread."""
+        """The current configuration.  For any thread."""
         return self.dynamic.current
 
     async def load_tokens(self) -> None:
@@ -205,7 +206,7 @@ class ZooKeeperMetadata:
             await self.source.blocking(self.token_store.load)
 
     async def load_broker_config(self) -> None:
-        """Reads the dynamic configuration of this broker and of all brokers."""
+        """Reads the dynamic configuration of this broker and the default for all brokers."""
         await self.source.blocking(self.dynamic.load)
 
     async def load_client_configs(self) -> None:
@@ -213,7 +214,7 @@ class ZooKeeperMetadata:
         await self.source.blocking(self.dynamic.load_clients)
 
     async def load_topic_configs(self, topics: Sequence[str] | None = None) -> None:
-        """Passes on the configurations of these topics, or of all that have one."""
+        """Passes on the configurations of ``topics``, or of all topics that have one."""
         await self.source.blocking(partial(self.dynamic.load_topics, topics))
 
     async def partition_count(self, topic: str) -> int | None:
@@ -221,16 +222,16 @@ class ZooKeeperMetadata:
         return await self.source.blocking(lambda: partition_count(self.source.session, topic))
 
     async def is_topic_deleted(self, topic: str) -> bool:
-        """Whether a topic does not exist, or is about to be deleted."""
+        """Whether a topic does not exist or is being deleted."""
         return await self.source.blocking(lambda: is_topic_deleted(self.source.session, topic))
 
     def log_dir_failed(self) -> None:
-        """Makes the controller look for the replicas of a log directory that has failed."""
+        """Notifies the controller that a log directory has failed."""
         self._log_dir_events.note()
         self._log_dir_failures.poke()
 
     def producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIdManager:
-        """New producer ids: of the controller's blocks, or of ZooKeeper's before 3.0."""
+        """The source of producer ids: blocks from the controller, or from ZooKeeper before 3.0."""
         ids = self._producer_ids(client)
         self.source.broker.stops.add(StopStep.PRODUCER_IDS, ids.stop)
         return ids
@@ -238,7 +239,7 @@ class ZooKeeperMetadata:
     def isr_route(
         self, client: Mapping[str, ClientSecurity], controller_epoch: ControllerEpochOf
     ) -> IsrRoute:
-        """Where proposals of in-sync replicas go: to the controller, or before 2.7 to znodes."""
+        """The route of ISR proposals: to the controller, or before 2.7-IV2 to znodes."""
         config = self.config()
         version, listener = config.inter_broker_version, config.listeners.controller_uses
         if not is_alter_partition_supported(version):
@@ -264,7 +265,7 @@ class ZooKeeperMetadata:
     async def join(
         self, endpoints: Sequence[Endpoint], client: Mapping[str, ClientSecurity]
     ) -> ZooKeeperMembership:
-        """Registers the broker; a session that expires right after it is noticed."""
+        """Creates the controller candidate, which follows the session, and registers the broker."""
         membership = ZooKeeperMembership(self, endpoints, client)
         await self.source.blocking(membership.register_first)
         return membership
@@ -308,7 +309,10 @@ class ZooKeeperMetadata:
 
 
 class ZooKeeperMembership:
-    """A broker with its controller candidate.  For the event loop, but for what says otherwise."""
+    """A registered broker with its controller candidate.
+
+    Used on the event loop, except for methods that say otherwise.
+    """
 
     def __init__(
         self,
@@ -355,16 +359,19 @@ class ZooKeeperMembership:
 
     @property
     def is_controller_at_work(self) -> bool:
-        """Whether the controller candidate processes an event just now; from any thread."""
+        """Whether the controller candidate is processing an event now.  For any thread."""
         return self.runtime.is_at_work
 
     def register_first(self) -> None:
-        """Registers, unless another live broker advertises one of the endpoints.  Blocks."""
+        """Registers the broker for the first time.  Blocks.
+
+        ConfigInvalid if another live broker advertises one of the endpoints.
+        """
         check_endpoints(self.session, self._metadata.broker_id, self._endpoints)
         self._metadata.broker_epoch = self._registration().register()
 
     def start(self) -> None:
-        """The broker runs for controller, and follows what changes in ZooKeeper."""
+        """Starts the controller candidate, and follows changes in ZooKeeper."""
         self.runtime.start()
         metadata, stops = self._metadata, self._broker.stops
         stops.add(StopStep.FOLLOWING, *(each.stop for each in metadata.refreshers))
@@ -382,7 +389,7 @@ class ZooKeeperMembership:
             refresher.start()
 
     def advertise(self, endpoints: Sequence[Endpoint]) -> None:
-        """Writes other endpoints into the registration.  Blocks."""
+        """Replaces the endpoints in the broker's registration.  Blocks."""
         self._endpoints = tuple(endpoints)
         self._registration().update()
 
@@ -409,7 +416,10 @@ class ZooKeeperMembership:
         )
 
     def _register_again(self) -> int:
-        """Registers in a new ZooKeeper session; runs in the controller's event thread."""
+        """Registers in a new ZooKeeper session; returns the broker epoch.
+
+        Runs in the controller's event thread.
+        """
         try:
             self._metadata.broker_epoch = self._registration().register()
         except BrokerIdInUse as in_use:
@@ -444,7 +454,7 @@ def zookeeper_administration(
     acl_store: AclStore | None = None,
     token_store: DelegationTokenStore | None = None,
 ) -> Administration:
-    """What handlers ask of ZooKeeper, by calls in the executor."""
+    """The administrative operations of request handlers, performed on ZooKeeper in ``executor``."""
     return Administration(
         controller=controller,
         topics=TopicAdmin(session, executor, config, random),

@@ -1,9 +1,10 @@
 """The coordinators of groups and of transactions.
 
-:mod:`.groups` and :mod:`.transactions` decide, and are pure.  What they ask for is done here:
+:mod:`.groups` and :mod:`.transactions` are pure and make the decisions.  The modules of this folder
+perform their outputs:
 
-* :mod:`.coordinator_run`: one coordinator, the requests that wait for it, its appends and timers;
-* :mod:`.group_service` and :mod:`.transaction_service`: each of the two, run by it;
+* :mod:`.coordinator_run`: runs one coordinator, with its waiting requests, appends and timers;
+* :mod:`.group_service` and :mod:`.transaction_service`: the two coordinators that run on it;
 * :mod:`.group_loading`: reads a partition of their topics when this broker becomes its leader;
 * :mod:`.transaction_verification`: asks whether a partition belongs to a transaction (KIP-890);
 * :mod:`.group_settings`, :mod:`.transaction_settings`, :mod:`.transaction_messages`.
@@ -11,5 +12,5 @@
 May import ``network``, ``replication``, ``log``, configuration and ``zkcontroller``; not
 ``server``.
 
-What must not be done here: decide; read a log on the event loop.
+What must not be done here: make a coordinator's decision; read a log on the event loop.
 """

@@ -1,8 +1,8 @@
 """Runs a pure coordinator on the event loop: waiting requests, appends and timers.
 
-The group coordinator and the transaction coordinator are run alike.  Each step is done at once;
-what takes its time is a task, whose outcome comes back as an event.  Logs are read one after the
-other by one thread (:mod:`.group_loading`).
+The group coordinator and the transaction coordinator run in the same way.  A step of a coordinator
+never waits.  Appends and other slow work run as tasks, whose results come back as events.  One
+thread reads the logs, one after the other (:mod:`.group_loading`).
 
 Source: Kafka ``GroupCoordinatorAdapter``, ``TransactionCoordinator``.
 """
@@ -33,7 +33,7 @@ _R = TypeVar("_R")
 
 
 class AppendOutcome(Protocol):
-    """The result for one partition's records."""
+    """The result of an append to one partition; ``base_offset`` is -1 after an error."""
 
     @property
     def error(self) -> ErrorCode: ...
@@ -54,29 +54,29 @@ class Appends(Protocol):
         origin: AppendOrigin = ...,
         guards: Mapping[TopicPartition, VerificationGuard] | None = ...,
     ) -> Mapping[TopicPartition, AppendOutcome]:
-        """A result for each partition, once the records are acknowledged or time is over."""
+        """Appends records; returns one result per partition, after acknowledgement or timeout."""
 
 
 class Coordinator(Protocol[_Out]):
-    """Decides without waiting."""
+    """A pure coordinator: takes inputs, returns outputs, never waits."""
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time of the next Tick."""
+        """The time of the next Tick; None if none is needed."""
 
     def step(self, given: Any, now_ms: int) -> Sequence[_Out]:
         """Processes a request or an event; returns the outputs."""
 
 
 class Asks(Protocol):
-    """A request; its answer has the same id."""
+    """A request to a coordinator; its response has the same id."""
 
     @property
     def request_id(self) -> int: ...
 
 
 class CoordinatorRun(Generic[_O]):
-    """One coordinator and the requests that wait for it."""
+    """Runs one coordinator, with the requests that wait for its responses."""
 
     def __init__(
         self,
@@ -88,14 +88,17 @@ class CoordinatorRun(Generic[_O]):
         thread_name: str,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """``led_log`` returns a partition's log while this broker leads it, else None."""
+        """``perform`` carries out one output of the coordinator.
+
+        ``led_log`` returns a partition's log if this broker leads the partition, else None.
+        """
         self._coordinator = coordinator
         self._perform = perform
         self._led_log = led_log
         self._load_buffer_bytes = load_buffer_bytes
         self._now_ms = WallClock() if now_ms is None else now_ms
         self._responses: AwaitedResponses[Any] = AwaitedResponses()
-        """One or a few wait for each connection whose request is here."""
+        """The requests that wait for a response: few per connection."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
         self._loader = ThreadPoolExecutor(1, thread_name_prefix=thread_name)
@@ -106,9 +109,10 @@ class CoordinatorRun(Generic[_O]):
         return self._responses.new_id()
 
     async def ask(self, request: Asks, result_type: type[_R]) -> _R:
-        """The coordinator's answer, which may take as long as a rebalance.
+        """The coordinator's response, which may take as long as a rebalance.
 
-        CancelledError if the client goes away meanwhile; the coordinator has the request.
+        CancelledError if the client disconnects meanwhile; the coordinator still handles the
+        request.
         """
         with self._responses.expected(request.request_id) as answer:
             self.step(request)
@@ -118,14 +122,13 @@ class CoordinatorRun(Generic[_O]):
         return result
 
     def answer(self, request_id: int, result: object) -> None:
-        """Completes the waiting request, unless it has ended."""
+        """Passes a response to the request that waits for it; does nothing if that has ended."""
         self._responses.complete(request_id, result)
 
     def step(self, given: object) -> None:
         """Passes an input to the coordinator and performs the outputs.
 
-        An output that fails does not keep the others from being performed; then its failure is
-        raised.
+        If an output fails, the others are still performed; then the first exception is raised.
         """
         try:
             outputs = self._coordinator.step(given, self._now_ms())
@@ -135,19 +138,19 @@ class CoordinatorRun(Generic[_O]):
         for output in outputs:
             try:
                 self._perform(output)
-            except Exception as failure:  # noqa: BLE001 - others wait for the other outputs
+            except Exception as failure:  # noqa: BLE001 - the other outputs must be performed
                 failures.append(failure)
         if failures:
             raise failures[0]
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Starts a task."""
+        """Starts a task, which :meth:`stop` cancels."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Cancels every task; waiting requests get no answer."""
+        """Cancels all tasks and all waiting requests."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -155,7 +158,6 @@ class CoordinatorRun(Generic[_O]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # Commits whose requests have ended.
         self._responses.cancel_all()
         self._loader.shutdown(wait=False, cancel_futures=True)
 
@@ -166,7 +168,7 @@ class CoordinatorRun(Generic[_O]):
         loop = asyncio.get_running_loop()
         due = loop.time() + max(deadline_ms - self._now_ms(), 0) / 1000
         if self._ticker is not None:
-            # One that comes too early does no harm; most deadlines move on before they come.
+            # A tick that is too early does no harm, and most deadlines move before they are due.
             if self._ticker.when() <= due:
                 return
             self._ticker.cancel()
@@ -177,10 +179,13 @@ class CoordinatorRun(Generic[_O]):
         self.step(Tick())
 
     async def load(self, topic: str, load: Load, log: logging.Logger) -> None:
-        """Reads a partition and passes its records to the coordinator in pieces."""
+        """Reads a partition and passes its records to the coordinator in pieces.
+
+        Then passes the end of the load: LoadFinished or LoadFailed.
+        """
         tp = TopicPartition(topic, load.partition)
         try:
-            # One at a time: each holds a buffer, and there is one thread.
+            # One load at a time: each has a buffer, and there is one thread.
             async with self._load_turn:
                 pieces = read_partition(
                     lambda: self._led_log(tp), self._load_buffer_bytes, self._loader

@@ -1,8 +1,7 @@
 """Reads a partition of ``__consumer_offsets`` after this broker became its leader.
 
-Where the records lie is decided on the event loop; reading and unpacking them is done in a thread.
-What was read goes to the coordinator in steps of a few milliseconds, between which the event loop
-serves others.
+The event loop finds the position of the records; a thread reads and decompresses them.  The
+coordinator gets the records in steps of a few milliseconds, between which other tasks run.
 
 Source: Kafka ``GroupMetadataManager.doLoadGroupsAndOffsets``.
 """
@@ -28,10 +27,10 @@ from replica_manager.replication.partition import Role
 from replica_manager.replication.replica_manager import ReplicaManager
 
 RECORDS_AT_ONCE: Final = 1_000
-"""So many are given to the coordinator in one step, or one batch: some 5 ms."""
+"""Records that the coordinator gets in one step, or one larger batch: some 5 ms."""
 
 RETRY_S: Final = 1.0
-"""After so long a read that a limit of the system has refused is tried again."""
+"""Pause before a read that failed at a limit of the operating system is tried again."""
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 
@@ -48,11 +47,11 @@ class OffsetsLog(Protocol):
     def read(
         self, offset: int, max_bytes: int, isolation: FetchIsolation, *, min_one_message: bool
     ) -> LogRead:
-        """Where the batches from that offset on are."""
+        """The position in a file of the batches from ``offset`` on."""
 
 
 def led_log(replicas: ReplicaManager, topic_partition: TopicPartition) -> UnifiedLog | None:
-    """The log of a partition that this broker leads; None if it is not the leader."""
+    """The partition's log; None if this broker is not the leader."""
     partition = replicas.partitions.get(topic_partition)
     if partition is None or partition.role is not Role.LEADER:
         return None
@@ -60,11 +59,11 @@ def led_log(replicas: ReplicaManager, topic_partition: TopicPartition) -> Unifie
 
 
 class LeadershipLost(ZkControllerError):
-    """This broker does not lead the partition any more."""
+    """This broker is no longer the leader of the partition that it loads."""
 
 
 class _Chunk(NamedTuple):
-    """One read and the start of the next; None if there was no whole batch."""
+    """The batches of one read; ``next_offset`` is None if there was no complete batch."""
 
     batches: Sequence[LoadedBatch]
     next_offset: int | None
@@ -73,12 +72,12 @@ class _Chunk(NamedTuple):
 async def read_partition(
     led_log: Callable[[], OffsetsLog | None], buffer_bytes: int, executor: Executor
 ) -> AsyncIterator[tuple[LoadedBatch, ...]]:
-    """Every batch, in pieces of RECORDS_AT_ONCE records or one batch.
+    """Yields every batch of a partition, in pieces of RECORDS_AT_ONCE records or one batch.
 
-    ``led_log`` gives the log while this broker leads it, else None.  Raises LeadershipLost
-    when that is over; CorruptRecord, InvalidRecord, OffsetOutOfRange, KafkaStorage or OSError if
-    the log cannot be read to its end.  A read that a limit of the system has refused is tried
-    again after RETRY_S, as long as this broker leads.
+    ``led_log`` returns the log if this broker leads the partition, else None.  Raises
+    LeadershipLost if this broker is no longer the leader; CorruptRecord, InvalidRecord,
+    OffsetOutOfRange, KafkaStorage or OSError if the log cannot be read to its end.  A read that
+    fails at a limit of the operating system is tried again after RETRY_S.
     """
     loop = asyncio.get_running_loop()
     offset = 0
@@ -86,7 +85,7 @@ async def read_partition(
         log = led_log()
         if log is None:
             raise LeadershipLost("this broker does not lead it any more")
-        # Records may be deleted from the start while they are read.
+        # Meanwhile records may be deleted at the start of the log.
         offset = max(offset, log.log_start_offset)
         if offset >= log.log_end_offset:
             return

@@ -1,11 +1,11 @@
 """Runs the group coordinator on the broker's event loop.
 
-Requests come from handlers and wait here for their answers; partitions come and go with the replica
-manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
-``__consumer_offsets`` as any leader's records do, and the outcome comes back as an event.  Appends
-begin in the order in which they were asked for.
+Handlers pass requests and wait here for the responses.  The replica manager reports which
+partitions this broker leads.  A timer sends a tick when a deadline is due.  The coordinator's
+records are appended to ``__consumer_offsets`` like those of a client, and the result comes back as
+an event.  Appends begin in the order of the coordinator's outputs.
 
-Logs are read one after the other by one thread (:mod:`.group_loading`).
+One thread reads the logs, one after the other (:mod:`.group_loading`).
 
 Source: Kafka ``GroupCoordinatorAdapter``, ``GroupCoordinator`` (``startup``, ``onElection``,
 ``onResignation``, ``onPartitionsDeleted``), ``GroupMetadataManager`` (gauges).
@@ -70,7 +70,7 @@ _SENSORS_MBEAN: Final = "kafka.server:type=group-coordinator-metrics"
 
 
 class GroupService:
-    """The group coordinator of one broker.  For the event loop."""
+    """The group coordinator of one broker.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class GroupService:
         now_ms: Callable[[], int] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """``led_log`` returns a partition's log while this broker leads it, else None."""
+        """``led_log`` returns a partition's log if this broker leads the partition, else None."""
         self._settings = settings
         self._appends = appends
         self._coordinator = GroupCoordinator(settings.config, uuid4)
@@ -102,11 +102,11 @@ class GroupService:
         return self._run.new_request_id()
 
     async def ask(self, request: Request, result_type: type[_R]) -> _R:
-        """The coordinator's answer, which may take as long as a rebalance."""
+        """The coordinator's response, which may take as long as a rebalance."""
         return await self._run.ask(request, result_type)
 
     def partition_for(self, group_id: str) -> int:
-        """The partition whose leader coordinates that group."""
+        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
         return self._coordinator.partition_for(group_id)
 
     # ------------------------------------------------------------------ from the broker
@@ -114,7 +114,8 @@ class GroupService:
     def start(self, partition_count: int | None) -> None:
         """Starts the coordinator.
 
-        ``partition_count`` is that of ``__consumer_offsets``, None if the topic does not exist yet.
+        ``partition_count`` is the number of partitions of ``__consumer_offsets``; None if the topic
+        does not exist yet.
         """
         if partition_count is None:
             partition_count = self._settings.default_partition_count
@@ -123,24 +124,28 @@ class GroupService:
         self._say("Startup complete.")
 
     async def stop(self) -> None:
-        """Answers waiting requests with an error and cancels every task."""
+        """Sends an error to members that wait in JoinGroup or SyncGroup, and cancels all tasks."""
         self._say("Shutting down.")
         self._run.step(Shutdown())
         await self._run.stop()
         self._say("Shutdown complete.")
 
     def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker became leader of a partition, of any topic."""
+        """Handles that this broker became leader of a partition; other topics are ignored."""
         if partition.topic == OFFSETS_TOPIC:
             self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
+        """Handles the loss of a partition's leadership; other topics are ignored.
+
+        ``leader_epoch`` is None if it is unknown: the topic was deleted or the replica went
+        offline.
+        """
         if partition.topic == OFFSETS_TOPIC:
             self._run.step(Resigned(partition.partition, leader_epoch))
 
     def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions of any topic that the controller has deleted: their offsets are deleted."""
+        """Deletes the committed offsets of partitions that the controller has deleted."""
         deleted = tuple(partitions)
         if deleted:
             self._run.step(PartitionsDeleted(deleted))
@@ -148,11 +153,14 @@ class GroupService:
     def on_transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, is_commit: bool
     ) -> None:
-        """A transaction marker was written to these partitions of ``__consumer_offsets``."""
+        """Handles a transaction marker that was written to partitions of ``__consumer_offsets``."""
         self._run.step(TransactionCompleted(producer_id, frozenset(partitions), is_commit))
 
     def gauges(self) -> dict[str, int]:
-        """Values of ``kafka.coordinator.group:type=GroupMetadataManager``, by name; any thread."""
+        """Values of ``kafka.coordinator.group:type=GroupMetadataManager``, by name.
+
+        For any thread.
+        """
         groups = list(self._coordinator.groups.values())
         states = Counter(group.state for group in groups)
         return {
@@ -164,7 +172,7 @@ class GroupService:
     def _say(self, text: str) -> None:
         _coordinator_log.info("[GroupCoordinator %d]: %s", self._settings.config.broker_id, text)
 
-    # ------------------------------------------------------------------ driving
+    # ------------------------------------------------------------------ outputs
 
     def _perform(self, output: Output) -> None:
         match output:
@@ -202,7 +210,7 @@ class GroupService:
             )
         except ZkControllerError as failure:
             return error_code_for(failure), -1
-        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+        except Exception:  # noqa: BLE001 - the waiting request must get a response
             _log.exception("Appending to %s failed", partition)
             return ErrorCode.unknown_server_error, -1
         return outcomes[partition].error, outcomes[partition].base_offset

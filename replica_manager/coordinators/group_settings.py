@@ -20,21 +20,21 @@ _ALL_REPLICAS: Final = -1
 
 
 class GroupSettings(NamedTuple):
-    """The coordinator's configuration, and that of its driver."""
+    """The configuration of the group coordinator and of :mod:`.group_service`."""
 
     config: GroupConfig
     codec: Codec
-    """``offsets.topic.compression.codec``: of the batches it appends."""
+    """``offsets.topic.compression.codec``: the compression of batches that it appends."""
     load_buffer_bytes: int
-    """``offsets.load.buffer.size``: so much of a log is read at once, or one batch."""
+    """``offsets.load.buffer.size``: bytes of a log that are read at once, or one batch."""
     default_partition_count: int
-    """``offsets.topic.num.partitions``: where the topic does not exist yet."""
+    """``offsets.topic.num.partitions``: used while the topic does not exist."""
     metrics_num_samples: int
     metrics_sample_window_ms: int
 
 
 def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
-    """All ``group.*`` and ``offsets.*`` keys; ConfigInvalid for an invalid value."""
+    """The settings in all ``group.*`` and ``offsets.*`` keys; ConfigInvalid if one is invalid."""
     acks = config.integer("offsets.commit.required.acks")
     replication_factor = config.integer("offsets.topic.replication.factor")
     if not _ALL_REPLICAS <= acks <= replication_factor:
@@ -76,7 +76,7 @@ def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
 
 
 def partition_count(session: ZooKeeperSession, topic: str) -> int | None:
-    """The number of partitions of that topic; None if it is missing.  Blocks."""
+    """The number of partitions of ``topic``; None if the topic does not exist.  Blocks."""
     path = TopicZnode.path(topic)
     znode = optional(path, session.read(path))
     return None if znode is None else len(TopicZnode.decode(topic, znode.data).partitions)

@@ -38,7 +38,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def markers_request(markers: Iterable[Marker], version: int) -> RequestPayload:
-    """A WriteTxnMarkers with these markers."""
+    """A WriteTxnMarkers request with ``markers``."""
     parts: Any = load_payload_module(ApiKey.WRITE_TXN_MARKERS, version, EntityType.request)
     make: Any = request_type(ApiKey.WRITE_TXN_MARKERS, version)
     return cast(
@@ -62,7 +62,7 @@ def markers_request(markers: Iterable[Marker], version: int) -> RequestPayload:
 
 
 def read_markers(request: request_types.WriteTxnMarkersRequest) -> Iterator[Marker]:
-    """The markers in a request."""
+    """The markers in a WriteTxnMarkers request."""
     return (
         Marker(
             marker.producer_id,
@@ -80,7 +80,7 @@ def read_markers(request: request_types.WriteTxnMarkersRequest) -> Iterator[Mark
 
 
 def read_marker_errors(response: Any) -> dict[int, dict[TopicPartition, ErrorCode]]:
-    """A broker's results for markers, by producer id."""
+    """The errors in a WriteTxnMarkers response, by producer id and partition."""
     errors: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for marker in response.markers:
         of_producer = errors.setdefault(marker.producer_id, {})
@@ -91,7 +91,7 @@ def read_marker_errors(response: Any) -> dict[int, dict[TopicPartition, ErrorCod
 
 
 def verification_request(wanted: Iterable[Verification], version: int) -> RequestPayload:
-    """An AddPartitionsToTxn that adds nothing: it asks about each of these transactions."""
+    """An AddPartitionsToTxn request that only verifies partitions of transactions."""
     parts: Any = load_payload_module(ApiKey.ADD_PARTITIONS_TO_TXN, version, EntityType.request)
     make: Any = request_type(ApiKey.ADD_PARTITIONS_TO_TXN, version)
     return cast(
@@ -117,7 +117,10 @@ def verification_request(wanted: Iterable[Verification], version: int) -> Reques
 def read_verification_errors(
     response: Any,
 ) -> Mapping[str, Mapping[TopicPartition, ErrorCode]]:
-    """The partitions that do not belong to their transaction, by transactional id."""
+    """The errors of partitions that failed the verification, by transactional id.
+
+    A transactional id whose partitions were all verified has no errors.
+    """
     return {
         result.transactional_id: {
             TopicPartition(topic.name, each.partition_index): each.partition_error_code

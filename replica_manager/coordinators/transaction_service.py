@@ -1,9 +1,9 @@
 """Runs the transaction coordinator on the broker's event loop.
 
-Requests come from handlers and wait here for their answers; partitions come and go with the replica
-manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
-``__transaction_state`` as any leader's records do, acknowledged by all replicas in sync; markers go
-to the leaders by the listener between brokers, this broker's own partitions not excepted.
+Handlers pass requests and wait here for the responses.  The replica manager reports which
+partitions this broker leads.  A timer sends a tick when a deadline is due.  The coordinator's
+records are appended to ``__transaction_state`` with acks=all.  Markers are sent to the leaders on
+the inter-broker listener, even those for partitions that this broker leads.
 
 Source: Kafka ``TransactionCoordinator``, ``TransactionMarkerChannelManager``.
 """
@@ -62,12 +62,12 @@ _R = TypeVar("_R", bound=Result)
 
 _ALL_REPLICAS: Final = -1
 _MOST_DELETED: Final = 10_000
-"""Deleted topics that are remembered; then they are looked for again."""
+"""Limit of deleted topics in memory; beyond it all are forgotten and looked up again."""
 _SENSORS_MBEAN: Final = "kafka.server:type=transaction-coordinator-metrics"
 
 
 class TransactionService:
-    """The transaction coordinator of one broker.  For the event loop."""
+    """The transaction coordinator of one broker.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class TransactionService:
         now_ms: Callable[[], int] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """``led_log`` returns a partition's log while this broker leads it, else None.
+        """``led_log`` returns a partition's log if this broker leads the partition, else None.
 
-        ``new_producer_id`` raises RequestRefused if there is none at the moment.
-        ``is_topic_deleted`` raises ZkControllerError where that cannot be known.
+        ``new_producer_id`` raises RequestRefused if no producer id is available now.
+        ``is_topic_deleted`` raises ZkControllerError if it cannot be determined.
         """
         self._settings = settings
         self._appends = appends
@@ -121,39 +121,47 @@ class TransactionService:
         return self._run.new_request_id()
 
     async def ask(self, request: Request, result_type: type[_R]) -> _R:
-        """The coordinator's answer, which may take as long as replication."""
+        """The coordinator's response, which may take as long as replication."""
         return await self._run.ask(request, result_type)
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition whose leader coordinates that id."""
+        """The partition of ``__transaction_state`` whose leader coordinates the id."""
         return self._coordinator.partition_for(transactional_id)
 
     # ------------------------------------------------------------------ from the broker
 
     def start(self, partition_count: int | None) -> None:
-        """``partition_count``: of ``__transaction_state``; None if it does not exist yet."""
+        """Starts the coordinator.
+
+        ``partition_count`` is the number of partitions of ``__transaction_state``; None if the
+        topic does not exist yet.
+        """
         if partition_count is None:
             partition_count = self._settings.default_partition_count
         self._run.step(CoordinatorStartup(partition_count))
 
     async def stop(self) -> None:
-        """Unloads every partition and cancels every task."""
+        """Unloads all partitions, cancels all tasks, and closes the connections to brokers."""
         self._run.step(Shutdown())
         await self._run.stop()
         await self._links.close()
 
     def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker became leader of a partition, of any topic."""
+        """Handles that this broker became leader of a partition; other topics are ignored."""
         if partition.topic == TRANSACTION_TOPIC:
             self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
+        """Handles the loss of a partition's leadership; other topics are ignored.
+
+        ``leader_epoch`` is None if it is unknown: the topic was deleted or the replica went
+        offline.
+        """
         if partition.topic == TRANSACTION_TOPIC:
             self._run.step(Resigned(partition.partition, leader_epoch))
 
     def register_gauges(self, metrics: Metrics) -> None:
-        """``kafka.coordinator.transaction:type=TransactionMarkerChannelManager``."""
+        """Registers the gauges of Kafka's ``TransactionMarkerChannelManager``."""
         markers = self._coordinator.markers
         for name, read in {
             "UnknownDestinationQueueSize": lambda: markers.without_leader_count,
@@ -165,11 +173,11 @@ class TransactionService:
             )
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
-        """The leader; None if the topic is deleted: no request names it, nor does ZooKeeper.
+        """The broker id of a partition's leader; NO_LEADER if unknown, None if it was deleted.
 
-        After a restart of the whole cluster the log may be loaded before requests have named every
-        partition: those without a live replica come last.  Without a marker a transaction would
-        never end there.
+        A topic counts as deleted only if ZooKeeper confirms it.  After a restart of the whole
+        cluster the metadata cache may still lack partitions, and a partition that gets no marker
+        would keep its transaction open for ever.
         """
         topic = partition.topic
         state = self._metadata_cache.snapshot.partition(*partition)
@@ -179,12 +187,12 @@ class TransactionService:
             self._unknown_topics[topic] = None
             if not self._is_looking:
                 self._is_looking = True
-                self._run.begin(self._look_for_deleted())
+                self._run.begin(self._find_deleted_topics())
             return NO_LEADER
         self._deleted_topics.discard(topic)
         return state.leader if self._links.leads_to(state.leader) else NO_LEADER
 
-    # ------------------------------------------------------------------ driving
+    # ------------------------------------------------------------------ outputs
 
     def _perform(self, output: Output) -> None:
         match output:
@@ -205,7 +213,7 @@ class TransactionService:
             case _:
                 assert_never(output)
 
-    # ------------------------------------------------------------------ what takes its time
+    # ------------------------------------------------------------------ tasks
 
     async def _append(self, append: AppendTransactionRecords) -> None:
         self._run.step(TransactionRecordsAppended(append.append_id, await self._appended(append)))
@@ -227,7 +235,7 @@ class TransactionService:
             )
         except ZkControllerError as failure:
             return error_code_for(failure)
-        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+        except Exception:  # noqa: BLE001 - the waiting request must get a response
             _log.exception("Appending to %s failed", partition)
             return ErrorCode.unknown_server_error
         return outcomes[partition].error
@@ -240,12 +248,12 @@ class TransactionService:
             error = refused.error
         except ZkControllerError as failure:
             error = error_code_for(failure)
-        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+        except Exception:  # noqa: BLE001 - the waiting request must get a response
             _log.exception("Getting a producer id failed")
             error = ErrorCode.unknown_server_error
         self._run.step(ProducerIdGiven(wish_id, producer_id, error))
 
-    async def _look_for_deleted(self) -> None:
+    async def _find_deleted_topics(self) -> None:
         try:
             while self._unknown_topics:
                 topic = next(iter(self._unknown_topics))
@@ -255,7 +263,7 @@ class TransactionService:
                     if len(self._deleted_topics) == _MOST_DELETED:
                         self._deleted_topics.clear()
                     self._deleted_topics.add(topic)
-        except ZkControllerError as failure:  # asked again when the markers are tried again
+        except ZkControllerError as failure:  # looked up again when the markers are sent again
             _marker_log.info("It is not known whether topics are deleted: %s", failure)
         finally:
             self._is_looking = False
@@ -270,6 +278,6 @@ class TransactionService:
                 "[Transaction Marker Channel Manager %d]: Sending markers to broker %d failed: %s",
                 self._settings.config.broker_id, sending.broker_id, failure,
             )  # fmt: skip
-        except Exception:  # noqa: BLE001 - whatever it is, what waits for that broker must go on
+        except Exception:  # noqa: BLE001 - the coordinator must get a result for these markers
             _marker_log.exception("Sending markers to broker %d failed", sending.broker_id)
         self._run.step(MarkersAnswered(sending.send_id, errors))

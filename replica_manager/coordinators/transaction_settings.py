@@ -17,21 +17,21 @@ from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 
 
 class TransactionSettings(NamedTuple):
-    """The coordinator's configuration, and that of its driver."""
+    """The configuration of the transaction coordinator and of :mod:`.transaction_service`."""
 
     config: TransactionConfig
     load_buffer_bytes: int
-    """``transaction.state.log.load.buffer.size``: so much is read at once, or one batch."""
+    """``transaction.state.log.load.buffer.size``: bytes that are read at once, or one batch."""
     default_partition_count: int
-    """``transaction.state.log.num.partitions``: where the topic does not exist yet."""
+    """``transaction.state.log.num.partitions``: used while the topic does not exist."""
     markers_version: int
-    """Of WriteTxnMarkers, as every broker of the cluster understands it."""
+    """The version of WriteTxnMarkers, which every broker of the cluster must know."""
     metrics_num_samples: int
     metrics_sample_window_ms: int
 
 
 def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSettings:
-    """All ``transaction.*`` and ``transactional.*`` keys."""
+    """The settings in all ``transaction.*`` and ``transactional.*`` keys."""
     abort_interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     expiry_interval = "transaction.remove.expired.transaction.cleanup.interval.ms"
     return TransactionSettings(
@@ -52,7 +52,7 @@ def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSet
 
 
 def is_topic_deleted(session: ZooKeeperSession, topic: str) -> bool:
-    """Whether that topic does not exist, or only until its deletion ends.  Blocks."""
+    """Whether ``topic`` does not exist or is being deleted, according to ZooKeeper.  Blocks."""
     exists, goes = TopicZnode.path(topic), DeleteTopicZnode.path(topic)
     found, marked = session.perform(CheckExists((exists, goes)))
     return optional(exists, found) is None or optional(goes, marked) is not None

@@ -1,17 +1,17 @@
 """Verifies transactions with their coordinator before the first append to a partition.
 
-A late request of a producer whose transaction has ended meanwhile would else open a transaction
-that never ends, and readers of committed records would wait for ever.  While the answer is on its
-way others go on; the guard that the log gave out tells whether it still holds when the records
-come.
+Without this a late Produce request, whose transaction has ended meanwhile, would open a transaction
+that never ends, and read_committed consumers would wait for ever.  The log creates a verification
+guard before the request to the coordinator.  When the records are appended, the guard shows whether
+the verification is still valid.
 
-Questions to one coordinator are put together in one request while another is under way; of one
-transactional id only one question waits at a time.
+While a request to a coordinator is in flight, further verifications wait and are then sent together
+in one request.  At most one verification per transactional id waits.
 
 Source: Kafka ``AddPartitionsToTxnManager``,
 ``ReplicaManager.maybeStartTransactionVerificationForPartitions`` (KIP-890).
-Deviation: the version of the question follows from ``inter.broker.protocol.version``, where Kafka
-asks each broker; before 3.5 no coordinator is asked, and the first record is appended as it comes.
+Deviation: ``inter.broker.protocol.version`` determines the version of the request, where Kafka asks
+each broker for its versions; before 3.5 nothing is verified.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class Verified(NamedTuple):
-    """The partitions that may be appended to, with their guards, and the others' errors."""
+    """The result of a verification: guards for the append, and errors of refused partitions."""
 
     errors: _Errors
     guards: Mapping[TopicPartition, VerificationGuard]
@@ -60,7 +60,7 @@ class _Waiting(NamedTuple):
 
 
 class TransactionVerification:
-    """Asks coordinators about transactions.  For the event loop."""
+    """Verifies partitions with the transaction coordinators.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class TransactionVerification:
     ) -> None:
         """``partition_for`` returns the partition of ``__transaction_state`` of a transactional id.
 
-        ``version``: of AddPartitionsToTxn; None if not every broker knows such a question.
-        ``is_enabled``: ``transaction.partition.verification.enable``.
+        ``version`` is that of AddPartitionsToTxn; None if some broker may not know verification.
+        ``is_enabled`` returns ``transaction.partition.verification.enable``.
         """
         self._replicas = replicas
         self._metadata_cache = metadata_cache
@@ -87,7 +87,7 @@ class TransactionVerification:
         self._is_enabled = is_enabled
         self._now_ms = now_ms
         self._waiting: dict[int, dict[str, _Waiting]] = {}
-        """By coordinator and transactional id: as many as there are connections at most."""
+        """The waiting verifications, by coordinator and transactional id."""
         self._senders: dict[int, asyncio.Task[None]] = {}
         metrics = Metrics() if metrics is None else metrics
         kind = "AddPartitionsToTxnManager"
@@ -105,9 +105,10 @@ class TransactionVerification:
         *,
         knows_abortable: bool,
     ) -> Verified:
-        """Verifies those partitions, whose batches begin with these sequences.
+        """Verifies that the transaction contains the partitions to append to.
 
-        ``knows_abortable``: the client understands TRANSACTION_ABORTABLE.
+        ``sequences`` holds the first sequence number of the batch for each partition.
+        ``knows_abortable`` says whether the client knows the error TRANSACTION_ABORTABLE.
         """
         if transactional_id is None or not self._is_enabled():
             return NOTHING_TO_VERIFY
@@ -134,7 +135,7 @@ class TransactionVerification:
         return Verified(errors | answered, guards)
 
     async def stop(self) -> None:
-        """Stops; waiting requests end as if the connection had broken."""
+        """Stops all requests; waiting verifications end with NETWORK_EXCEPTION."""
         senders = list(self._senders.values())
         for sender in senders:
             sender.cancel()
@@ -164,7 +165,7 @@ class TransactionVerification:
             if known.wanted.producer_epoch > wanted.producer_epoch:
                 return dict.fromkeys(wanted.partitions, ErrorCode.invalid_producer_epoch)
             is_same = known.wanted.producer_epoch == wanted.producer_epoch
-            # The client has probably asked again, and so waits for this answer only.
+            # The client has probably sent its request again, and waits only for the new one.
             _answer(
                 known,
                 ErrorCode.network_exception if is_same else ErrorCode.invalid_producer_epoch,
@@ -177,7 +178,7 @@ class TransactionVerification:
         return await waiting.answered
 
     async def _send(self, broker_id: int) -> None:
-        """Asks that coordinator while requests wait for it."""
+        """Sends the waiting verifications to a coordinator, until none is left."""
         asked: dict[str, _Waiting] = {}
         try:
             while True:
@@ -205,11 +206,11 @@ class TransactionVerification:
                 broker_id, failure,
             )  # fmt: skip
             error = ErrorCode.network_exception
-        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+        except Exception:  # noqa: BLE001 - the waiting requests must get a result
             _log.exception("AddPartitionsToTxnRequest failed for node %d", broker_id)
             error = ErrorCode.network_exception
         if error is ErrorCode.cluster_authorization_failed:
-            # The client has not asked for anything of the cluster: its records are not verified.
+            # The client needs no authorization for the cluster: it gets INVALID_TXN_STATE.
             error = ErrorCode.invalid_txn_state
         for transactional_id, each in asked.items():
             if error is not ErrorCode.none:
@@ -226,7 +227,7 @@ def _answer(waiting: _Waiting, error: ErrorCode) -> None:
 
 
 def _client_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """The errors that producers expect."""
+    """The error of a verification, changed to one that the producer knows."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and not knows_abortable:

@@ -6,14 +6,14 @@ How to read it:
    LeaderAndIsr request changes them;
 2. :mod:`.partition` (role, epochs, replicas) and :mod:`.isr` (the rules of the ISR and of the high
    watermark);
-3. in: :mod:`.record_appends`, :mod:`.delayed_produce`; out: :mod:`.record_reads`,
+3. appends: :mod:`.record_appends`, :mod:`.delayed_produce`; reads: :mod:`.record_reads`,
    :mod:`.partition_reads`, :mod:`.delayed_fetch`, :mod:`.fetch_sessions`;
    :mod:`.purgatory` and :mod:`.waiting_room` hold the requests that wait;
-4. the follower: :mod:`.replica_fetcher` (pure: what to ask, what an answer changes),
+4. the follower: :mod:`.replica_fetcher` (pure: what to request, what a response changes),
    :mod:`.fetcher_task` (waits), :mod:`.leader_end_point` (the connection),
    :mod:`.replica_fetchers`;
-5. the way to the controller: :mod:`.isr_proposals`, :mod:`.alter_partition_manager`,
-   :mod:`.controller_link`, or :mod:`.isr_znodes` below 2.7-IV2;
+5. changes of the ISR: :mod:`.isr_proposals`, :mod:`.alter_partition_manager`,
+   :mod:`.controller_link` (to the controller), or :mod:`.isr_znodes` below 2.7-IV2;
 6. :mod:`.zk_metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
 
 May import ``log``, configuration and ``zkcontroller``; not ``security``, ``coordinators`` or
@@ -22,5 +22,5 @@ a clock.
 
 What must not be done here: put an ``await`` into a method of ``Partition``, ``ReplicaManager`` or
 ``ReplicaFetcher`` (each must run to its end); raise a leader's high watermark by another rule than
-that in :mod:`.isr`; go on after an ``await`` without asking again whether this broker still leads.
+that in :mod:`.isr`; continue after an ``await`` without checking that this broker is still leader.
 """

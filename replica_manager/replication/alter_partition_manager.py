@@ -1,8 +1,8 @@
 """Sends ISR proposals of partitions for a decision, and applies the results.
 
-How a proposal travels is a *route*: a request to the controller (:mod:`.controller_link`), or a
-znode that the leader writes itself (:mod:`.isr_znodes`).  A proposal waits as long as it must; only
-the controller's next LeaderAndIsr makes it obsolete, and then its verdict changes nothing.
+A *route* delivers proposals: by a request to the controller (:mod:`.controller_link`), or by a
+znode that the leader writes itself (:mod:`.isr_znodes`).  A proposal has no timeout.  After the
+controller's next LeaderAndIsr request a proposal is obsolete, and its result changes nothing.
 
 Source: Kafka ``DefaultAlterPartitionManager``, ``Partition.submitAlterPartition``.
 """
@@ -33,11 +33,11 @@ Answers = Mapping[TopicPartition, AlteredIsr | ErrorCode]
 
 
 class AlterPartitionRefused(NamedTuple):
-    """The whole request was refused."""
+    """The controller refused the whole AlterPartition request."""
 
     error: ErrorCode
     broker_epoch: int
-    """The one that was sent."""
+    """The broker epoch in the refused request."""
 
 
 class IsrRoute(Protocol):
@@ -47,11 +47,11 @@ class IsrRoute(Protocol):
         """The result of each proposal; None if the controller or ZooKeeper was not reached."""
 
     async def close(self) -> None:
-        """Closes the route; a call in flight was cancelled before."""
+        """Closes the route; the caller has already cancelled a call in flight."""
 
 
 class AlterPartitionManager:
-    """Every proposal of a broker.  Lives on the event loop."""
+    """Sends the ISR proposals of all partitions of a broker.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class AlterPartitionManager:
         now_ms: Callable[[], int],
         on_changed: Callable[[TopicPartition], None],
     ) -> None:
-        """``on_changed`` checks the requests that wait for a partition."""
+        """``on_changed`` is called when the high watermark of a partition moved."""
         self._route = route
         self._now_ms = now_ms
         self._on_changed = on_changed
         self._proposals = IsrProposals()
-        # Which object proposed: a topic deleted and created again has another of that name.
+        # The object that proposed: a topic that was deleted and created again has a new object.
         self._proposers: dict[TopicPartition, Partition] = {}
         self._has_work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -79,11 +79,11 @@ class AlterPartitionManager:
         )
 
     def start(self) -> None:
-        """Starts sending."""
+        """Starts the task that sends proposals."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="alter-partition")
 
     async def stop(self) -> None:
-        """Stops; waiting proposals are dropped, because the leaderships end too."""
+        """Stops sending, and drops the waiting proposals: the broker stops leading as well."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -108,7 +108,7 @@ class AlterPartitionManager:
                 continue
             try:
                 answer = await self._route.propose(call)
-            except Exception as error:  # noqa: BLE001 proposals must go on whatever happens
+            except Exception as error:  # noqa: BLE001 - later proposals must still be sent
                 cause = throwable_text(error)
                 _log.error("Error while altering partitions", extra={"cause": cause})
                 answer = None
@@ -118,7 +118,7 @@ class AlterPartitionManager:
     def _take_guarded(self, answer: Answers | AlterPartitionRefused | None) -> bool:
         try:
             return self._take(answer)
-        except Exception as error:  # noqa: BLE001 proposals must go on whatever happens
+        except Exception as error:  # noqa: BLE001 - later proposals must still be sent
             cause = throwable_text(error)
             _log.error("Error while handling altered partitions", extra={"cause": cause})
             return False
@@ -145,7 +145,7 @@ class AlterPartitionManager:
             except Exception as error:  # noqa: BLE001 - one partition must not stop the others
                 cause = throwable_text(error)
                 _log.error("Error while altering partition %s", tp, extra={"cause": cause})
-        # Who was left out of the answer is asked about again.
+        # Partitions that the response left out are sent again.
         return bool(verdicts) and not has_retry
 
     def _apply(self, partition: Partition, pending: PendingIsr, outcome: ProposalOutcome) -> None:

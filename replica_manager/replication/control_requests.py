@@ -25,7 +25,7 @@ class LeaderAndIsrRequest:
     broker_epoch: int
     partitions: Mapping[TopicPartition, LeaderAndIsrPartitionState]
     topic_ids: Mapping[str, UUID]
-    """Ids of the topics that have one; a version without ids has none."""
+    """Ids by topic name.  Topics without an id are absent; old versions have no ids."""
     is_kraft_controller: bool = False
 
 
@@ -33,7 +33,7 @@ class StopReplicaPartition(NamedTuple):
     """One partition of a StopReplica request."""
 
     leader_epoch: int
-    """-2: the topic is being deleted; -1: a version without epochs."""
+    """-2: the topic is being deleted; -1: the version of the request has no leader epochs."""
     delete_partition: bool
 
 
@@ -54,4 +54,7 @@ class PartitionErrors:
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
     put_off: Sequence[TopicPartition] = ()
-    """Those whose logs a limit of the system kept shut; the same request may be tried again."""
+    """Partitions whose logs could not be opened because of a limit of the operating system.
+
+    The same request may be handled again for them.
+    """

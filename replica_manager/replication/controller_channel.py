@@ -1,7 +1,7 @@
 """Sends this broker's requests to the current controller.
 
-One connection, one request in flight.  A controller that says it is none, or that cannot be
-reached, is looked for again.
+One connection, one request in flight.  After NOT_CONTROLLER or a lost connection the current
+controller is looked up again, and the request is sent again.
 
 Source: Kafka ``NodeToControllerChannelManagerImpl``.
 """
@@ -22,7 +22,7 @@ from replica_manager.replication.controller_connection import ControllerConnecti
 from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 RETRY_MS: Final = 100
-"""Before the controller is looked for again."""
+"""Pause before the controller is looked up again."""
 
 _log = logging.getLogger("kafka.server.NodeToControllerRequestThread")
 
@@ -33,16 +33,16 @@ class ChannelToController:
 
     broker_id: int
     listener_name: str
-    """The control plane's listener if there is one, else that between brokers."""
+    """The control plane listener if there is one, else the inter-broker listener."""
     security: ClientSecurity = PLAINTEXT
     connect_timeout_ms: int = 30_000
     """``controller.socket.timeout.ms``"""
     request_timeout_ms: int = 30_000
-    """``request.timeout.ms``, for which a request is also tried again."""
+    """``request.timeout.ms``: the limit for one attempt, and for all attempts together."""
 
 
 class ControllerChannel:
-    """One connection; calls from several tasks wait for one another.  For the event loop."""
+    """One connection to the controller; concurrent calls wait.  Runs on the event loop."""
 
     def __init__(self, metadata_cache: ZkMetadataCache, settings: ChannelToController) -> None:
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -58,8 +58,7 @@ class ControllerChannel:
     async def ask(self, payload: RequestPayload) -> Any:
         """The controller's response; TimeoutError if none has come within ``request.timeout.ms``.
 
-        The answer must have an error code of its own, by which a broker says that it is not the
-        controller.
+        The response type must have a top-level error code, so that NOT_CONTROLLER is recognized.
         """
         async with self._turn, asyncio.timeout(self._timeout_s):
             while True:
@@ -74,5 +73,5 @@ class ControllerChannel:
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def close(self) -> None:
-        """Closes the connection; a call in flight ends with an error."""
+        """Closes the connection; a call in flight connects and tries again until its timeout."""
         await self._controller.close()

@@ -1,10 +1,10 @@
 """A connection to the current controller; it is opened again when the controller changes.
 
-Who is controller is in the metadata cache.  A call to one that is frozen would wait for as long as
-a request may take; here another name in the cache ends the wait.
+The metadata cache names the controller.  If a controller is frozen, a call to it ends as soon as
+the cache names another controller, not only after the request timeout.
 
-Source: Kafka ``NodeToControllerRequestThread``, which waits up to ``controller.socket.timeout.ms``
-the controller elected since.
+Source: Kafka ``NodeToControllerRequestThread``, which waits for a frozen controller up to
+``controller.socket.timeout.ms``, even if another one has been elected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_common.net.connection import Connection
 from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 LOOK_AGAIN_S: Final = 1.0
-"""How often a wait looks whether the controller is still the same."""
+"""How often a waiting call checks that the controller is still the same."""
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class ControllerNode(NamedTuple):
 
 
 def controller_in(metadata_cache: ZkMetadataCache, listener_name: str) -> ControllerNode | None:
-    """The controller that this broker knows, with its address on that listener."""
+    """The controller in the metadata cache; None if it is unknown or lacks that listener."""
     snapshot = metadata_cache.snapshot
     if snapshot.controller_id is None:
         return None
@@ -41,7 +41,7 @@ def controller_in(metadata_cache: ZkMetadataCache, listener_name: str) -> Contro
 
 
 class ControllerConnection:
-    """Connects when needed; one call at a time.  For the event loop."""
+    """Connects when needed; allows one call at a time.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ControllerConnection:
         security: ClientSecurity,
         on_found: Callable[[ControllerNode], None] = lambda _: None,
     ) -> None:
-        """``find`` returns the current controller; ``on_found`` is called with a new one."""
+        """``find`` returns the current controller; ``on_found`` is called when it has changed."""
         self._broker_id = broker_id
         self._find = find
         self._connect_timeout_ms = connect_timeout_ms
@@ -62,7 +62,7 @@ class ControllerConnection:
         self._on_found = on_found
         self._connection: Connection | None = None
         self.node: ControllerNode | None = None
-        """Whom the connection is, or was, to."""
+        """The controller of the current or last connection; None before the first one."""
 
     async def call(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
         """The result of ``attempt``, called with a connection to the current controller.

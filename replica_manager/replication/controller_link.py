@@ -1,7 +1,8 @@
 """Sends a leader's AlterPartition requests to the controller.
 
-A lost connection, a NOT_CONTROLLER (for the request or for one partition) or another controller
-ends the attempt; the next one looks anew.  So a frozen controller keeps no ISR from shrinking.
+A lost connection, a NOT_CONTROLLER error (of the request or of one partition) or a change of the
+controller ends the attempt; the next attempt looks up the controller again.  So a frozen
+controller cannot keep an ISR from shrinking once another one is elected.
 
 Source: Kafka ``NodeToControllerChannelManager``, ``DefaultAlterPartitionManager`` (KIP-497).
 """
@@ -54,7 +55,7 @@ class ControllerLinkSettings:
 
 
 class ControllerLink:
-    """One connection, opened when needed.  For one task."""
+    """One connection to the controller, opened when needed.  Only one task may use it."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class ControllerLink:
         find: Callable[[], ControllerNode | None],
         broker_epoch: Callable[[], int],
     ) -> None:
-        """``find`` returns the controller that this broker knows."""
+        """``find`` returns the controller that this broker knows, or None."""
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._controller = ControllerConnection(
@@ -144,14 +145,14 @@ class ControllerLink:
 def alter_partition_request(
     version: int, call: AlterPartitionCall, broker_id: int, broker_epoch: int
 ) -> bytes:
-    """The body of an AlterPartition request; old versions name topics instead of ids."""
+    """The body of an AlterPartition request; versions below 2 have topic names, not ids."""
     schema = request_schema(ApiKey.ALTER_PARTITION, version)
 
     def partition_data(partition: int, proposed: Proposed) -> Any:
         proposal = proposed.pending.proposal
         fields: dict[str, object] = {}
         if schema.has("BrokerState"):
-            # Epochs mean nothing to a controller in ZooKeeper mode; Kafka sends none either.
+            # A controller in ZooKeeper mode ignores broker epochs; Kafka sends -1 as well.
             fields["new_isr_with_epochs"] = tuple(
                 schema.part("BrokerState", broker_id=broker, broker_epoch=UNKNOWN_BROKER_EPOCH)
                 for broker in proposal.new_isr

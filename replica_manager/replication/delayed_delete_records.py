@@ -16,15 +16,15 @@ NO_LOW_WATERMARK: Final = -1
 
 
 class DeletedRecords(NamedTuple):
-    """The answer for one partition."""
+    """The response for one partition."""
 
     error: ErrorCode
     low_watermark: int = NO_LOW_WATERMARK
-    """The smallest log start offset among the live replicas."""
+    """The smallest log start offset among the live replicas; -1 if unknown."""
 
 
 LowWatermark: TypeAlias = Callable[[TopicPartition], int | ErrorCode]
-"""The low watermark of a partition led here; the error if it is not."""
+"""The low watermark of a partition; an error if this broker is not its leader."""
 
 
 class DelayedDeleteRecords:
@@ -36,14 +36,17 @@ class DelayedDeleteRecords:
         refused: Mapping[TopicPartition, ErrorCode],
         low_watermark: LowWatermark,
     ) -> None:
-        """``raised`` holds the offset that the replicas must reach."""
+        """``raised`` holds the log start offset that the replicas must reach, per partition."""
         self._pending = dict(raised)
         self._low_watermark = low_watermark
         self.answers: dict[TopicPartition, DeletedRecords] = {
             tp: DeletedRecords(error) for tp, error in refused.items()
         }
-        """What to answer.  A partition that still waits has timed out, with the low watermark that
-        it had at the beginning; its log start stays raised."""
+        """The response for each partition.
+
+        A partition that still waits has REQUEST_TIMED_OUT and the low watermark that it had at the
+        beginning.  Its log start offset stays raised.
+        """
         for tp in raised:
             now = low_watermark(tp)
             self.answers[tp] = DeletedRecords(

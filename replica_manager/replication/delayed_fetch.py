@@ -1,7 +1,7 @@
-"""A Fetch request that waits until enough can be read, or must be answered at once.
+"""A Fetch request that waits until enough bytes can be read, or until waiting is useless.
 
-What there is to read is reckoned from places in the log, without reading.  When the time comes the
-whole request is read again.
+The number of readable bytes is computed from positions in the log, without reading records.  When
+the wait ends, the whole request is read again.
 
 Source: Kafka ``DelayedFetch``, ``ReplicaManager.fetchMessages``.
 """
@@ -23,32 +23,32 @@ from replica_manager.replication.fetch_values import (
 
 
 class LogPlace(Protocol):
-    """An offset with its segment and its position there."""
+    """An offset, with its segment and its byte position in that segment."""
 
     @property
     def message_offset(self) -> int: ...
 
     def is_on_older_segment(self, other: Self, /) -> bool:
-        """Whether the segment is one before that of ``other``."""
+        """Whether the segment is older than the segment of ``other``."""
 
     def bytes_until(self, later: Self, /) -> int | None:
-        """Bytes between two places of one segment; None for two segments or unknown places."""
+        """Bytes between two places; None if they are in two segments or unknown."""
 
 
 Place = TypeVar("Place", bound=LogPlace)
 
 
 class FetchPartitionStatus(NamedTuple, Generic[Place]):
-    """One partition of a request that waits."""
+    """One partition of a Fetch request that waits."""
 
     partition: TopicIdPartition
     start_offset_metadata: Place
-    """Where the first read began."""
+    """The position in the log where the first read began."""
     fetch_info: FetchPartition
 
 
 class DelayedFetch(Generic[Place]):
-    """Waits until all partitions together have ``min_bytes``."""
+    """Waits until all partitions together have ``min_bytes`` to read."""
 
     def __init__(
         self,
@@ -57,24 +57,27 @@ class DelayedFetch(Generic[Place]):
         readable_end: Callable[[FetchPartitionStatus[Place]], Place | ErrorCode],
         has_diverged: Callable[[FetchPartitionStatus[Place]], bool],
     ) -> None:
-        """``readable_end`` returns how far the request may read now, or the error."""
+        """``readable_end`` returns the end of what the request may read now, or an error.
+
+        ``has_diverged`` says whether the follower's log differs from the leader's.
+        """
         self.partitions = {each.partition.topic_partition: each for each in partitions}
         self._ready = dict.fromkeys(self.partitions, 0)
         self._changed: dict[TopicPartition, None] | None = None
         self.touched: set[TopicPartition] = set()
-        """Partitions that have changed while this waited."""
+        """Partitions that changed while the request waited."""
         self._min_bytes = min_bytes
         self._readable_end = readable_end
         self._has_diverged = has_diverged
 
     def changed(self, partition: TopicPartition) -> None:
-        """Notes a partition to check; of thousands mostly one has changed."""
+        """Marks a partition for the next check, so that the others need no check."""
         self.touched.add(partition)
         self._changed = {} if self._changed is None else self._changed
         self._changed[partition] = None
 
     def is_complete(self) -> bool:
-        """Whether to answer now; checks the changed partitions, or all if none is noted."""
+        """Whether to respond now; checks the marked partitions, or all if none is marked."""
         changed = self.partitions if self._changed is None else self._changed
         self._changed = None
         for partition in changed:
@@ -82,13 +85,13 @@ class DelayedFetch(Generic[Place]):
             self._ready[partition] = 0
             end = self._readable_end(status)
             if isinstance(end, ErrorCode):
-                # Not leader, unknown, offline, or another leader epoch: the read will say it.
+                # The read that follows returns the error to the client.
                 return True
             if status.start_offset_metadata.message_offset > end.message_offset:
                 return True  # the log was truncated
             if status.start_offset_metadata.message_offset < end.message_offset:
                 if status.start_offset_metadata.is_on_older_segment(end):
-                    return True  # there is a newer segment: answer, however little is there
+                    return True  # the log has a newer segment: respond, however few the bytes
                 size = status.start_offset_metadata.bytes_until(end) or 0
                 self._ready[partition] = min(size, status.fetch_info.partition_max_bytes)
             if status.fetch_info.last_fetched_epoch != NO_EPOCH and self._has_diverged(status):
@@ -99,7 +102,7 @@ class DelayedFetch(Generic[Place]):
 def must_answer_at_once(
     fetched: Iterable[FetchPartitionData], *, max_wait_ms: int, min_bytes: int
 ) -> bool:
-    """Whether a Fetch request is answered with the first read instead of being parked."""
+    """Whether a Fetch request gets its response from the first read, without waiting."""
     results = list(fetched)
     if max_wait_ms <= 0 or not results:
         return True

@@ -13,13 +13,13 @@ from kio.schema.errors import ErrorCode
 from kafka_common.model import TopicPartition
 
 CheckCommitted: TypeAlias = Callable[[TopicPartition, int], tuple[bool, ErrorCode]]
-"""Whether everything below an offset is committed; an error ends the waiting as well."""
+"""Whether all records below an offset are committed; an error ends the wait as well."""
 
 _TIMED_OUT: Final = ErrorCode.request_timed_out
 
 
 class DelayedProduce:
-    """Waits for every partition with appended records; the others have an error."""
+    """Waits until the appended records of every partition are committed."""
 
     def __init__(
         self,
@@ -27,14 +27,20 @@ class DelayedProduce:
         refused: Mapping[TopicPartition, ErrorCode],
         check_committed: CheckCommitted,
     ) -> None:
-        """``appended`` holds the offset after the last record, per partition."""
+        """``appended`` holds the offset after the last appended record, per partition.
+
+        ``refused`` holds the errors of the partitions to which nothing was appended.
+        """
         self._pending = dict(appended)
         self._check = check_committed
         self.errors: dict[TopicPartition, ErrorCode] = {
             **refused,
             **dict.fromkeys(appended, _TIMED_OUT),
         }
-        """What to answer for each partition; what still waits has timed out, its records stay."""
+        """The error of each partition in the response.
+
+        A partition that still waits has REQUEST_TIMED_OUT; its records stay in the log.
+        """
 
     def is_complete(self) -> bool:
         """Checks the waiting partitions; True once none is left."""
@@ -47,5 +53,5 @@ class DelayedProduce:
 
 
 def must_wait(acks: int, appended: Mapping[TopicPartition, int]) -> bool:
-    """Whether a Produce request waits: it has acks=all, and some records were appended."""
+    """Whether a Produce request must wait: it has acks=all and appended some records."""
     return acks == -1 and bool(appended)

@@ -1,7 +1,8 @@
 """The replicas' logs on disk, each with its topic's configuration.
 
-The caller passes a topic's configuration: at the start, when a topic is created, and when it
-changes; the broker's configuration gives the rest.  Both reach the logs at once.
+The caller passes a topic's configuration at the start, when the topic is created, and when the
+configuration changes.  The broker's configuration supplies the keys that a topic does not set.
+A change of either is applied to open logs immediately.
 
 Source: Kafka ``ReplicaManager``, ``Partition.createLogIfNotExists``, ``LogManager.getOrCreateLog``,
 ``TopicConfigHandler``, ``DynamicLogConfig``.
@@ -36,7 +37,7 @@ class DiskLogs:
     def __init__(
         self, manager: LogManager, broker_values: Callable[[], Mapping[str, ConfigValue]]
     ) -> None:
-        """``broker_values``: the broker's current configuration."""
+        """``broker_values`` returns the broker's current configuration."""
         self.manager = manager
         self._broker_values = broker_values
         self._own_values: dict[str, dict[str, ConfigValue]] = {}
@@ -66,7 +67,7 @@ class DiskLogs:
         return self.config_of(topic).min_in_sync_replicas
 
     def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
-        """Takes over a topic's configuration in ZooKeeper; unknown keys are ignored."""
+        """Applies a topic's configuration from ZooKeeper; ignores unknown and invalid keys."""
         values: dict[str, ConfigValue] = {}
         for key, text in config.items():
             if key not in TOPIC_KEYS:
@@ -88,7 +89,7 @@ class DiskLogs:
         self.manager.update_topic_config(topic, self.config_of(topic))
 
     def broker_changed(self) -> None:
-        """Takes over the broker's changed configuration in logs that inherit from it."""
+        """Applies the broker's changed configuration to all logs."""
         values = self._broker_values()
         self._default = self.manager.default_config = LogConfig.of({}, values)
         self._configs = {
@@ -100,7 +101,10 @@ class DiskLogs:
     def open(
         self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
     ) -> UnifiedLog:
-        """The partition's log; creates a missing one, unless it may be in an offline directory."""
+        """The partition's log, created if it is missing.
+
+        KafkaStorage if it is missing, not new, and a log directory is offline: it may be there.
+        """
         manager = self.manager
         if not is_new and manager.log(partition) is None and manager.offline_log_dirs:
             offline = ",".join(map(str, manager.offline_log_dirs))

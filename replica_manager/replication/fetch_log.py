@@ -15,7 +15,7 @@ else:
 
 
 class PrefixedLog(_Adapter):
-    """A logger whose every line begins with ``prefix``."""
+    """A logger that begins every line with ``prefix``."""
 
     def __init__(self, logger: logging.Logger, prefix: str) -> None:
         super().__init__(logger, None)
@@ -30,5 +30,5 @@ class PrefixedLog(_Adapter):
 
 
 def fetcher_prefix(replica_id: int, leader: int, fetcher_id: int) -> str:
-    """``[ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] ``."""
+    """The prefix of a fetcher: ``[ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] ``."""
     return f"[ReplicaFetcher replicaId={replica_id}, leaderId={leader}, fetcherId={fetcher_id}] "

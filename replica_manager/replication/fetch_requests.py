@@ -34,11 +34,11 @@ class FetcherSettings:
     backoff_ms: int = 1_000
     """``replica.fetch.backoff.ms``"""
     truncates_on_fetch: bool = True
-    """The leader finds divergence in fetches (inter-broker protocol 2.7-IV1 and newer)."""
+    """Fetch responses report a diverging epoch (inter-broker protocol 2.7-IV1 and newer)."""
     asks_epochs: bool = True
-    """OffsetsForLeaderEpoch can be asked (inter-broker protocol 0.11-IV2 and newer)."""
+    """The leader knows OffsetsForLeaderEpoch (inter-broker protocol 0.11-IV2 and newer)."""
     replica_id: int = NO_BROKER
-    """The broker that follows, for its log lines."""
+    """The id of the follower's broker, for its log lines; -1 if unknown."""
 
 
 class EpochQuestion(NamedTuple):
@@ -46,7 +46,7 @@ class EpochQuestion(NamedTuple):
 
     current_leader_epoch: int
     leader_epoch: int
-    """The newest epoch in the follower's log."""
+    """The newest leader epoch in the follower's log."""
 
 
 class OffsetQuestion(NamedTuple):
@@ -59,21 +59,21 @@ class OffsetQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AskEpochEnds:
-    """Send OffsetsForLeaderEpoch."""
+    """An OffsetsForLeaderEpoch request to send."""
 
     partitions: Mapping[TopicPartition, EpochQuestion]
 
 
 @dataclass(frozen=True, slots=True)
 class AskOffsets:
-    """Send ListOffsets."""
+    """A ListOffsets request to send."""
 
     partitions: Mapping[TopicPartition, OffsetQuestion]
 
 
 @dataclass(frozen=True, slots=True)
 class AskRecords:
-    """Send Fetch."""
+    """A Fetch request to send."""
 
     fetch: FetchSessionRequest
 
@@ -86,7 +86,7 @@ class AskRecords:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to send before that time (None: before a partition is added)."""
+    """No request to send before ``until_ms``; None means before a partition is added."""
 
     until_ms: int | None
 

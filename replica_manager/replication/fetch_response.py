@@ -1,7 +1,7 @@
 """Reads a Fetch response for a follower; records are views, not copies.
 
-A message library would copy ten megabytes to hand out the few fields around them.  So the fields
-are read here, in every version; optional fields that a follower does not need are skipped.
+A message library would copy ten megabytes of records to read the few fields around them.  So this
+module reads the fields of every version itself, and skips those that a follower does not need.
 
 Source: Kafka ``FetchResponse.json``, ``FetchResponse.responseData``.
 """
@@ -39,7 +39,7 @@ _ERRORS: Final[Mapping[int, ErrorCode]] = {int(error.value): error for error in 
 
 
 def error_of(code: int) -> ErrorCode:
-    """The error of that code; UNKNOWN_SERVER_ERROR if Kafka 3.9 has none."""
+    """The error with that code; UNKNOWN_SERVER_ERROR if Kafka 3.9 does not know the code."""
     return _ERRORS.get(code, ErrorCode.unknown_server_error)
 
 
@@ -48,8 +48,9 @@ def read_fetch_response(
 ) -> FetchAnswers:
     """The leader's response; InvalidFrame if ``body`` is no response of that version.
 
-    ``topic_names`` are those the request asked for by id; a partition of any other id is left out,
-    its id is in the response.  The records are views into ``body``, which must not change.
+    ``topic_names`` holds the topics that the request named by id.  Partitions of other topic ids
+    are left out, but ``topic_ids`` of the result has their ids.  The records are views into
+    ``body``, which must not change.
     """
     try:
         return _Reader(version, body).read(topic_names)
@@ -117,7 +118,7 @@ class _Reader(WireReader[memoryview]):
         return EpochEndOffset(epoch, end_offset) if epoch >= 0 else None
 
     def _skip_aborted_transactions(self) -> None:
-        """Followers see aborted transactions in the markers among the records."""
+        """Skips the aborted transactions; a follower reads the markers among the records."""
         for _ in range(self._count()):
             self._bytes(_ABORTED_TRANSACTION_BYTES)
             self._skip_tags()

@@ -37,13 +37,13 @@ class CachedPartition:
     log_start_offset: int = UNKNOWN_OFFSET
 
     def must_be_answered(self, fetched: FetchPartitionData) -> bool:
-        """Whether the response must contain this partition; stores its new values."""
+        """Whether the response must contain this partition; stores the values of ``fetched``."""
         is_changed = self.is_changed(fetched)
         self.remember(fetched)
         return is_changed
 
     def is_changed(self, fetched: FetchPartitionData) -> bool:
-        """Whether the response would have to contain this partition."""
+        """Whether the response must contain this partition; stores nothing."""
         return (
             len(fetched.records) > 0
             or self.high_watermark != fetched.high_watermark
@@ -54,7 +54,11 @@ class CachedPartition:
         )
 
     def ask(self, fetch_info: FetchPartition) -> None:
-        """Stores a new request; in a new leader epoch the last response may have been ignored."""
+        """Stores the partition's part of a new request.
+
+        After a change of the leader epoch the next response contains the partition: the client may
+        have ignored the last one.
+        """
         if fetch_info.current_leader_epoch != self.fetch_info.current_leader_epoch:
             self.high_watermark = UNKNOWN_OFFSET
         self.fetch_info = fetch_info
@@ -62,8 +66,8 @@ class CachedPartition:
     def remember(self, fetched: FetchPartitionData) -> None:
         """Stores the values of a response.
 
-        After an error the next good answer must be sent even if it repeats the last one; so must
-        the one after a divergence, for a follower does not use the watermark that comes with it.
+        After an error or a divergence the next response contains the partition even if nothing
+        changed: a follower does not use the high watermark that came with the divergence.
         """
         self.log_start_offset = fetched.log_start_offset
         is_good = fetched.error is ErrorCode.none and fetched.diverging_epoch is None
@@ -72,11 +76,11 @@ class CachedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session.  Eviction reads ``size`` and ``last_used_ms`` as of its last use."""
+    """One session.  ``size`` counts its partitions at ``last_used_ms``; both guide eviction."""
 
     session_id: int
     is_privileged: bool
-    """A follower's: consumers cannot take its slot."""
+    """True for a follower: a consumer may evict the session only once it is unused for long."""
     uses_topic_ids: bool
     created_ms: int
     last_used_ms: int
@@ -86,7 +90,7 @@ class FetchSession:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """The eviction order: the smallest is evicted first."""
+        """The eviction order: the session with the smallest rank is evicted first."""
         return (self.is_privileged, self.size, self.session_id)
 
     def key(self, partition: TopicIdPartition) -> PartitionKey:

@@ -1,9 +1,9 @@
 """Fetch sessions on the client's side: what the next Fetch request must contain.
 
 A follower has one :class:`FetchSessionHandler` per connection to a leader.  It passes the handler
-all the partitions it wants; the handler answers with what the leader does not know yet.  After
-anything unclear (an error, a lost connection, an answer that does not fit) the next request closes
-the session and names everything again, so the two sides can never disagree for long.
+all the partitions it wants; the handler returns what the leader does not know yet.  After an error,
+a lost connection or a response that does not fit the request, the next request closes the session
+and names every partition again.  So the two sides cannot disagree for long.
 
 Source: Kafka 3.9 ``FetchSessionHandler`` (KIP-227), ``FetchMetadata``.
 """
@@ -40,14 +40,17 @@ class FetchSessionRequest(NamedTuple):
     to_send: Mapping[TopicPartition, FetchPartition]
     to_forget: Sequence[TopicIdPartition]
     to_replace: Sequence[TopicIdPartition]
-    """Partitions of an old topic id under a name that has a new one; forgotten from version 13."""
+    """Partitions with the old topic id of a topic that now has a new id.
+
+    Only versions from 13 on list them as forgotten.
+    """
     session_partitions: Mapping[TopicPartition, FetchPartition]
-    """Everything the answer may be about.  A copy: the next plan does not change it."""
+    """Every partition that the response may contain.  A copy: the next plan does not change it."""
     can_use_topic_ids: bool
     """Every topic has an id; otherwise the request must be of version 12 at most."""
 
     def forgotten(self, api_version: int) -> Sequence[TopicIdPartition]:
-        """``ForgottenTopicsData`` of a request of that version."""
+        """The partitions in ``ForgottenTopicsData`` of a request of that version."""
         if api_version < FIRST_TOPIC_ID_VERSION:
             return self.to_forget
         return (*self.to_forget, *self.to_replace)
@@ -62,7 +65,7 @@ class FetchSessionHandler:
         self._next = FetchMetadata()
         self._partitions: dict[TopicPartition, FetchPartition] = {}
         self.topic_names: dict[UUID, str] = {}
-        """Topics whose ids the session uses; empty while it uses names."""
+        """Names by id of the topics in the session; empty while the session uses names."""
 
     @property
     def session_id(self) -> int:
@@ -70,7 +73,7 @@ class FetchSessionHandler:
         return self._next.session_id
 
     def plan(self, fetch_infos: Mapping[TopicPartition, FetchPartition]) -> FetchSessionRequest:
-        """The next request for all wanted partitions; others are removed from the session."""
+        """The next request, given all wanted partitions; others leave the session."""
         can_use_ids = all(fetch_info.topic_id is not None for fetch_info in fetch_infos.values())
         to_send: Mapping[TopicPartition, FetchPartition] = dict(fetch_infos)
         to_forget: Sequence[TopicIdPartition] = ()
@@ -95,7 +98,10 @@ class FetchSessionHandler:
     ) -> tuple[
         dict[TopicPartition, FetchPartition], list[TopicIdPartition], list[TopicIdPartition]
     ]:
-        """Added, removed and re-added partitions; re-added ones have another topic id."""
+        """The changes to the session: partitions to send, to forget and to replace.
+
+        A partition is replaced when its topic has a new id.
+        """
         new = {
             tp: fetch_info for tp, fetch_info in fetch_infos.items() if tp not in self._partitions
         }
@@ -127,8 +133,8 @@ class FetchSessionHandler:
     ) -> bool:
         """Processes a response; False if its partitions must not be used.
 
-        ``partitions`` are those in it, ``topic_ids`` every id in it (from version 13), also
-        of topics unknown here.
+        ``partitions`` are the partitions in the response.  ``topic_ids`` are all topic ids in the
+        response (from version 13), including unknown ones.
         """
         if error is not ErrorCode.none:
             self._log.info(
@@ -144,7 +150,7 @@ class FetchSessionHandler:
             return False
         is_full = self._next.is_full
         if is_full and not partitions and throttle_time_ms > 0:
-            # KIP-219: an empty full answer with a throttle time asks for patience, no more.
+            # KIP-219: an empty full response with a throttle time only delays the client.
             self._next = FetchMetadata()
             return False
         problem = self._problem(api_version, partitions, topic_ids)
@@ -169,9 +175,9 @@ class FetchSessionHandler:
         return True
 
     def handle_error(self, cause: str | None = None) -> None:
-        """No response came: the leader may have seen the request, so open a new session.
+        """Handles a request without a response: the next one closes the session and opens another.
 
-        ``cause`` is printed below the line that says so.
+        The leader may have processed the request.  The log shows ``cause`` below the error line.
         """
         self._log.info(
             "Error sending fetch request %s to node %d:",
@@ -191,7 +197,7 @@ class FetchSessionHandler:
     def _problem(
         self, api_version: int, partitions: Collection[TopicPartition], topic_ids: Collection[UUID]
     ) -> str | None:
-        """The problem with the partitions of a response, in Kafka's words."""
+        """What is wrong with the partitions of a response, as Kafka logs it; None if nothing."""
         problems: dict[str, list[str]] = {}
         if self._next.is_full:
             answered = set(partitions)

@@ -1,16 +1,16 @@
 """Fetch sessions on the broker's side: later requests name only changed partitions.
 
 :class:`FetchSessionCache` turns each Fetch request into a context.  The context says which
-partitions are to be read, in which order, and afterwards which of the results the answer must
-carry.  There are as many sessions as the cache has slots; a client without a slot gets session id 0
-and goes on naming everything.
+partitions are to be read, in which order, and afterwards which of the results the response must
+contain.  The cache has a limited number of slots.  A client without a slot gets session id 0 and
+names every partition in each request.
 
-The order of a session's partitions is its fairness: what just gave records moves to the end, so
-that a budget of bytes that never reaches all of them reaches a different one each time.
+A partition that returned records moves to the end of its session.  So each partition is read in
+turn, even if the byte limit of a response never suffices for all.
 
 Source: Kafka 3.9 ``FetchSession.scala`` (KIP-227; topic ids KIP-516).  Kafka splits the cache into
-eight shards, each under its own lock; the event loop needs one.  Kafka does not tell a watermark
-again that came with a divergence: an idle follower then keeps its old one.
+eight shards, each under its own lock; the event loop needs one.  Kafka does not repeat a high
+watermark that came with a divergence, so an idle follower keeps its old high watermark.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from replica_manager.replication.fetch_values import (
 )
 
 EVICTION_MS: Final = 120_000
-"""A session unused for so long loses its slot to anybody, one as old to a larger one."""
+"""Any client may evict a session unused for longer, a larger session one in use for longer."""
 MAX_SESSION_ID: Final = 2**31 - 1
 MOST_PARTITIONS: Final = 1_000_000
-"""Of all sessions together, some 400 MB; who asks for more gets no session."""
+"""Limit for all sessions together, some 400 MB; a client beyond the limit gets no session."""
 
 _Fetched: TypeAlias = Mapping[TopicIdPartition, FetchPartitionData]
 _log = logging.getLogger("kafka.server.FetchManager")
@@ -57,12 +57,12 @@ class FetchAnswer(NamedTuple):
 
 
 class _NoSession:
-    """A request without a session, or before it has one."""
+    """The base of a request that has no session, or none yet."""
 
     __slots__ = ()
 
     def answered(self, fetched: _Fetched) -> _Fetched:
-        """The partitions of the response; nothing is stored."""
+        """The partitions of the response: all that were read.  Stores nothing."""
         return fetched
 
     def throttled(self) -> FetchAnswer:
@@ -77,11 +77,11 @@ class SessionError(_NoSession):
     error: ErrorCode
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
-        """Nothing is read where the session is wrong."""
+        """No partitions: after a session error none is read."""
         return iter(())
 
     def answer(self, _: _Fetched, __: int) -> FetchAnswer:
-        """The error with session id 0."""
+        """A response with the error and session id 0."""
         return FetchAnswer(self.error, NO_SESSION, {})
 
     @override
@@ -100,7 +100,7 @@ class SessionlessFetch(_NoSession):
         return iter(self.fetch_infos.items())
 
     def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
-        """Every partition that was read."""
+        """A response with every partition that was read, and session id 0."""
         return FetchAnswer(ErrorCode.none, NO_SESSION, fetched)
 
 
@@ -118,18 +118,19 @@ class FullFetch(_NoSession):
         return iter(self.fetch_infos.items())
 
     def answer(self, fetched: _Fetched, now_ms: int) -> FetchAnswer:
-        """Every partition that was read, and the id of the new session (0: none)."""
+        """A response with every partition that was read and the new session's id; 0 if none."""
         session_id = self.cache._create(self, fetched, now_ms)
         return FetchAnswer(ErrorCode.none, session_id, fetched)
 
 
 @dataclass(frozen=True, slots=True)
 class IncrementalFetch:
-    """The next request of a session."""
+    """An incremental request of a session."""
 
     session: FetchSession
     epoch: int
-    """Of the request; the session is one further unless a later request overtook this one."""
+    """The epoch in the request; the session's epoch is the next one, or newer if a later request
+    came meanwhile."""
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
@@ -141,7 +142,7 @@ class IncrementalFetch:
             yield name, cached.fetch_info
 
     def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
-        """Only the changed partitions."""
+        """A response with only the changed partitions."""
         session = self.session
         if not self._is_next():
             return self._out_of_turn()
@@ -156,7 +157,7 @@ class IncrementalFetch:
         return FetchAnswer(ErrorCode.none, session.session_id, answered)
 
     def answered(self, fetched: _Fetched) -> _Fetched:
-        """The partitions that :meth:`answer` would return; nothing is stored."""
+        """The partitions that :meth:`answer` would return; stores nothing."""
         if not self._is_next():
             return {}
         session = self.session
@@ -208,7 +209,7 @@ class FetchSessionCache:
         self._slots = slots
         self._new_session_id = new_session_id
         self._eviction_ms = eviction_ms
-        # In the order of last use, longest unused first.
+        # In the order of last use, the longest unused session first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -216,7 +217,7 @@ class FetchSessionCache:
 
     @property
     def total_partitions(self) -> int:
-        """Gauge ``NumIncrementalFetchPartitionsCached``."""
+        """The partitions of all sessions: gauge ``NumIncrementalFetchPartitionsCached``."""
         return sum(session.size for session in self._sessions.values())
 
     def context(
@@ -230,7 +231,7 @@ class FetchSessionCache:
         is_from_follower: bool,
         now_ms: int,
     ) -> FetchContext:
-        """How to handle a Fetch request; a full request closes the session it names."""
+        """The context of a Fetch request; a full request closes the session it names."""
         uses_topic_ids = api_version >= FIRST_TOPIC_ID_VERSION
         if metadata.is_full:
             self._sessions.pop(metadata.session_id, None)
@@ -263,9 +264,9 @@ class FetchSessionCache:
         self._sessions.move_to_end(session.session_id)
 
     def _may_hold(self, partitions: Iterable[TopicIdPartition], count: int) -> bool:
-        """Whether the cache may hold so many partitions more.
+        """Whether the cache has room for ``count`` more partitions.
 
-        Not if a name is longer than a topic's: it may take 32 KB.
+        Refuses a name that is too long for a topic: a request may contain names of 32 KB.
         """
         if self.total_partitions + count > MOST_PARTITIONS:
             return False
@@ -300,13 +301,16 @@ class FetchSessionCache:
 
     def _free_session_id(self) -> int:
         session_id = self._new_session_id()
-        # At most as many steps as there are slots.
+        # This loop takes at most as many steps as there are sessions.
         while session_id in self._sessions:
             session_id = 1 if session_id == MAX_SESSION_ID else session_id + 1
         return session_id
 
     def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Frees a slot for a session of that rank; False if no session may be evicted."""
+        """Evicts a session to make room for a new one; False if none may be evicted.
+
+        ``is_privileged`` (it is a follower's) and ``size`` describe the new session.
+        """
         if not self._sessions:
             return False
         victim = next(iter(self._sessions.values()))
@@ -322,6 +326,10 @@ class FetchSessionCache:
         return True
 
     def _may_evict(self, session: FetchSession, is_privileged: bool) -> bool:
-        """Old sessions may be evicted by any other, a consumer's young one by a follower."""
+        """Whether a new session may evict ``session`` although it was used lately.
+
+        True if ``session`` was in use for longer than ``eviction_ms``, or if the new session is a
+        follower's and ``session`` is a consumer's.
+        """
         is_old = session.last_used_ms - session.created_ms > self._eviction_ms
         return is_old or (is_privileged and not session.is_privileged)

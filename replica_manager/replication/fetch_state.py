@@ -1,10 +1,10 @@
 """A follower's fetch state of one partition, and where a diverging log is truncated.
 
-A partition starts *truncating*, if its log has no leader epochs or the leader does not report
-divergence in fetch answers; else it starts *fetching*.  A fetch that is out of range sends it to
-*finding the end* and, if that is not below its own, *finding the start* of the leader's log.  In
-every stage it can be *delayed* after an error.  One that cannot go on is *failed*: no longer with
-the fetcher, until the controller sends a new leader epoch.
+A partition starts *truncating* if its log has no leader epochs or if Fetch responses do not report
+divergence; else it starts *fetching*.  After OFFSET_OUT_OF_RANGE the follower is *finding the end*
+of the leader's log and, if that is not below its own end, *finding the start*.  In every stage a
+partition can be *delayed* after an error.  A partition that cannot continue is *failed*: the
+fetcher drops it until the controller sends a new leader epoch.
 
 Source: Kafka ``PartitionFetchState``, ``AbstractFetcherThread`` (``getOffsetTruncationState``,
 ``partitionFetchState``); KIP-101, KIP-279, KIP-595.
@@ -52,7 +52,7 @@ class PartitionFetchState(NamedTuple):
     stage: FetchStage
     last_fetched_epoch: int | None = None
     lag: int | None = None
-    """Records behind the leader's high watermark; None until the first answer."""
+    """Records behind the leader's high watermark; None until the first Fetch response."""
     delayed_until_ms: int | None = None
 
     def is_delayed(self, now_ms: int) -> bool:
@@ -69,7 +69,7 @@ class Truncation(NamedTuple):
 
     offset: int
     is_complete: bool
-    """False: the leader must be asked again, about the epoch that is last then."""
+    """False: after truncating, ask the leader again for the end of the log's newest epoch."""
 
     @override
     def __str__(self) -> str:
@@ -78,7 +78,9 @@ class Truncation(NamedTuple):
 
 
 def initial_offset(log: ReplicaLog, *, truncates_on_fetch: bool) -> int:
-    """The first fetch offset: the log end if the leader detects divergence, else the HW.
+    """The first fetch offset: the log end offset if Fetch reports divergence, else the HW.
+
+    A log without leader epochs also starts at the high watermark.
 
     Source: Kafka ``ReplicaManager.initialFetchOffset``.
     """
@@ -99,22 +101,22 @@ def first_state(
 
 
 def truncation_for(leaders: EpochEndOffset, log: ReplicaLog, fetch_offset: int) -> Truncation:
-    """Where to truncate ``log``, given the leader's end of an epoch.
+    """Where to truncate ``log``, given the end offset of a leader epoch on the leader.
 
-    ``fetch_offset`` is the high watermark with which a truncating partition began.
+    ``fetch_offset`` is the high watermark of the follower when the truncation began.
     """
     log_end = log.log_end_offset
     if leaders.end_offset == UNKNOWN_OFFSET:
-        # The leader has no epoch that old: only what is committed is certain.
+        # The leader does not know the epoch: only records below the high watermark are safe.
         return Truncation(fetch_offset, True)
     if leaders.epoch == NO_EPOCH:
-        # Version 0 of the answer has no epoch.
+        # Version 0 of the response has no epoch.
         return Truncation(min(leaders.end_offset, log_end), True)
     own = log.end_offset_for_epoch(leaders.epoch)
     if own is None:
         return Truncation(min(leaders.end_offset, log_end), True)
     if own.epoch != leaders.epoch:
-        # The leader's epoch is unknown here; what is here of later ones is not the leader's.
+        # The follower's log lacks the leader's epoch: drop later epochs, then ask again.
         return Truncation(min(own.end_offset, log_end), False)
     return Truncation(min(own.end_offset, leaders.end_offset, log_end), True)
 

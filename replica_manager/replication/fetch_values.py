@@ -1,8 +1,7 @@
 """Partitions of Fetch requests and responses, as values.
 
-They are the same on both sides.  A leader answers
-:class:`~kafka_common.protocol.fetch.FetchPartition` with :class:`FetchPartitionData`; a follower
-asks with the one and reads the other.
+Leader and follower use the same values: :class:`~kafka_common.protocol.fetch.FetchPartition` is one
+partition of a request, :class:`FetchPartitionData` one partition of a response.
 
 Source: Kafka ``FetchRequest.PartitionData``, ``FetchResponseData.PartitionData``,
 ``FetchMetadata``; KIP-227 for the sessions.
@@ -25,16 +24,16 @@ UNKNOWN_OFFSET: Final = -1
 NO_PREFERRED_REPLICA: Final = -1
 
 NO_SESSION: Final = 0
-"""Session id of a request or an answer that belongs to no session."""
+"""Session id of a request or a response that belongs to no session."""
 INITIAL_SESSION_EPOCH: Final = 0
 FINAL_SESSION_EPOCH: Final = -1
 FIRST_TOPIC_ID_VERSION: Final = 13
-"""From this version on a Fetch request names topics by id alone."""
+"""From this version on Fetch requests and responses name topics only by id."""
 _LAST_SESSION_EPOCH: Final = 2**31 - 1
 
 
 def next_session_epoch(epoch: int) -> int:
-    """The epoch after ``epoch``; after the largest comes 1, since 0 asks for a new session."""
+    """The epoch after ``epoch``; after the largest comes 1, since 0 requests a new session."""
     if epoch < 0:
         return FINAL_SESSION_EPOCH
     return 1 if epoch == _LAST_SESSION_EPOCH else epoch + 1
@@ -61,7 +60,7 @@ class FetchMetadata(NamedTuple):
 class TopicIdPartition(NamedTuple):
     """A partition as a Fetch request names it.
 
-    ``topic`` is None for an id unknown here, ``topic_id`` for a request below version 13.
+    ``topic`` is None if this broker does not know the id; ``topic_id`` is None below version 13.
     """
 
     topic_id: UUID | None
@@ -70,7 +69,7 @@ class TopicIdPartition(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition by name; only for one whose topic is known."""
+        """The partition by topic name; the topic must be known."""
         assert self.topic is not None
         return TopicPartition(self.topic, self.partition)
 
@@ -83,9 +82,9 @@ class FetchPartitionData(NamedTuple):
     last_stable_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     records: bytes | memoryview | FileSlice = b""
-    """Record batches, the last perhaps cut short; a leader has them in a file."""
+    """Record batches, the last one possibly incomplete; on the leader a slice of a file."""
     diverging_epoch: EpochEndOffset | None = None
-    """Where the asker's log leaves the leader's; then there are no records."""
+    """The epoch and offset where the follower's log diverges; if set, there are no records."""
     preferred_read_replica: int = NO_PREFERRED_REPLICA
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
-    """Those that overlap with the records, for a reader of committed ones."""
+    """Aborted transactions that overlap the records; None unless read_committed."""

@@ -1,7 +1,7 @@
 """The metrics of a broker's fetchers.
 
 Source: Kafka ``AbstractFetcherManager``, ``FetcherStats``, ``BrokerTopicStats``.  The lag of each
-single partition (``FetcherLagMetrics``) is not among them: ``MaxLag`` is.
+partition (``FetcherLagMetrics``) is not here, only the largest one (``MaxLag``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 
 
 class FetcherMeters(NamedTuple):
-    """The meters of one fetcher."""
+    """The functions that mark the meters of one fetcher."""
 
     bytes_in: Callable[[TopicPartition, int], None]
     requested: Callable[[], None]
 
 
 class FetcherMetrics:
-    """Gauges over all fetchers, meters for each."""
+    """Gauges over all fetchers, and meters for each fetcher."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class FetcherMetrics:
         address_of: Callable[[int], str],
         is_being_added: Callable[[TopicPartition], bool],
     ) -> None:
-        """``address_of``: ``host:port`` of a broker.
+        """``address_of`` returns the ``host:port`` of a broker.
 
-        ``is_being_added`` says whether a reassignment brings the local replica of a partition.
+        ``is_being_added`` says whether a reassignment adds the local replica of a partition.
         """
         self._metrics = metrics
         self._fetchers = fetchers
@@ -42,7 +42,7 @@ class FetcherMetrics:
         self._is_being_added = is_being_added
         self._names: dict[FetcherKey, tuple[str, str]] = {}
         self._requests: dict[FetcherKey, Meter] = {}
-        # Until topics have meters of their own, and for all of them together.
+        # These meters count all topics together; single topics have none.
         self._replication_bytes, self._reassignment_bytes = (
             metrics.meter(mbean("kafka.server", "BrokerTopicMetrics", name), "bytes")
             for name in ("ReplicationBytesInPerSec", "ReassignmentBytesInPerSec")
@@ -88,7 +88,7 @@ class FetcherMetrics:
             self._metrics.remove(name)
 
     def _max_lag(self) -> int:
-        # Asked from another thread: what it goes over must not change under it.
+        # Called from another thread: the copies do not change during the iteration.
         states = [
             s for f in list(self._fetchers.fetchers.values()) for s in list(f.partitions.values())
         ]

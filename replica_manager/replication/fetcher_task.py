@@ -1,13 +1,13 @@
-"""The task of one fetcher: sends its next request and gives it the response, endlessly.
+"""The task of one fetcher: sends its next request and passes it the response, in a loop.
 
-A fetcher's steps never wait, so they exclude each other and the controller's requests; what waits
-is here.  A large answer is taken a partition at a time, and others get their turn in between.
-What a truncation must read first is read in a thread.
+No step of a :class:`.ReplicaFetcher` waits, so neither another step nor a request of the controller
+can run in between; this module does the waiting.  It handles a large response one partition at a
+time, so that other tasks run in between.  A thread reads what a truncation needs to read first.
 
 Source: Kafka ``ReplicaFetcherThread``, ``AbstractFetcherThread`` (``doWork``), also for the log
-lines.  Deviations: the line about a failed request says how many partitions it was about and does
-not list them; an unexpected failure is logged and retried after a pause, where Kafka's thread ends
-and its partitions are never fetched again.
+lines.  Deviations: the log line about a failed Fetch request has the number of its partitions, not
+their names; after an unexpected failure the task logs it, pauses and continues, where Kafka's
+thread ends and its partitions are never fetched again.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSet
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
 
 FAIR_BYTES: Final = 1024 * 1024
-"""After so many bytes of one answer have gone to logs, others get their turn: some 3 ms."""
+"""Bytes of one response that are appended before other tasks run: some 3 ms."""
 
 _logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
 
 async def _flush_nothing(_: TopicPartition) -> None:
-    """For logs that are on no disk."""
+    """Does nothing; for logs in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetcherListener:
-    """Callbacks of a fetcher, called on the event loop; only ``flush`` waits."""
+    """Callbacks of a fetcher, called on the event loop; only ``flush`` may wait."""
 
     high_watermarks_moved: Callable[[Iterable[TopicPartition]], None]
-    """Parked fetches of these partitions can be looked at again."""
+    """Called with the partitions whose high watermark moved: waiting requests may be complete."""
     bytes_in: Callable[[TopicPartition, int], None] = lambda _, __: None
-    """So much was appended to a partition."""
+    """Called with the number of bytes that were appended to a partition."""
     requested: Callable[[], None] = lambda: None
-    """A Fetch request was made, answered or not."""
+    """Called after each Fetch request, with or without a response."""
     flush: Callable[[TopicPartition], Awaitable[None]] = _flush_nothing
-    """Brings a partition's log to disk, before the next Fetch says what it has."""
+    """Flushes a partition's log to disk, before the next Fetch request reports its end offset."""
 
 
 class FetcherTask:
@@ -69,7 +69,7 @@ class FetcherTask:
         now_ms: Callable[[], int],
         listener: FetcherListener,
     ) -> None:
-        """Starts at once; there must be a running loop."""
+        """Starts the task; needs a running event loop."""
         self.fetcher = fetcher
         self._link = link
         self._settings = settings
@@ -90,7 +90,7 @@ class FetcherTask:
     def end(self) -> asyncio.Task[None]:
         """Cancels the task and returns it, so that the caller can wait for its end.
 
-        A response that has not arrived by then is lost.
+        The response to a request in flight is lost.
         """
         self._log.info("Shutting down")
         self._task.cancel()
@@ -117,25 +117,25 @@ class FetcherTask:
         request = self.fetcher.next_request(self._now_ms())
         await self._run_planned()
         if isinstance(request, Idle):
-            await self._rest(request.until_ms)
+            await self._idle(request.until_ms)
             return
         try:
             await self._perform(request)
         except (OSError, InvalidFrame) as failure:
             await self._link.close()
             cause = throwable_text(failure)
-            self._tell_of_failure(request, cause)
+            self._log_failure(request, cause)
             self.fetcher.handle_failure(request, self._now_ms(), cause)
         await self._run_planned()
 
     async def _run_planned(self) -> None:
-        """Reads, in a thread, what truncations need; they are then tried again at once."""
+        """Runs the reads that truncations need, in a thread; then truncations are tried again."""
         for plan in self.fetcher.take_planned():
             await asyncio.to_thread(plan.run)
             self._woken.set()
 
-    async def _rest(self, until_ms: int | None) -> None:
-        """Until there is something to ask for, or partitions were added."""
+    async def _idle(self, until_ms: int | None) -> None:
+        """Waits until ``until_ms`` (None: for ever), or until :meth:`wake` is called."""
         seconds = None if until_ms is None else max(until_ms - self._now_ms(), 0) / 1000
         try:
             async with asyncio.timeout(seconds):
@@ -168,7 +168,7 @@ class FetcherTask:
                     self._listener.high_watermarks_moved(progress.high_watermark_moved)
                 if progress.bytes_in:
                     self._listener.bytes_in(tp, progress.bytes_in)
-            except Exception as error:  # noqa: BLE001 - the other partitions' records are here too
+            except Exception as error:  # noqa: BLE001 - the other partitions need their records
                 cause = throwable_text(error)
                 self._log.error("Error after an append to %s", tp, extra={"cause": cause})
             if progress.is_flush_due:
@@ -178,7 +178,7 @@ class FetcherTask:
                 taken_bytes = 0
                 await asyncio.sleep(0)
 
-    def _tell_of_failure(self, request: Request, cause: str) -> None:
+    def _log_failure(self, request: Request, cause: str) -> None:
         match request:
             case AskRecords():
                 text = f"Error in response for fetch request {self._printed(request)}"

@@ -1,14 +1,15 @@
 """The ISR: followers' positions, pending changes, and the high watermark rule.
 
-A leader never changes its ISR; it proposes a change to the controller and waits for the answer.
-Meanwhile the ISR may be the old or the new one, and whatever is decided must be right for both:
+A leader never changes its ISR; it proposes a change to the controller and waits for the response.
+Meanwhile the ISR may be the old or the new one, and each decision must be right for both:
 
-- an *expansion* counts at once, for it only makes the high watermark wait for one replica more;
-- a *shrinkage* counts once it is committed, for until then a replica that is to go may yet be
-  elected, and must have every record that was acknowledged.
+- an *expansion* counts immediately: it only makes the high watermark wait for one more replica;
+- a *shrinkage* counts once it is committed: until then the controller may still elect a replica
+  that leaves, so that replica must have every acknowledged record.
 
 The set that is right for both is the *maximal ISR*.  The high watermark is the smallest log end
-offset over it; replicas about to join are waited for too, else they might never catch up with it.
+offset of its replicas.  It also waits for replicas that are about to join; otherwise they might
+never catch up with it.
 
 Source: Kafka ``Replica``, ``Partition`` (``PartitionState``, ``maybeIncrementLeaderHW``,
 ``handleAlterPartitionError``), KIP-497.
@@ -29,7 +30,7 @@ from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 
 
 class RemoteReplica(NamedTuple):
-    """A leader's view of one follower; a new one has not fetched yet."""
+    """A leader's view of one follower; the default values are those before its first fetch."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
@@ -37,7 +38,7 @@ class RemoteReplica(NamedTuple):
     """The leader's log end offset when the follower last fetched."""
     last_fetch_time_ms: int = 0
     last_caught_up_time_ms: int = 0
-    """The latest time at which the follower had all that the leader had then."""
+    """The latest time at which the follower had every record of the leader; 0 if never."""
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
     def after_fetch(
@@ -48,17 +49,17 @@ class RemoteReplica(NamedTuple):
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> RemoteReplica:
-        """The state after the follower fetched from ``fetch_offset``: it has everything below.
+        """The state after a fetch at ``fetch_offset``: the follower has all records below it.
 
-        ``leader_end_offset`` is from before the read: records appended meanwhile must not make the
-        follower late.
+        ``leader_end_offset`` is the leader's log end offset before the read, so that records
+        appended during the read do not make the follower lag.
         """
         caught_up_ms = self.last_caught_up_time_ms
         if fetch_offset >= leader_end_offset:
             caught_up_ms = max(caught_up_ms, now_ms)
         elif fetch_offset >= self.last_fetch_leader_log_end_offset:
-            # Under a steady load a follower is always a batch behind; it is in sync if it now has
-            # all that there was when it asked before.
+            # Under a steady load a follower is always one batch behind.  It has caught up if it
+            # now has every record that the leader had at the fetch before.
             caught_up_ms = max(caught_up_ms, self.last_fetch_time_ms)
         return RemoteReplica(
             fetch_offset,
@@ -74,9 +75,10 @@ class RemoteReplica(NamedTuple):
     ) -> RemoteReplica:
         """The follower's state when this broker begins a new leader epoch.
 
-        A new leader forgets the position: it is from an earlier rule, and the follower may have
-        truncated since.  Who is in sync starts with a full ``replica.lag.time.max.ms`` of grace;
-        anybody else has none, so that the high watermark does not wait for it.
+        A new leader forgets the follower's offsets: they are of an older leader epoch, and the
+        follower may have truncated its log since.  A replica in the ISR counts as caught up now,
+        so it may lag for ``replica.lag.time.max.ms``.  Any other replica counts as never caught
+        up, so the high watermark does not wait for it.
         """
         grace_ms = now_ms if is_in_sync else 0
         if is_new_leader:
@@ -91,7 +93,7 @@ class RemoteReplica(NamedTuple):
         )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether the follower was at the leader's end within the last ``max_lag_ms``."""
+        """Whether the follower had all records of the leader within the last ``max_lag_ms``."""
         if self.log_end_offset == leader_end_offset:
             return True
         return now_ms - self.last_caught_up_time_ms <= max_lag_ms
@@ -99,9 +101,9 @@ class RemoteReplica(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _forgotten(grace_ms: int) -> RemoteReplica:
-    """The state of a new leader's follower.
+    """The state of a follower of a new leader; ``grace_ms`` is when it counts as caught up.
 
-    Kept, since a failover makes leaders by the ten thousand, all of them with the same two.
+    Cached: a failover makes thousands of leaders, and all their followers share two values.
     """
     return RemoteReplica(
         last_fetch_leader_log_end_offset=UNKNOWN_OFFSET, last_caught_up_time_ms=grace_ms
@@ -109,7 +111,7 @@ def _forgotten(grace_ms: int) -> RemoteReplica:
 
 
 NEVER_FETCHED: Final = RemoteReplica()
-"""A follower that has not fetched yet; shared, since a value never changes."""
+"""The state of a follower that has not fetched yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +122,13 @@ class CommittedIsr:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The ISR as it is: no replica is about to join."""
+        """The committed ISR: no replica is about to join."""
         return self.isr
 
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """A replica is proposed to join; the high watermark counts it already."""
+    """A proposal that a replica joins the ISR; the high watermark already waits for it."""
 
     committed: CommittedIsr
     new_in_sync_replica: int
@@ -139,13 +141,13 @@ class PendingExpand:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR with the new member."""
+        """The committed ISR and the replica that is to join."""
         return (*self.committed.isr, self.new_in_sync_replica)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """Replicas are proposed to leave; the high watermark still counts them."""
+    """A proposal that replicas leave the ISR; the high watermark still waits for them."""
 
     committed: CommittedIsr
     out_of_sync_replicas: tuple[int, ...]
@@ -158,7 +160,7 @@ class PendingShrink:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR."""
+        """The committed ISR, which contains the replicas that are to leave."""
         return self.committed.isr
 
 
@@ -172,7 +174,7 @@ class IsrProposal(NamedTuple):
     leader_epoch: int
     new_isr: tuple[int, ...]
     partition_epoch: int
-    """The one the ISR is to replace; the controller refuses any other."""
+    """The partition epoch of the ISR to replace; the controller refuses any other epoch."""
     leader_recovery_state: int = RECOVERED
 
 
@@ -207,9 +209,9 @@ _CONSEQUENCES: Final[Mapping[ErrorCode, Consequence]] = {
 def consequence_of(error: ErrorCode) -> Consequence:
     """The leader's reaction to a proposal refused with that error.
 
-    INVALID_UPDATE_VERSION may be the echo of our own success: the first answer was lost, the
-    request went out again, and the version it names is no longer the newest.  So it must not be
-    taken for a refusal.
+    After INVALID_UPDATE_VERSION the ISR may have changed as proposed: the first response was lost,
+    the request was sent again, and its partition epoch was no longer the newest.  So the proposal
+    stays pending.
 
     Source: Kafka ``Partition.handleAlterPartitionError``.
     """
@@ -219,7 +221,7 @@ def consequence_of(error: ErrorCode) -> Consequence:
 def proposed_expand(
     committed: CommittedIsr, replica: int, leader_epoch: int, partition_epoch: int
 ) -> PendingExpand:
-    """``replica`` is to join the ISR."""
+    """A proposal that ``replica`` joins the ISR; ValueError if it is in the ISR already."""
     if replica in committed.isr:
         raise ValueError(f"replica {replica} is in the ISR {committed.isr}")
     new_isr = (*committed.isr, replica)
@@ -229,7 +231,7 @@ def proposed_expand(
 def proposed_shrink(
     committed: CommittedIsr, leaving: tuple[int, ...], leader_epoch: int, partition_epoch: int
 ) -> PendingShrink:
-    """``leaving`` are to leave the ISR."""
+    """A proposal that the replicas ``leaving`` leave the ISR; ValueError if there are none."""
     if not leaving:
         raise ValueError("a shrink of the ISR without a replica that leaves")
     new_isr = tuple(broker for broker in committed.isr if broker not in leaving)
@@ -246,7 +248,7 @@ def out_of_sync_replicas(
 ) -> tuple[int, ...]:
     """Members of the ISR that have not caught up for longer than ``max_lag_ms``.
 
-    A member that is not among the followers, so not assigned any more, is out of sync as well.
+    A member that is not in ``followers`` is no longer assigned, and is out of sync as well.
     """
     return tuple(
         broker
@@ -280,10 +282,10 @@ def high_watermark_by_isr(
     max_lag_ms: int,
     is_alive: Callable[[int], bool],
 ) -> int:
-    """The offset up to which every ISR member, pending ones included, has the log.
+    """The smallest log end offset of the maximal ISR.
 
-    Besides the maximal ISR those count that are caught up and alive: they are about to join, and a
-    high watermark that runs ahead of them would keep them out.
+    Replicas outside it count too if they are caught up and alive: they are about to join, and a
+    high watermark above their log end offset would keep them out.
     """
     maximal_isr = isr_state.maximal_isr
     high_watermark = leader_end_offset

@@ -1,8 +1,8 @@
 """Pending ISR proposals: one per partition, one request at a time.
 
-What a partition proposes waits here until the controller has answered it, however often the request
-has to be sent.  A request takes along everything that waits, so a broker that lags behind in a
-thousand partitions costs one round trip.
+A proposal waits here until the controller has responded to it, even if the request must be sent
+many times.  A request contains all waiting proposals, so a thousand ISR changes need one round
+trip.
 
 Source: Kafka ``DefaultAlterPartitionManager``; KIP-497.
 """
@@ -21,14 +21,14 @@ from kafka_common.model import TopicPartition
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
 
 RETRY_BACKOFF_MS: Final = 50
-"""Between a whole request that was refused and the next one."""
+"""Pause before an AlterPartition request is sent again."""
 FIRST_TOPIC_ID_VERSION: Final = 2
 
 _log = logging.getLogger("kafka.server.AlterPartitionManager")
 
 
 class Proposed(NamedTuple):
-    """A partition's pending proposal."""
+    """A partition's pending proposal, with the id of its topic (None if the topic has no id)."""
 
     topic_id: UUID | None
     pending: PendingIsr
@@ -36,12 +36,12 @@ class Proposed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionCall:
-    """An AlterPartition request, without its version and the broker's epoch."""
+    """The content of an AlterPartition request, without version and broker epoch."""
 
     partitions: Mapping[TopicPartition, Proposed]
 
     def api_version(self, newest: int) -> int:
-        """``newest``, or 1 while a topic has no id."""
+        """The version to use: at most ``newest``, and at most 1 while a topic has no id."""
         has_ids = all(proposed.topic_id is not None for proposed in self.partitions.values())
         return newest if has_ids else min(newest, FIRST_TOPIC_ID_VERSION - 1)
 
@@ -55,9 +55,9 @@ class ProposalResult(NamedTuple):
 
 
 class IsrProposals:
-    """Every pending proposal of a broker.  Lives on the event loop; no method waits.
+    """All pending proposals of a broker, at most one per partition that it leads.
 
-    Bounded by the partitions that the broker leads.
+    Used on the event loop; no method waits.
     """
 
     def __init__(self) -> None:
@@ -68,9 +68,9 @@ class IsrProposals:
         return len(self._waiting)
 
     def submit(self, partition: TopicPartition, topic_id: UUID | None, pending: PendingIsr) -> bool:
-        """Adds a proposal; False if that partition has a pending one.
+        """Adds a proposal; False if the partition has a pending one.
 
-        That is OPERATION_NOT_ATTEMPTED for the partition.
+        The caller then handles the new proposal as refused with OPERATION_NOT_ATTEMPTED.
         """
         if partition in self._waiting:
             return False
@@ -85,13 +85,13 @@ class IsrProposals:
         return self._under_way
 
     def lost(self) -> None:
-        """No response came, or not from the controller: every proposal is sent again."""
+        """Handles a call without a response of the controller: all proposals are sent again."""
         self._under_way = None
 
     def refused(self, error: ErrorCode, broker_epoch: int) -> None:
-        """The whole request was refused: sent again after ``RETRY_BACKOFF_MS``.
+        """Handles a request that was refused as a whole: all proposals are sent again.
 
-        ``broker_epoch`` is the one that was sent.
+        ``broker_epoch`` is the broker epoch in the request.
         """
         if error is ErrorCode.stale_broker_epoch:
             _log.warning("Broker had a stale broker epoch (%d), retrying.", broker_epoch)
@@ -104,9 +104,9 @@ class IsrProposals:
     def answered(
         self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]
     ) -> list[ProposalResult]:
-        """The result for each proposal; partitions left out stay pending.
+        """The result for each proposal; partitions that the response left out stay pending.
 
-        NOT_CONTROLLER for a partition is like a lost request: to be checked before.
+        If a partition has NOT_CONTROLLER, the caller must call :meth:`lost` instead.
         """
         call, self._under_way = self._under_way, None
         assert call is not None

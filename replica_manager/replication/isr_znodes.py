@@ -1,8 +1,9 @@
 """ISR changes below 2.7-IV2: the leader writes the ISR to ZooKeeper itself.
 
-The write is conditional on the version that the leader knows, so it fails once the controller has
-decided otherwise.  The controller learns of it by a znode under ``/isr_change_notification``, held
-back a while so that many changes need few of them.
+The write is conditional on the znode version that the leader knows, so it fails if the controller
+has changed the znode meanwhile.  After successful writes the leader creates a znode under
+``/isr_change_notification``, so that the controller reads the new ISRs.  One such notification,
+created after a delay, lists many changes.
 
 Source: Kafka ``ZkAlterPartitionManager``, ``ReplicationUtils``.
 """
@@ -35,15 +36,15 @@ from zkcontroller.zookeeper.znodes import IsrChangeNotificationSequenceZnode, Pa
 
 CHECK_INTERVAL_MS: Final = 2_500
 LINGER_MS: Final = 5_000
-"""A notification waits until nothing has changed for so long …"""
+"""A notification is written once no ISR has changed for longer than this."""
 MAX_DELAY_MS: Final = 60_000
-"""… unless the one before is so long ago."""
+"""A notification is also written if the one before is older than this."""
 
 _log = logging.getLogger("kafka.server.ZkAlterPartitionManager")
 
 
 class IsrZnodes:
-    """Writes the leaders' ISRs.  Lives on the event loop; ZooKeeper is called in an executor."""
+    """Writes ISRs to ZooKeeper.  Used on the event loop; ZooKeeper is called in an executor."""
 
     def __init__(
         self,
@@ -53,9 +54,9 @@ class IsrZnodes:
         controller_epoch: Callable[[TopicPartition], int | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """``controller_epoch``: of the controller that made this broker the partition's leader.
+        """``controller_epoch`` returns the epoch of the controller that elected this leader.
 
-        None if the partition is gone.
+        It returns None if this broker no longer has the partition.
         """
         self._session = session
         self._executor = executor
@@ -67,7 +68,7 @@ class IsrZnodes:
         self._task: asyncio.Task[None] | None = None
 
     async def propose(self, call: AlterPartitionCall) -> Answers | None:
-        """The result of each write; None while ZooKeeper is unavailable."""
+        """The result of each write; None if ZooKeeper is unavailable or every write failed."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
                 self._tell_now_and_then(), name="isr-change-propagation"
@@ -104,7 +105,7 @@ class IsrZnodes:
         return answers
 
     async def close(self) -> None:
-        """Stops the notifications."""
+        """Stops the task that writes notifications."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -114,7 +115,7 @@ class IsrZnodes:
             await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
             if self._changed and self._is_time():
                 try:
-                    await self._tell()
+                    await self._notify()
                 except Exception:  # noqa: BLE001 - the next changes must be propagated
                     _log.exception("Error while propagating ISR changes")
 
@@ -122,7 +123,7 @@ class IsrZnodes:
         now_ms = self._now_ms()
         return self._changed_ms + LINGER_MS < now_ms or self._notified_ms + MAX_DELAY_MS < now_ms
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         partitions = tuple(self._changed)
         data = IsrChangeNotificationSequenceZnode(partitions).encode()
         note = Create(IsrChangeNotificationSequenceZnode.CREATE_PATH, data, sequential=True)
@@ -144,9 +145,9 @@ class IsrZnodes:
 def _write(
     session: ZooKeeperSession, states: dict[TopicPartition, tuple[PartitionStateZnode, int]]
 ) -> dict[TopicPartition, int | None]:
-    """The new version of each znode; None where another version was found.
+    """The new version of each znode; None if the znode had another version or is absent.
 
-    A partition whose write was refused for another reason is left out: it is proposed again.
+    A partition whose write failed for another reason is left out: it is proposed again.
     """
     paths = {tp: PartitionStateZnode.path(*tp) for tp in states}
     results = session.perform(
@@ -162,7 +163,8 @@ def _write(
             versions[tp] = None
         else:
             _log.warning("Error while updating the ISR of %s in ZooKeeper: %s", tp, result.name)
-    # A write whose reply was lost was sent again, and found its own work.
+    # If ZooKeeper's response was lost, the write was sent again and failed with BAD_VERSION,
+    # although the first one succeeded.  So read the znode.
     doubtful = [
         tp for tp, result in zip(states, results, strict=True) if result is ZkCode.BAD_VERSION
     ]
@@ -170,7 +172,7 @@ def _write(
     for tp, znode in zip(doubtful, found, strict=True):
         if isinstance(znode, ZkCode):
             if znode is not ZkCode.NO_NODE:
-                del versions[tp]  # whether it is our own work is asked again
+                del versions[tp]  # unknown whether the write succeeded: propose again
         elif _is_same(paths[tp], znode.data, states[tp][0]):
             versions[tp] = znode.zk_version
     return versions

@@ -26,14 +26,17 @@ _state_change_log = logging.getLogger("state.change.logger")
 def become_leader_or_follower(
     replicas: ReplicaManager, request: LeaderAndIsrRequest, correlation_id: int
 ) -> Generator[None, None, PartitionErrors]:
-    """Applies the partition states of a LeaderAndIsr request, leaders first."""
+    """Applies the partition states of a LeaderAndIsr request, leaders first.
+
+    Yields between partitions, so that other tasks can run; returns the response.
+    """
     started_ms = replicas.now_ms()
     handling = LeaderAndIsrHandling(replicas, request, correlation_id, started_ms)
     try:
         answer = yield from handling.run()
         handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=replicas.now_ms() - started_ms)
     finally:
-        # Also if the broker's end interrupts the request.
+        # Written even if the broker stops while it handles the request.
         replicas.write_state_changes(handling.records)
     replicas.remove_idle_fetchers()
     return answer
@@ -71,7 +74,7 @@ class LeaderAndIsrHandling:
         )
 
     def run(self) -> Generator[None, None, PartitionErrors]:
-        """Carries the request out; yields between partitions."""
+        """Handles the request; yields between partitions and returns the response."""
         request, replicas = self._request, self._replicas
         self.log(Kind.LEADER_AND_ISR_HANDLING)
         if replicas.is_tracing():
@@ -99,7 +102,7 @@ class LeaderAndIsrHandling:
                 self._errors[tp] = ErrorCode.kafka_storage_error
                 self._ignore(tp, state, Reason.OFFLINE_LOG_DIRECTORY)
                 continue
-            # Kept even if the request turns out to be refused below, as Kafka keeps it.
+            # The partition object stays even if its state is refused below, as in Kafka.
             partition = replicas.host(tp)
             refusal = self._check(partition, state)
             if refusal is not None:
@@ -115,10 +118,10 @@ class LeaderAndIsrHandling:
         return PartitionErrors(ErrorCode.none, self._errors, self._put_off)
 
     def _refuse(self, tp: TopicPartition, reason: str) -> None:
-        """Refuses a partition that cannot have a directory; the others are handled.
+        """Refuses a partition whose name no directory can have; the others are handled.
 
-        Kafka creates the folder of such a name, or fails on the znode of the topic's configuration;
-        an unforeseen exception then answers the whole request with the same code.
+        Kafka creates the directory, or fails on the znode of the topic's configuration; then an
+        unexpected exception makes UNKNOWN_SERVER_ERROR the response to the whole request.
         """
         self._errors[tp] = ErrorCode.unknown_server_error
         _state_change_log.error(
@@ -132,7 +135,7 @@ class LeaderAndIsrHandling:
         )
 
     def _check(self, partition: Partition, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
-        """The error for this partition; None if its state is taken over."""
+        """The error for this partition; None if its new state must be applied."""
         topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
         known_id = partition.topic_id
         if topic_id is not None and known_id is not None and topic_id != known_id:
@@ -166,7 +169,7 @@ class LeaderAndIsrHandling:
     def _same_epoch(
         self, partition: Partition, state: LeaderAndIsrPartitionState, topic_id: UUID | None
     ) -> ErrorCode:
-        """The controller repeats what is known: only the topic id may be new."""
+        """Handles a state of the current leader epoch, where only the topic id may be new."""
         if topic_id is not None and partition.topic_id is None:
             if partition.log is not ABSENT_LOG:
                 role = "leader" if state.leader == self._replicas.broker_id else "follower"
@@ -178,7 +181,7 @@ class LeaderAndIsrHandling:
             return ErrorCode.none
         is_led_elsewhere = state.leader != self._replicas.broker_id
         if topic_id is None and partition.topic_id is not None and is_led_elsewhere:
-            # The id leaves the fetch state alone; the replica keeps it.
+            # Only the fetch state loses the topic id; the replica keeps it.
             _state_change_log.info(
                 "[Broker id=%d] Updating PartitionFetchState for %s to remove log topic ID %s "
                 "since LeaderAndIsr request from controller %d with correlation id %d epoch %d "
@@ -203,10 +206,10 @@ class LeaderAndIsrHandling:
     def _opens_log(
         self, partition: Partition, state: LeaderAndIsrPartitionState, role: str
     ) -> bool:
-        """Opens the partition's log; False if it cannot be opened, with its error noted.
+        """Opens the partition's log; if that fails, stores the partition's error and returns False.
 
-        A partition in a failed directory is offline from now on, one that a limit of the system
-        concerns is put off.
+        After a storage error the partition is offline.  After a limit of the operating system, such
+        as that of open files, it is put off: the same request may be handled again.
         """
         tp = partition.topic_partition
         if tp in self._replicas.offline:
@@ -218,7 +221,7 @@ class LeaderAndIsrHandling:
         if partition.log is not ABSENT_LOG and (topic_id is None or partition.topic_id is not None):
             return True
         try:
-            # A log that is there learns the topic's id, if it has none.
+            # An existing log without a topic id gets this one.
             partition.log = self._replicas.logs.open(tp, topic_id, is_new=state.is_new)
         except KafkaStorage as error:
             self._errors[tp] = ErrorCode.kafka_storage_error
@@ -240,7 +243,7 @@ class LeaderAndIsrHandling:
                 self._replicas.mark_offline([tp])
             return False
         except InconsistentTopicId as error:
-            # The log was there before the partition: it is of a topic of that name that is gone.
+            # The log is left over from a deleted topic of the same name.
             _state_change_log.error("[Broker id=%d] %s", self._replicas.broker_id, error)
             self._errors[tp] = ErrorCode.inconsistent_topic_id
             return False
@@ -288,7 +291,8 @@ class LeaderAndIsrHandling:
                     changed.append(partition)
                 self.records.append(transition.record)
             else:
-                # The epoch stays: when the leader lives, the same request must count as new.
+                # The new leader epoch is not stored: once the leader is alive, the same request
+                # must count as new.
                 partition.create_replica(topic_id)
                 self._log_partition(
                     partition,

@@ -1,7 +1,7 @@
 """A fetcher's connection to its leader.
 
-Where the leader is follows from the metadata cache, looked up before each request: one that comes
-back at another port is found there.  A leader that the cache does not have is asked where it was.
+The leader's address is looked up in the metadata cache before each request, so a leader that
+restarts at another port is found.  If the cache lacks the leader, its last known address is used.
 
 Source: Kafka ``BrokerBlockingSender``, ``RemoteLeaderEndPoint``.
 """
@@ -39,7 +39,10 @@ from replica_manager.replication.leader_messages import (
 from zkcontroller.state_changes.log_files import log_line
 
 LARGEST_ANSWER_BYTES: Final = 2**31 - 1
-"""A leader sends its first batch whole, however large; memory grows with what really arrives."""
+"""Limit of a response: a leader sends the first batch whole, however large.
+
+Memory grows only with the bytes that arrive.
+"""
 
 _NETWORK_CLIENT: Final = "org.apache.kafka.clients.NetworkClient"
 
@@ -59,7 +62,7 @@ class LinkSettings:
 
 
 class LeaderEndPoint:
-    """One connection to a leader, opened by the first request.  One task uses it.
+    """One connection to a leader, opened by the first request.  Only one task may use it.
 
     Every request raises OSError (which includes TimeoutError) when the leader is gone or silent,
     and InvalidFrame when the response cannot be read.  The caller then closes the connection, and
@@ -74,7 +77,7 @@ class LeaderEndPoint:
         endpoint: Callable[[int], Endpoint | None],
         broker_epoch: Callable[[], int],
     ) -> None:
-        """``endpoint`` returns a broker's address for brokers; None if unknown."""
+        """``endpoint`` returns a broker's address on the inter-broker listener; None if unknown."""
         self._leader = leader
         self._settings = settings
         self._find = endpoint
@@ -85,7 +88,7 @@ class LeaderEndPoint:
         self._connection: Connection | None = None
 
     async def ask_records(self, request: AskRecords, topic_names: dict[UUID, str]) -> FetchAnswers:
-        """Sends a Fetch; ``topic_names`` are those of the session when the request was planned."""
+        """Sends a Fetch request; ``topic_names`` holds the session's names of topics by id."""
         settings = self._settings
         version = request.api_version(settings.versions.fetch)
         body = fetch_request(
@@ -96,14 +99,14 @@ class LeaderEndPoint:
         return read_fetch_answers(version, answer, topic_names)
 
     async def ask_epoch_ends(self, request: AskEpochEnds) -> EpochAnswers:
-        """Sends an OffsetsForLeaderEpoch."""
+        """Sends an OffsetsForLeaderEpoch request; returns each partition's end offset or error."""
         version = self._settings.versions.offsets_for_leader_epoch
         body = epoch_request(version, request, self._settings.replica_id)
         answer = await self._call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
         return read_epoch_answers(version, answer)
 
     async def ask_offsets(self, request: AskOffsets) -> OffsetAnswers:
-        """Sends a ListOffsets."""
+        """Sends a ListOffsets request; returns each partition's offset or error."""
         version = self._settings.versions.list_offsets
         body = offsets_request(version, request, self._settings.replica_id)
         answer = await self._call(ApiKey.LIST_OFFSETS, version, body)

@@ -1,6 +1,6 @@
 """Encodes a follower's requests to its leader and decodes the responses.
 
-Which versions they speak follows from ``inter.broker.protocol.version``; nothing is negotiated.
+``inter.broker.protocol.version`` determines the versions of the requests; none is negotiated.
 
 Source: Kafka ``RemoteLeaderEndPoint``, ``FetchRequest.Builder.forReplica``,
 ``ListOffsetsRequest.Builder.forReplica``, ``OffsetsForLeaderEpochRequest.Builder.forFollower``.
@@ -48,7 +48,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The configured fields of each Fetch request."""
+    """The fields of each Fetch request that come from the configuration."""
 
     max_wait_ms: int = 500
     """``replica.fetch.wait.max.ms``"""
@@ -95,7 +95,7 @@ def fetch_request(
             session_epoch=fetch.metadata.epoch,
             topics=[
                 (topic_id if by_id else topic, [(tp.partition, each) for tp, each in run])
-                # Only neighbours: the leader serves them in this order.
+                # Only adjacent partitions of a topic are grouped: the leader reads in this order.
                 for (topic, topic_id), run in groupby(fetch.to_send.items(), key=_topic_of)
             ],
             forgotten=[
@@ -124,7 +124,7 @@ def _grouped(
 def read_fetch_answers(
     version: int, body: memoryview, topic_names: Mapping[UUID, str]
 ) -> FetchAnswers:
-    """The response to :func:`fetch_request`; InvalidFrame if invalid."""
+    """The decoded response to :func:`fetch_request`; InvalidFrame if it is malformed."""
     return read_fetch_response(version, body, topic_names)
 
 
@@ -155,9 +155,9 @@ def epoch_request(version: int, request: AskEpochEnds, replica_id: int) -> bytes
 
 
 def read_epoch_answers(version: int, body: bytes) -> EpochAnswers:
-    """The response to :func:`epoch_request`; InvalidFrame if invalid.
+    """The decoded response to :func:`epoch_request`; InvalidFrame if it is malformed.
 
-    Version 0 does not tell the epoch.
+    In version 0, which has no leader epoch, the epoch is -1.
     """
     response: Any = read_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
     return {
@@ -199,7 +199,7 @@ def offsets_request(version: int, request: AskOffsets, replica_id: int) -> bytes
 
 
 def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
-    """The response to :func:`offsets_request`; InvalidFrame if invalid."""
+    """The decoded response to :func:`offsets_request`; InvalidFrame if it is malformed."""
     response: Any = read_response(ApiKey.LIST_OFFSETS, version, body)
     return {
         TopicPartition(topic.name, answer.partition_index): (answer.error_code, _offset_of(answer))
@@ -209,7 +209,7 @@ def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
 
 
 def _offset_of(answer: Any) -> int:
-    """The offset: version 0 has a list of at most one; it is empty with an error."""
+    """The offset of a partition; version 0 has a list of one offset, and none with an error."""
     if hasattr(answer, "offset"):
         offset: int = answer.offset
         return offset

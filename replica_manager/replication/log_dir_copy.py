@@ -1,11 +1,11 @@
 """One step of a replica's move to another log directory: copies records to the future log.
 
-The future log follows the current one as a follower follows its leader, by epochs and offsets; only
-that both are here, and one look says whether they have parted.  So a current log that truncates
-while it is being copied, or did so before a restart, takes the future one along.
+The future log follows the current log as a follower follows its leader, by leader epochs and
+offsets.  Before each copy the two logs are compared.  So if the current log was truncated, even
+before a restart, the future log is truncated as well.
 
 Source: Kafka ``ReplicaAlterLogDirsThread``, ``Partition.maybeReplaceCurrentWithFutureReplica``;
-KIP-113.  Kafka marks partitions for truncation instead of looking each time.
+KIP-113.  Kafka marks partitions for truncation instead of comparing the logs each time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
 
 def has_caught_up(current: UnifiedLog, future: UnifiedLog) -> bool:
-    """Whether the future log can replace the current one now."""
+    """Whether the future log has all records, so that it can replace the current log now."""
     return current.log_end_offset == future.log_end_offset
 
 
 def align(current: UnifiedLog, future: UnifiedLog) -> TruncationPlan | None:
-    """Truncates the future log to what the current one has.
+    """Truncates the future log where it differs from the current log.
 
-    Gives what to run in a thread before this is called again; None if everything is done.
+    Returns a plan to run in a thread before the next call; None if the logs agree.
     """
     while (epoch := future.latest_epoch) is not None:
         leaders = current.end_offset_for_epoch(epoch)
         if leaders is None:
-            # Nothing of that epoch is in the current log any more.
+            # The current log no longer has records of that epoch.
             plan = _truncate(future, future.epoch_entries[-1].start_offset)
             if plan is not None:
                 return plan
@@ -65,14 +65,14 @@ def _truncate(future: UnifiedLog, offset: int) -> TruncationPlan | None:
 
 
 def read_next(current: UnifiedLog, future: UnifiedLog, max_bytes: int) -> LogRead:
-    """The next records for an aligned future log; at least one whole batch if there is any."""
+    """The next records to copy, at least one whole batch; the future log must be aligned."""
     return current.read(
         future.log_end_offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True
     )
 
 
 def append(current: UnifiedLog, future: UnifiedLog, records: bytes | memoryview) -> bool:
-    """Appends the records; returns whether the future log's start has moved.
+    """Appends records to the future log; returns whether its log start offset moved.
 
     Raises CorruptRecord if the bytes are damaged, KafkaStorage if the disk fails.
     """
@@ -85,7 +85,7 @@ def append(current: UnifiedLog, future: UnifiedLog, records: bytes | memoryview)
 
 
 def take_over_epochs(current: UnifiedLog, future: UnifiedLog) -> None:
-    """Copies epochs without records, which no copied batch contains."""
+    """Copies the leader epochs after the future log's newest one: they have no records."""
     latest = -1 if future.latest_epoch is None else future.latest_epoch
     for entry in current.epoch_entries:
         if entry.epoch > latest:

@@ -1,12 +1,12 @@
 """Moves replicas between log directories of this broker.
 
-AlterReplicaLogDirs makes a *future log* in the other directory; a few tasks copy what the current
-log has, each one partition at a time, and put the future log in its place once it has everything.
-A move that a stop has interrupted goes on when the partition has its role again: the future log is
-still there.
+AlterReplicaLogDirs creates a *future log* in the other directory.  A few tasks copy the records of
+the current log, each task one partition at a time, and replace the current log once the future log
+has every record.  A move that was interrupted by a stop continues after the next start, as soon as
+the partition is leader or follower again.
 
-Files are read in threads.  Only the last bytes, which were appended a moment ago, are read at once:
-between that and the exchange of the logs nothing can come.
+Files are read in threads.  Only the last bytes of a log are read on the event loop, so that no
+append can come between this read and the exchange of the logs.
 
 Source: Kafka ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsManager``,
 ``LocalLeaderEndPoint``; KIP-113.
@@ -44,48 +44,53 @@ from replica_manager.replication.replica_fetcher import batch_pieces
 from replica_manager.replication.replica_manager import ReplicaManager
 
 LAST_BYTES: Final = 1024 * 1024
-"""So much at the end of a log is read without a thread: it is in the page cache, as a rule."""
+"""At most so many bytes at the end of a log are read without a thread.
+
+They are usually in the page cache.
+"""
 
 AT_ONCE: Final = 32
-"""So many logs are made before the event loop may serve others: some 10 ms."""
+"""Replicas of an AlterReplicaLogDirs request handled before other tasks run: some 10 ms."""
 BACKOFF_S: Final = 1.0
-"""Before the next look where nothing could be read."""
+"""Pause before a log is read again where nothing could be read."""
 
 _ANY_ID: Final = UUID(int=0)
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
 
 
 MOST_TASKS: Final = 100
-"""So many replicas are copied at once, whatever ``num.replica.alter.log.dirs.threads`` says: a task
-waits for each, while Kafka starts a thread when there is something to copy."""
+"""Upper limit of ``num.replica.alter.log.dirs.threads``.
+
+All tasks start at once, while Kafka starts a thread only when there is something to copy.
+"""
 
 
 class MoveSettings(NamedTuple):
-    """Configuration, as it is now."""
+    """The current configuration of the moves."""
 
     max_bytes: int = 1_048_576
-    """``replica.fetch.max.bytes``: what is copied at once."""
+    """``replica.fetch.max.bytes``: the most bytes of one read."""
     bytes_per_second: int = 2**63 - 1
-    """``replica.alter.log.dirs.io.max.bytes.per.second``, of all moves together."""
+    """``replica.alter.log.dirs.io.max.bytes.per.second``, for all moves together."""
     tasks: int = 1
-    """``num.replica.alter.log.dirs.threads``, as many as there are directories by default."""
+    """``num.replica.alter.log.dirs.threads``; its default is the number of log directories."""
 
 
 class Pace:
-    """Limits the copied bytes a second over all moves.
+    """Limits the bytes per second that all moves together copy.
 
-    What was copied is owed in bytes, so another limit counts at once: a copy that was slow holds up
-    none that may be fast.
+    It stores the excess in bytes, not as a time to wait.  So a higher limit shortens the wait for
+    what was already copied.
     """
 
     def __init__(self) -> None:
         self._owed_bytes = 0.0
         self._looked_at_s = 0.0
         self._bytes_per_second = 1
-        """Since then."""
+        """The limit since ``_looked_at_s``."""
 
     def delay_s(self, now_s: float, copied: int, bytes_per_second: int) -> float:
-        """How long nothing may be copied after that many bytes, if the limit stays as it is."""
+        """Adds ``copied`` bytes; returns the seconds to pause under ``bytes_per_second``."""
         paid = (now_s - self._looked_at_s) * self._bytes_per_second
         self._owed_bytes = max(0.0, self._owed_bytes - paid) + copied
         self._looked_at_s, self._bytes_per_second = now_s, max(1, bytes_per_second)
@@ -99,7 +104,7 @@ class _Move(NamedTuple):
 
 
 class LogDirMoves:
-    """The moves of one broker.  Lives on the event loop."""
+    """The moves between log directories of one broker.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -108,7 +113,7 @@ class LogDirMoves:
         settings: Callable[[], MoveSettings],
         flush: Callable[[UnifiedLog], Awaitable[None]],
     ) -> None:
-        """``flush`` returns when a log is on disk, or its directory offline."""
+        """``flush`` returns when a log is on disk, or its log directory is offline."""
         self._replicas = replicas
         self._logs = logs
         self._settings = settings
@@ -116,14 +121,14 @@ class LogDirMoves:
         self._waiting: dict[TopicPartition, None] = {}
         self._moving: set[TopicPartition] = set()
         self.failed: set[TopicPartition] = set()
-        """Moves that cannot go on before they are asked for again."""
+        """Partitions whose move failed; the next AlterReplicaLogDirs request tries it again."""
         self._has_work = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._pace = Pace()
         replicas.watch(self._look)
 
     def start(self) -> None:
-        """Starts moving."""
+        """Starts the tasks that copy."""
         count = min(max(1, self._settings().tasks), MOST_TASKS)
         self._tasks = [asyncio.create_task(self._work()) for _ in range(count)]
 
@@ -136,12 +141,12 @@ class LogDirMoves:
 
     @property
     def under_way(self) -> frozenset[TopicPartition]:
-        """The partitions that are being moved or wait for it."""
+        """The partitions that are being moved or wait to be moved."""
         return frozenset(self._moving) | frozenset(self._waiting)
 
     @property
     def max_lag(self) -> int:
-        """The most records that a future log lacks; 0 if nothing is moved.  Any thread."""
+        """The most records that a future log lacks; 0 if there is none.  For any thread."""
         lags = (
             current.log_end_offset - future.log_end_offset
             for tp, future in list(self._logs.future_logs.items())
@@ -151,15 +156,16 @@ class LogDirMoves:
 
     @property
     def ended_tasks(self) -> int:
-        """How many of the tasks that copy have ended, and move nothing any more."""
+        """The number of copying tasks that have ended unexpectedly."""
         return sum(task.done() for task in self._tasks)
 
-    # What is asked for.
+    # AlterReplicaLogDirs requests.
 
     async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """Sets the target directories of replicas, as absolute paths; one error code each.
 
-        A replica that is not here yet is REPLICA_NOT_AVAILABLE, but will be made there.
+        For a replica that this broker does not have, the error is REPLICA_NOT_AVAILABLE; if the
+        replica is created later, it gets the target directory.
         """
         answers: dict[TopicPartition, ErrorCode] = {}
         for number, (tp, path) in enumerate(wanted.items(), 1):
@@ -239,7 +245,7 @@ class LogDirMoves:
                 self._moving.discard(tp)
 
     def _found(self, tp: TopicPartition) -> _Move | None:
-        """Both logs, while they exist and the partition has a role."""
+        """The partition with its current and future log; None if one of them is missing."""
         partition = self._replicas.partitions.get(tp)
         current, future = self._logs.log(tp), self._logs.log(tp, is_future=True)
         if partition is None or current is None or future is None or partition.log is not current:
@@ -260,7 +266,7 @@ class LogDirMoves:
                 elif not has_caught_up(move.current, move.future):
                     await self._copy(tp, move)
                 elif on_disk is not move.future:
-                    # The current log will be deleted: what it has must be safe in the future one.
+                    # The exchange deletes the current log, so the future log must be on disk.
                     await self._flush(move.future)
                     on_disk = move.future
                 else:
@@ -278,15 +284,15 @@ class LogDirMoves:
     async def _copy(self, tp: TopicPartition, move: _Move) -> None:
         """Copies some records, BATCHES_AT_ONCE batches at a time.
 
-        Once the future log has everything nothing else runs before this ends: the logs can be
-        exchanged then, which might never be so otherwise.
+        Once the future log has caught up, no other task runs before this method ends.  Otherwise
+        appends could always come before the exchange of the logs.
         """
         settings = self._settings()
         offset = move.future.log_end_offset
         try:
             found = read_next(move.current, move.future, settings.max_bytes)
         except OffsetOutOfRange:
-            await asyncio.sleep(0)  # retention has been here: align again
+            await asyncio.sleep(0)  # retention deleted the records meanwhile: align again
             return
         try:
             records = await self._read(move.current, found)
@@ -306,14 +312,14 @@ class LogDirMoves:
         await self._keep_pace(tp, move, len(records))
 
     async def _keep_pace(self, tp: TopicPartition, move: _Move, copied: int) -> None:
-        """Returns when the limit of the moment lets more be copied, or the move is no more."""
+        """Waits until the limit allows the next copy, or until the move has ended."""
         loop = asyncio.get_running_loop()
         while True:
             limit = self._settings().bytes_per_second
             delay_s, copied = self._pace.delay_s(loop.time(), copied, limit), 0
             if has_caught_up(move.current, move.future):
                 return
-            # Others get their turn even where nothing must be waited for.
+            # Other tasks run here even if the delay is 0.
             await asyncio.sleep(min(delay_s, BACKOFF_S))
             if delay_s <= BACKOFF_S or self._found(tp) != move:
                 return

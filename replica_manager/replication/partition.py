@@ -1,10 +1,10 @@
 """A partition on a broker: role, epochs, assignment, ISR and high watermark.
 
-Pure: no socket; time comes in as ``now_ms``.  :mod:`.replica_manager` calls ``make_leader`` and
-``make_follower`` with what the controller decided; each returns a record of what happened.
-Between two of them a leader follows its replicas' fetches: the caller sends a proposed ISR to the
-controller, and wakes the waiting requests where a method says that the high watermark moved.  A
-follower has no remote replicas.
+Pure: no socket; time comes in as ``now_ms``.  :mod:`.leader_and_isr` calls ``make_leader`` and
+``make_follower`` with the controller's decision; each returns a record of the change.  In between a
+leader records the fetches of its followers.  If a method returns a proposed ISR, the caller sends
+it to the controller; if a method says that the high watermark moved, the caller checks the waiting
+requests.  A follower has no remote replicas.
 
 Source: Kafka ``kafka.cluster.Partition``.
 """
@@ -39,7 +39,7 @@ from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
 ALL_IN_SYNC: Final = -1
-"""``acks`` of a Produce request that waits for the ISR."""
+"""``acks`` of a Produce request that waits for all in-sync replicas."""
 INITIAL_PARTITION_EPOCH: Final = 0
 DEFAULT_REPLICA_LAG_TIME_MAX_MS: Final = 30_000
 
@@ -75,17 +75,17 @@ class Transition(NamedTuple):
     """The outcome of ``make_leader`` or ``make_follower``."""
 
     has_changed: bool
-    """Leader: it was not the leader before.  Follower: the leader epoch grew."""
+    """For a leader: it was not the leader before.  For a follower: the leader epoch is new."""
     record: StateChange
     high_watermark_moved: bool = False
-    """Only of a leader: an ISR of one has everything at once."""
+    """Only for a leader: if the ISR is the leader alone, the high watermark moves immediately."""
 
 
 class FetchEffect(NamedTuple):
     """The effects of a follower's fetch."""
 
     proposal: PendingIsr | None = None
-    """To be sent to the controller."""
+    """An ISR change to send to the controller; None if there is none."""
     high_watermark_moved: bool = False
     low_watermark_moved: bool = False
 
@@ -94,12 +94,12 @@ class ProposalOutcome(NamedTuple):
     """The effects of a proposal's result."""
 
     retry: PendingIsr | None = None
-    """To be sent again, unchanged."""
+    """The proposal to send again, unchanged; None if there is none."""
     high_watermark_moved: bool = False
     has_failed: bool = False
-    """Meter ``FailedIsrUpdatesPerSec``."""
+    """Counted by the meter ``FailedIsrUpdatesPerSec``."""
     was_accepted: bool = False
-    """Meters ``IsrExpandsPerSec`` and ``IsrShrinksPerSec``."""
+    """Counted by the meter ``IsrExpandsPerSec`` or ``IsrShrinksPerSec``."""
 
 
 def every_broker(_: int) -> bool:
@@ -108,7 +108,7 @@ def every_broker(_: int) -> bool:
 
 
 class Partition:
-    """One partition on this broker.  A fresh one has no leader and leader epoch -1."""
+    """One partition on this broker.  A new object has no leader, and its leader epoch is -1."""
 
     __slots__ = (
         "adding_replicas",
@@ -155,11 +155,11 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = INITIAL_PARTITION_EPOCH
         self.leader_epoch_start_offset: int | None = None
-        """Offset at which this broker began to lead; None while it does not."""
+        """Log end offset when this leader began its leader epoch; None on a follower."""
         self.isr_state: IsrState = CommittedIsr()
-        """Empty on a follower: only the leader knows who is in sync."""
+        """The ISR and its pending change; empty on a follower."""
         self.remote_replicas: dict[int, RemoteReplica] = {}
-        """The followers; empty unless this broker leads."""
+        """The followers by broker id; empty unless this broker is the leader."""
 
     @property
     def role(self) -> Role:
@@ -191,17 +191,23 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether the ISR is too small: acks=all is refused, the high watermark does not move."""
+        """Whether this leader's ISR is smaller than ``effective_min_isr``.
+
+        Then appends with acks=all are refused, and the high watermark does not move.
+        """
         return self.is_leader and len(self.in_sync_replicas) < self.effective_min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether the ISR has exactly the minimal size."""
+        """Whether this leader's ISR has exactly the size ``effective_min_isr``."""
         return self.is_leader and len(self.in_sync_replicas) == self.effective_min_isr
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether this leader has fewer in-sync replicas than assigned, adding ones left out."""
+        """Whether this leader has fewer in-sync replicas than assigned ones.
+
+        Replicas that a reassignment is adding do not count as assigned.
+        """
         wanted = len(self.replicas) - len(self.adding_replicas)
         return self.role is Role.LEADER and wanted > len(self.in_sync_replicas)
 
@@ -220,10 +226,10 @@ class Partition:
         )
         return min((self.log.log_start_offset, *followers))
 
-    # The controller decided: leader or follower.
+    # LeaderAndIsr: this broker becomes leader or follower.
 
     def create_replica(self, topic_id: UUID | None) -> None:
-        """Creates the local replica if there is none; keeps its topic id."""
+        """Stores the topic id of the local replica, unless it has one."""
         if self.topic_id is None:
             self.topic_id = topic_id
 
@@ -236,10 +242,9 @@ class Partition:
     ) -> Transition:
         """Makes this broker the leader, unless the request is outdated.
 
-        ``base`` has the fields every record of the request shares.  The leader epoch may be the one
-        we have already (the ISR or the assignment changed); then only these are taken over, and
-        what is known of the followers stays.  A pending change of the ISR is given up in any case:
-        the request contains the ISR.
+        ``base`` has the fields that all records of the request share.  If the leader epoch is not
+        new, only the ISR and the assignment change, and the followers keep their state.  The ISR of
+        the request always replaces a pending ISR change.
         """
         if state.partition_epoch < self.partition_epoch:
             return Transition(False, self._skipped(base, state, topic_id, "leader"))
@@ -263,7 +268,8 @@ class Partition:
                 high_watermark=self.high_watermark,
                 previous_leader=previous_leader,
                 previous_leader_epoch=previous_epoch,
-                # As in Kafka: only an earlier leader can get this here.
+                # As in Kafka: ``self.leader`` is still the old one, so this is set only for a
+                # broker that was the leader before.
                 under_min_isr=True if self.is_under_min_isr else None,
             )
         else:
@@ -276,8 +282,8 @@ class Partition:
         self, state: LeaderAndIsrPartitionState, now_ms: int, *, is_new_leader: bool
     ) -> None:
         start_offset = self.log_end_offset
-        # Followers may have records of later epochs than any record here, if elections followed
-        # each other quickly.  They find out where to truncate only if this epoch is known.
+        # After quick elections a follower may have records of a newer epoch than any record here.
+        # It learns where to truncate only if this log knows the new leader epoch.
         self.log.assign_epoch_start_offset(state.leader_epoch, start_offset)
         isr = state.in_sync_replicas
         for broker, follower in self.remote_replicas.items():
@@ -290,7 +296,10 @@ class Partition:
     def make_follower(
         self, state: LeaderAndIsrPartitionState, topic_id: UUID | None, base: StateChange
     ) -> Transition:
-        """Makes this broker a follower; ``has_changed``: fetching must restart."""
+        """Makes this broker a follower, unless the request is outdated.
+
+        If the result has ``has_changed``, the caller restarts fetching.
+        """
         if state.partition_epoch < self.partition_epoch:
             return Transition(False, self._skipped(base, state, topic_id, "follower"))
         is_new_epoch = state.leader_epoch > self.leader_epoch
@@ -304,7 +313,7 @@ class Partition:
         self.remote_replicas = {}
         self.create_replica(topic_id)
         if is_new_epoch:
-            # Kafka prints the new leader and epoch as the previous ones here; so do we.
+            # Kafka logs the new leader and epoch as the previous ones here; so does this record.
             started = self._described(base, Kind.FOLLOWER_STARTED, state, topic_id, "follower")
             record = started._replace(
                 offset=self.log_end_offset,
@@ -324,7 +333,7 @@ class Partition:
     def _skipped(
         self, base: StateChange, state: LeaderAndIsrPartitionState, topic_id: UUID | None, role: str
     ) -> StateChange:
-        """What is logged of a request that is skipped: its partition epoch is older than ours."""
+        """The record of a request that is skipped because its partition epoch is too old."""
         skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
         return skipped._replace(
             reason=Reason.STALE_PARTITION_EPOCH, current_partition_epoch=self.partition_epoch
@@ -338,7 +347,7 @@ class Partition:
         reason: Reason,
         role: str,
     ) -> StateChange:
-        """The record of a request with a leader epoch that is known already."""
+        """The record of a request whose leader epoch is not newer than the current one."""
         skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
         return skipped._replace(
             reason=reason,
@@ -372,10 +381,10 @@ class Partition:
             role=role,
         )
 
-    # What a leader does between two decisions.
+    # Appends, fetches and ISR changes of a leader.
 
     def append_refusal(self, acks: int) -> ErrorCode:
-        """The error if records must not be appended here; NONE if they may."""
+        """The error of an append with these ``acks``; NONE if it is allowed."""
         if not self.is_leader:
             return ErrorCode.not_leader_or_follower
         if acks == ALL_IN_SYNC and len(self.in_sync_replicas) < self.effective_min_isr:
@@ -383,10 +392,10 @@ class Partition:
         return ErrorCode.none
 
     def maybe_increment_high_watermark(self, now_ms: int) -> bool:
-        """Raises the high watermark as far as the replicas allow; call it after an append.
+        """Raises the leader's high watermark as far as its replicas allow; True if it moved.
 
-        While the ISR is too small it stands still: what is not replicated often enough must not be
-        seen by anybody.
+        Called after an append.  While the ISR is too small, the high watermark does not move, so
+        that no consumer reads records without enough replicas.
         """
         log = self.log
         if log.high_watermark == log.log_end_offset or not self.is_leader or self.is_under_min_isr:
@@ -410,13 +419,13 @@ class Partition:
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> FetchEffect:
-        """Records a follower's fetch: it has everything below ``fetch_offset``.
+        """Records a follower's fetch: the follower has all records below ``fetch_offset``.
 
-        Only for reads that succeeded and did not diverge, and not again when a parked fetch is read
-        a second time: everything else says nothing about the follower's log.
+        Called only for a read that succeeded without divergence, and only for the first read of a
+        request: a second read says nothing new about the follower's log.
         """
         old = self.remote_replicas[replica_id]
-        # Nothing else in a fetch can move it, and this checks every replica.
+        # Only a new log start offset can move the low watermark, which is slow to compute.
         may_move = log_start_offset != old.log_start_offset
         old_low_watermark = self.low_watermark if may_move else 0
         new = self.remote_replicas[replica_id] = old.after_fetch(
@@ -444,7 +453,10 @@ class Partition:
         return pending
 
     def maybe_shrink_isr(self, now_ms: int) -> PendingIsr | None:
-        """Proposes to remove lagging replicas; called every half ``replica.lag.time.max.ms``."""
+        """Proposes to remove lagging replicas; None if there are none or a change is pending.
+
+        Called every half ``replica.lag.time.max.ms``.
+        """
         committed = self.isr_state
         if not self.is_leader or not isinstance(committed, CommittedIsr):
             return None
@@ -477,7 +489,7 @@ class Partition:
     def proposal_accepted(
         self, pending: PendingIsr, altered: AlteredIsr, now_ms: int
     ) -> ProposalOutcome:
-        """Applies an accepted proposal; an outdated result changes nothing."""
+        """Applies an accepted proposal; changes nothing if the ISR has changed meanwhile."""
         if self.isr_state != pending:
             return ProposalOutcome()
         if altered.leader_epoch != self.leader_epoch:
@@ -498,7 +510,7 @@ class Partition:
         return ProposalOutcome(high_watermark_moved=moved, was_accepted=True)
 
     def proposal_refused(self, pending: PendingIsr, error: ErrorCode) -> ProposalOutcome:
-        """Handles a refused proposal by its error, unless the state has changed meanwhile."""
+        """Handles a refused proposal by its error; changes nothing if the ISR has changed since."""
         if self.isr_state != pending:
             return ProposalOutcome()
         consequence = consequence_of(error)
@@ -527,13 +539,13 @@ class Partition:
         return ProposalOutcome(has_failed=True)
 
     def check_enough_replicas_reach(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether an acks=all append up to ``required_offset`` is complete, and its error."""
+        """Whether the records below ``required_offset`` are committed (acks=all), and an error."""
         if not self.is_leader:
             return False, ErrorCode.not_leader_or_follower
         if self.log.high_watermark < required_offset:
             return False, ErrorCode.none
         if self.effective_min_isr > len(self.isr_state.maximal_isr):
-            # Appended while the ISR was large enough; it shrank since.
+            # The ISR was large enough at the append, and shrank since.
             return True, ErrorCode.not_enough_replicas_after_append
         return True, ErrorCode.none
 

@@ -1,9 +1,9 @@
 """Checks before a partition is read: leader epoch, divergence, a new leader's watermark.
 
-A reader says which leader epoch it believes in.  An older one is fenced, a newer one is unknown
-here yet; both are returned before anything else, also by a follower.  A follower also says which
-epoch its last record has; where that epoch ends in the leader's log is where the follower's own log
-may have gone astray.
+A request contains the leader epoch that its sender knows.  An older epoch is fenced, a newer one is
+not known here yet; this check comes first, on a follower as well.  A follower also sends the epoch
+of its last record.  If that epoch ends earlier in the leader's log, the follower's log has
+diverged.
 
 Source: Kafka ``Partition`` (``checkCurrentLeaderEpoch``, ``getLocalLog``, ``readRecords``,
 ``followerReplicaOrThrow``, ``lastOffsetForLeaderEpoch``, ``fetchOffsetForTimestamp``); KIP-101,
@@ -23,21 +23,21 @@ from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.partition import Partition
 
 CONSUMER_REPLICA_ID: Final = -1
-"""Replica id of a Fetch or ListOffsets request that no broker sent."""
+"""Replica id of a Fetch or ListOffsets request that does not come from a broker."""
 
 
 class LogReadInfo(NamedTuple):
-    """A fetch that may read: the offsets before the read, for the response."""
+    """The offsets of a log before it is read, for the response."""
 
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     log_end_offset: int
-    """What a follower is measured by: appends during the read do not make it late."""
+    """A follower that fetches at this offset is caught up: appends during the read do not count."""
 
 
 def check_leader_epoch(requested: int, current: int) -> ErrorCode:
-    """NONE, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; -1 is not checked."""
+    """NONE, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; NONE if ``requested`` is -1."""
     if requested in (NO_EPOCH, current):
         return ErrorCode.none
     if requested < current:
@@ -46,7 +46,10 @@ def check_leader_epoch(requested: int, current: int) -> ErrorCode:
 
 
 def check_read(partition: Partition, current_leader_epoch: int, *, leader_only: bool) -> ErrorCode:
-    """The error if this reader must not read here, else NONE; the epoch is checked first."""
+    """The error of a request that must not read the partition, else NONE.
+
+    The leader epoch is checked before the role.
+    """
     error = check_leader_epoch(current_leader_epoch, partition.leader_epoch)
     if error is ErrorCode.none and leader_only and not partition.is_leader:
         return ErrorCode.not_leader_or_follower
@@ -60,7 +63,10 @@ def end_offset_for_leader_epoch(
     *,
     leader_only: bool = True,
 ) -> tuple[ErrorCode, EpochEndOffset]:
-    """The end of ``leader_epoch`` in this log, for OffsetsForLeaderEpoch."""
+    """The error and the end offset of ``leader_epoch``, for OffsetsForLeaderEpoch.
+
+    The end offset is UNDEFINED after an error, or if the epoch is newer than all epochs here.
+    """
     error = check_read(partition, current_leader_epoch, leader_only=leader_only)
     if error is not ErrorCode.none:
         return error, UNDEFINED
@@ -74,12 +80,15 @@ def prepare_read(
     replica_id: int = CONSUMER_REPLICA_ID,
     leader_only: bool = True,
 ) -> LogReadInfo | FetchPartitionData:
-    """How to read for a fetch, or the response that needs no read."""
+    """The offsets before the read of a Fetch request, or a response that needs no read.
+
+    No read is needed after an error or a divergence.
+    """
     error = check_read(partition, fetch_info.current_leader_epoch, leader_only=leader_only)
     if error is not ErrorCode.none:
         return FetchPartitionData(error)
     if replica_id >= 0 and replica_id not in partition.remote_replicas:
-        return FetchPartitionData(_stranger(fetch_info))
+        return FetchPartitionData(_unknown_replica_error(fetch_info))
     log = partition.log
     if fetch_info.last_fetched_epoch != NO_EPOCH:
         end = log.end_offset_for_epoch(fetch_info.last_fetched_epoch)
@@ -101,20 +110,20 @@ def prepare_read(
 
 
 def diverges(fetch_info: FetchPartition, end: EpochEndOffset) -> bool:
-    """Whether the reader has records that this log does not have.
+    """Whether the follower has records that this log does not have.
 
-    ``end`` is where the epoch of its last record ends here, or the epoch before, if this log has
-    no record of that one.
+    ``end`` is the end in this log of ``fetch_info.last_fetched_epoch``, or of the largest smaller
+    epoch if this log has no record of that epoch.
     """
     return end.epoch < fetch_info.last_fetched_epoch or end.end_offset < fetch_info.fetch_offset
 
 
 def check_latest_offset(partition: Partition) -> ErrorCode:
-    """Whether a client may see the end of the log: OFFSET_NOT_AVAILABLE while it lags.
+    """OFFSET_NOT_AVAILABLE while a new leader's high watermark may be too low, else NONE.
 
-    A new leader's high watermark is that of its time as a follower; what it returns to clients now
-    might be below what its predecessor returned.  The same holds for a timestamp that is not found.
-    Replicas get the log end offset in any case.
+    The high watermark of a new leader is the one it had as a follower, so it may be below an offset
+    that the old leader returned to clients.  The same holds for a timestamp that is not found.
+    A follower's request needs no such check: it gets the log end offset.
     """
     start_offset = partition.leader_epoch_start_offset
     if start_offset is not None and start_offset > partition.log.high_watermark:
@@ -122,10 +131,11 @@ def check_latest_offset(partition: Partition) -> ErrorCode:
     return ErrorCode.none
 
 
-def _stranger(fetch_info: FetchPartition) -> ErrorCode:
-    """The error for a broker that is no known replica.
+def _unknown_replica_error(fetch_info: FetchPartition) -> ErrorCode:
+    """The error for a broker that is not a replica of the partition.
 
-    With an epoch it may know more than this leader: then it asks again.
+    If the request has a leader epoch, the broker may know a newer assignment than this leader;
+    after UNKNOWN_LEADER_EPOCH it tries again.
     """
     if fetch_info.current_leader_epoch == NO_EPOCH:
         return ErrorCode.not_leader_or_follower

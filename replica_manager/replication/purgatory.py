@@ -1,9 +1,9 @@
 """Delayed operations: requests that wait for a change or for a timeout.
 
-The caller of ``park`` names the keys whose change could complete it; code that changes something
-calls :meth:`Purgatory.check` with its key and gets the operations that are complete now.  The rest
-ends by :meth:`Purgatory.expire`.  An operation comes out exactly once.  Nothing here looks at a
-clock or sends an answer.
+The caller of ``park`` names the keys whose change could complete the operation.  Code that changes
+something calls :meth:`Purgatory.check` with its key and gets the operations that are complete now.
+:meth:`Purgatory.expire` returns those that have timed out.  Each operation is returned exactly
+once.  This module reads no clock and sends no response.
 
 Source: Kafka ``DelayedOperationPurgatory``.
 """
@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 MOST_WAITING: Final = 100_000
-"""Operations parked at once.  One connection parks one, so connections run out first."""
+"""Limit of operations parked at once.
+
+A connection parks one at a time, so the limit of connections is reached first.
+"""
 
 
 class DelayedOperation(Protocol):
     """An operation that waits."""
 
     def is_complete(self) -> bool:
-        """Whether the operation can complete now; may store what it saw."""
+        """Whether the operation can complete now; may store what it has checked."""
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -39,21 +42,21 @@ class _Parked(Generic[Key, Operation]):
 
 
 class Purgatory(Generic[Key, Operation]):
-    """Operations of one kind, watched under any number of keys each."""
+    """Parked operations of one kind; each waits for the change of one or more keys."""
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self._most_waiting = most_waiting
         self._watchers: dict[Key, dict[int, _Parked[Key, Operation]]] = {}
-        # (deadline, number, operation); the number keeps the order of arrival.  Entries of
-        # operations that came out stay until they are on top or are more than half of the heap.
+        # (deadline, number, operation); the number keeps the order of arrival.  Entries of removed
+        # operations stay until they are on top or make up more than half of the heap.
         self._deadlines: list[tuple[int, int, _Parked[Key, Operation]]] = []
         self._waiting: dict[int, _Parked[Key, Operation]] = {}
-        # By identity; an operation that waits is held, so its identity is its own.
+        # By ``id``, which is unique because waiting operations are referenced here.
         self._numbers: dict[int, int] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
-        """Gauge ``PurgatorySize``."""
+        """The number of waiting operations: gauge ``PurgatorySize``."""
         return len(self._waiting)
 
     @property
@@ -68,9 +71,9 @@ class Purgatory(Generic[Key, Operation]):
         return self._deadlines[0][0] if self._deadlines else None
 
     def park(self, operation: Operation, keys: Iterable[Key], deadline_ms: int) -> bool:
-        """Adds an operation; False if it is complete already, or too many wait.
+        """Adds an operation; False if it is complete already, or if too many wait.
 
-        Then the caller answers it with what there is.
+        Then the caller sends the response without a wait.
         """
         if operation.is_complete() or len(self._waiting) >= self._most_waiting:
             return False
@@ -91,10 +94,11 @@ class Purgatory(Generic[Key, Operation]):
     def check(
         self, key: Key, failed: Callable[[Operation, Exception], None] | None = None
     ) -> list[Operation]:
-        """Removes and returns completed operations watching ``key``, in order of arrival.
+        """Removes and returns the complete operations that wait for ``key``, in order of arrival.
 
-        An operation that fails to say whether it is complete is taken out too, and goes to
-        ``failed``, so that neither the other operations nor the change of ``key`` fail with it.
+        An operation whose check raises an exception is removed as well and passed to ``failed``, so
+        that neither the other operations nor the caller fail.  Without ``failed`` the exception is
+        raised.
         """
         watchers = self._watchers.get(key)
         if watchers is None:
@@ -105,7 +109,7 @@ class Purgatory(Generic[Key, Operation]):
             try:
                 if parked.operation.is_complete():
                     done.append(number)
-            except Exception as error:  # noqa: BLE001 - it is the operation's own failure
+            except Exception as error:  # noqa: BLE001 - passed to ``failed`` below
                 broken[number] = error
         for number, failure in broken.items():
             operation = self._take_out(number)
@@ -124,7 +128,7 @@ class Purgatory(Generic[Key, Operation]):
         return expired
 
     def remove(self, operation: Operation) -> None:
-        """Removes an operation whose client has disconnected."""
+        """Removes an operation without completing it, as when its client has disconnected."""
         number = self._numbers.get(id(operation))
         if number is not None:
             self._take_out(number)

@@ -1,10 +1,11 @@
 """Appends records to partitions that this broker leads: appends, flushes, wakes waiting requests.
 
-An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
-answer then waits in the purgatory until every replica in sync has the records.  What may take long
-is done in a thread: the check of a client's batch with many records (:mod:`.record_examinations`),
-before it is appended, and a flush that ``flush.messages`` asks for, before the high watermark
-counts the records.  A coordinator's batches are checked at once, so that none overtakes another.
+Appends go to the page cache, on the event loop, one partition after the other.  With ``acks`` -1
+the response then waits in the purgatory until every in-sync replica has the records.  Two steps may
+take long and run in a thread: the validation of a client's large batch
+(:mod:`.record_examinations`), before it is appended, and a flush that ``flush.messages`` requires,
+before the high watermark may include the records.  Batches of a coordinator are validated on the
+event loop, so that they are appended in order.
 
 Source: Kafka ``ReplicaManager.appendRecords`` and ``appendToLocalLog``, ``Partition
 .appendRecordsToLeader``.
@@ -47,11 +48,11 @@ _log = logging.getLogger("kafka.server.ReplicaManager")
 
 BYTES_AT_ONCE: Final = 1024 * 1024
 PARTITIONS_AT_ONCE: Final = 32
-"""So much is appended before the event loop may serve others: some 2 to 5 ms."""
+"""Limits of bytes and partitions appended before other tasks run: some 2 to 5 ms."""
 
 _UNKNOWN: Final = -1
 _ACKS: Final = (-1, 0, 1)
-# Errors of the client, or logged elsewhere, are neither logged nor counted as failures.
+# These errors are the client's or logged elsewhere: neither logged nor counted as failures here.
 _EXPECTED: Final = (MessageTooLarge, RecordListTooLarge, CorruptRecord, KafkaStorage)
 
 
@@ -63,7 +64,7 @@ class PartitionResponse(NamedTuple):
     log_append_time_ms: int = _UNKNOWN
     log_start_offset: int = _UNKNOWN
     record_errors: tuple[tuple[int, str], ...] = ()
-    """Place in the batch and complaint, of the records at fault."""
+    """Index in the batch and error text of each invalid record."""
     message: str | None = None
     conversions: RecordConversions = NO_CONVERSIONS
 
@@ -77,7 +78,7 @@ class _LogAppendResult(NamedTuple):
 
 
 class RecordAppends:
-    """Every append of clients and coordinators.  For the event loop."""
+    """Appends the records of clients and coordinators.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class RecordAppends:
         stats: BrokerTopicStats,
         now_ms: Callable[[], int],
     ) -> None:
-        """``flush`` returns when a log is on disk; ``now_ms`` is the clock of ``replicas``."""
+        """``flush`` returns when a log is on disk; ``now_ms`` must be the clock of ``replicas``."""
         self._replicas = replicas
         self._flush = flush
         self._stats = stats
@@ -105,10 +106,10 @@ class RecordAppends:
         allows_internal_topics: bool = False,
         guards: Mapping[TopicPartition, VerificationGuard] | None = None,
     ) -> dict[TopicPartition, PartitionResponse]:
-        """Appends each partition's records; returns one result each.
+        """Appends the records of each partition; returns one result per partition.
 
-        Coordinators may write to internal topics, clients only if that is allowed.  ``guards`` are
-        those of partitions whose transaction was verified.
+        Coordinators may write to internal topics, clients only with ``allows_internal_topics``.
+        ``guards`` holds the verification guards of partitions whose transaction was verified.
         """
         if acks not in _ACKS:
             refused = PartitionResponse(ErrorCode.invalid_required_acks)
@@ -177,12 +178,12 @@ class RecordAppends:
         try:
             examination = log.examine(records, origin, allowance)
             if origin is AppendOrigin.COORDINATOR:
-                # What a coordinator decides first is appended first, to the log that it leads now.
+                # No other task may run here: a coordinator's batches must be appended in order.
                 examined, is_later = finish(examination), False
             else:
                 examined, is_later = await self._examinations.ended(examination)
             if is_later:
-                # Others had their turn: this broker may lead no more, or into another log.
+                # Other tasks ran meanwhile: the leadership or the log may have changed.
                 led = self._led(tp, acks)
                 if isinstance(led, PartitionResponse):
                     return led
@@ -192,7 +193,7 @@ class RecordAppends:
             )
         except (RecordsRefused, KafkaStorage) as refused:
             return self._refused(tp, records, log, refused)
-        except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
+        except Exception:  # noqa: BLE001 - one batch must not stop the others
             _log.exception("Error processing append operation on partition %s", tp)
             self._stats.mark(tp.topic, "failed_produce_requests")
             return PartitionResponse(
@@ -209,13 +210,13 @@ class RecordAppends:
     def _led(
         self, tp: TopicPartition, acks: int
     ) -> tuple[Partition, UnifiedLog] | PartitionResponse:
-        """The partition and its log, if this broker may append to it now."""
+        """The partition and its log if this broker may append to it now, else the response."""
         partition = self._replicas.get_partition_or_error(tp)
         if isinstance(partition, ErrorCode):
             return PartitionResponse(partition)
         refusal = partition.append_refusal(acks)
         if refusal is ErrorCode.not_enough_replicas:
-            self._tell_failure(
+            self._log_failure(
                 tp,
                 f"The size of the current ISR : {len(partition.in_sync_replicas)} is insufficient "
                 f"to satisfy the min.isr requirement of {partition.effective_min_isr} for "
@@ -239,7 +240,7 @@ class RecordAppends:
         self._count(tp, records, refused)
         if isinstance(refused, _EXPECTED):
             return PartitionResponse(error)
-        self._tell_failure(tp, str(refused), is_fault=not isinstance(refused, InvalidProducerEpoch))
+        self._log_failure(tp, str(refused), is_fault=not isinstance(refused, InvalidProducerEpoch))
         record_errors = refused.record_errors if isinstance(refused, InvalidRecord) else ()
         return PartitionResponse(
             error,
@@ -261,7 +262,7 @@ class RecordAppends:
             case _:
                 pass
 
-    def _tell_failure(self, tp: TopicPartition, reason: str, *, is_fault: bool = True) -> None:
+    def _log_failure(self, tp: TopicPartition, reason: str, *, is_fault: bool = True) -> None:
         level = logging.ERROR if is_fault else logging.INFO
         _log.log(level, "Error processing append operation on partition %s: %s", tp, reason)
         self._stats.mark(tp.topic, "failed_produce_requests")

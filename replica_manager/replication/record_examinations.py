@@ -1,8 +1,8 @@
 """Validates clients' batches: short ones on the event loop, long ones in a thread.
 
-Most batches are checked within a millisecond, at once.  A check that takes longer goes on in the
-one thread that exists for this, behind those that came before: however many clients send batches
-that take long, only one of them is unpacked at a time, and no other client waits for it.
+Most batches are validated within a millisecond, on the event loop.  A longer validation continues
+in a single thread, after those that came before.  So only one large batch is decompressed at a
+time, and clients with short batches do not wait for it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Final
 from replica_manager.log.log_validation import Examination, Examined
 
 EXAMINED_AT_ONCE: Final = 1
-"""Batches whose check takes long, at one time: each may be unpacked to 64 MiB.
+"""Number of long validations at one time; each may decompress a batch to 64 MiB.
 
-More threads would not make the checks faster: the interpreter runs one of them at a time.
+More threads would not be faster: the interpreter runs one thread at a time.
 """
 
 
 class RecordExaminations:
-    """Runs validations.  For the event loop."""
+    """Runs the validations of batches.  Called on the event loop."""
 
     def __init__(self) -> None:
-        # Its thread starts with the first long examination.
+        # The executor starts its thread with the first long validation.
         self._executor = ThreadPoolExecutor(EXAMINED_AT_ONCE, "record-examination")
 
     async def ended(self, examination: Examination) -> tuple[Examined | None, bool]:
         """The result of the validation, and whether other tasks ran meanwhile.
 
-        Raises what the examination raises.  If the caller is cancelled, the thread stops at the
-        next pause.
+        Raises the exceptions of ``examination``.  If the caller is cancelled, the thread stops at
+        the next ``yield`` of the validation.
         """
         try:
             next(examination)

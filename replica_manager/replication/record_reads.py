@@ -1,12 +1,12 @@
-"""Reads records for Fetch requests, at once or after waiting for enough.
+"""Reads records for Fetch requests, immediately or after waiting for enough bytes.
 
-A read finds a place in a file and says how much may be sent from there; nothing is copied.  A
-follower's read shows its position: that may raise the high watermark, and propose an ISR.  A
-request for which there is too little waits in the purgatory, and is read again as a whole when
-enough has come, or its time is over.
+A read finds the position in a segment file and the number of bytes to send; no bytes are copied.  A
+follower's read shows its log end offset, which may raise the high watermark and add the follower to
+the ISR.  A request that finds too few bytes waits in the purgatory.  It is read again when enough
+bytes have come or its time is over.
 
 Source: Kafka ``ReplicaManager.fetchMessages`` and ``readFromLog``, ``Partition.fetchRecords``;
-KIP-392 for readers that are nearer to a follower.
+KIP-392 for consumers that read from a follower.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from replica_manager.replication.waiting_room import WaitingRoom
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
 PARTITIONS_AT_ONCE: Final = 100
-"""So many are read before the event loop may serve others: some 3 ms."""
+"""Partitions that are read before other tasks run: some 3 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class FetchParams:
     replica_id: int = CONSUMER_REPLICA_ID
     replica_epoch: int = UNKNOWN_BROKER_EPOCH
     has_hard_limit: bool = False
-    """``max_bytes`` holds even if not one batch fits: versions 0 to 2."""
+    """The response never exceeds ``max_bytes``, even for one batch: versions 0 to 2."""
     is_leader_only: bool = True
-    """A follower must not serve: other followers, and consumers before version 11."""
+    """Only the leader may serve the request: it is a follower's, or older than version 11."""
     preferred_replica: Callable[[Partition, int], int | None] = lambda _, __: None
-    """Which follower a consumer should rather read that offset from; None if there is none."""
+    """Returns the broker id of the replica to read an offset from; None: this broker."""
 
     @property
     def is_from_follower(self) -> bool:
@@ -76,7 +76,7 @@ class FetchParams:
 
 
 class RecordReads:
-    """The reads of all Fetch requests.  For the event loop."""
+    """Reads the records for Fetch requests.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class RecordReads:
         on_expired: Callable[[bool], None] = lambda _: None,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``propose`` sends an ISR to the controller.
+        """``propose`` sends an ISR change to the controller.
 
-        ``on_expired`` is called when a request timed out, and gets whether it was a follower's;
-        ``now_ms`` is the clock of ``replicas``; ``throttle`` is for what goes to followers.
+        ``on_expired`` is called when a waiting request times out, with True for a follower's.
+        ``now_ms`` must be the clock of ``replicas``; ``throttle`` limits what is sent to followers.
         """
         self._replicas = replicas
         self._stats = stats
@@ -104,7 +104,7 @@ class RecordReads:
     async def fetch_messages(
         self, params: FetchParams, fetch_infos: Mapping[TopicIdPartition, FetchPartition]
     ) -> dict[TopicIdPartition, FetchPartitionData]:
-        """One result per partition, in the order of the request."""
+        """Reads the partitions of a request; one result per partition, in the same order."""
         starts: dict[TopicIdPartition, LogOffsetMetadata] = {}
         fetched = await self._read_all(params, fetch_infos, starts, {})
         for topic, count in Counter(partition.topic for partition in fetch_infos).items():
@@ -147,14 +147,15 @@ class RecordReads:
         starts: dict[TopicIdPartition, LogOffsetMetadata] | None,
         same: Mapping[TopicIdPartition, FetchPartitionData],
     ) -> dict[TopicIdPartition, FetchPartitionData]:
-        """Reads one partition after the other until no bytes are left.
+        """Reads one partition after the other within ``max_bytes``.
 
-        ``starts`` takes where each read began; None: it is read a second time, which shows nothing
-        new about a follower.  What is known to be the ``same`` as the first time is not read.
+        Stores the start of each read in ``starts``.  None means a second read, which records no
+        fetch of a follower.  Partitions in ``same`` have not changed since the first read; their
+        results are used again.
         """
         fetched: dict[TopicIdPartition, FetchPartitionData] = {}
         left = params.max_bytes
-        # A reader whose first batch is larger than all limits must get it nevertheless.
+        # The first batch is sent even if it is larger than the limits, so that reads progress.
         min_one_message = not params.has_hard_limit
         count = 0
         for partition, fetch_info in fetch_infos.items():
@@ -168,7 +169,7 @@ class RecordReads:
                 found = self._read(
                     params, partition, fetch_info, left, starts, min_one=min_one_message
                 )
-            except Exception:  # noqa: BLE001 - a defect that one log meets must not harm the others
+            except Exception:  # noqa: BLE001 - one log must not stop the reads of the others
                 tp = partition.topic_partition
                 _log.exception("Error processing fetch on partition %s: %s", tp, fetch_info)
                 self._stats.mark(tp.topic, "failed_fetch_requests")
@@ -198,7 +199,7 @@ class RecordReads:
             return FetchPartitionData(ErrorCode.inconsistent_topic_id)
         preferred = params.preferred_replica(hosted, fetch_info.fetch_offset)
         if preferred is not None:
-            return _sent_elsewhere(hosted, fetch_info, preferred)
+            return _preferred_replica_response(hosted, fetch_info, preferred)
         read_info = prepare_read(
             hosted, fetch_info, replica_id=params.replica_id, leader_only=params.is_leader_only
         )
@@ -238,7 +239,7 @@ class RecordReads:
         )
 
     def _is_held_back(self, params: FetchParams, partition: Partition) -> bool:
-        """Whether a follower is throttled (KIP-73) and not in sync."""
+        """Whether the throttle (KIP-73) withholds records from a follower that is not in sync."""
         return (
             params.is_from_follower
             and self._throttle.is_throttled(partition.topic_partition)
@@ -253,7 +254,7 @@ class RecordReads:
         fetch_info: FetchPartition,
         read_info: LogReadInfo,
     ) -> None:
-        """Records a follower's position."""
+        """Records a follower's fetch, and acts on its effects."""
         effect = partition.record_fetch(
             params.replica_id,
             fetch_info.fetch_offset,
@@ -300,7 +301,7 @@ class RecordReads:
         return end is None or diverges(status.fetch_info, end)
 
 
-def _sent_elsewhere(
+def _preferred_replica_response(
     partition: Partition, fetch_info: FetchPartition, preferred: int
 ) -> FetchPartitionData:
     error = check_read(partition, fetch_info.current_leader_epoch, leader_only=False)

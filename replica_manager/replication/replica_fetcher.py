@@ -1,16 +1,16 @@
 """A follower's fetcher without I/O: chooses the next request, applies each response.
 
-A :class:`ReplicaFetcher` follows one leader for some partitions.  Its shell does three things, over
-and over: take :meth:`~ReplicaFetcher.next_request`, get the answer, hand it to the method of that
-name (or to ``handle_failure``).  One request is under way at a time.  Sockets, threads and the
-clock are the shell's; partitions come and go between any two steps, so every answer is held against
-the present state before it changes anything.
+A :class:`ReplicaFetcher` follows one leader for some partitions.  Its task (:mod:`.fetcher_task`)
+repeats three steps: take :meth:`~ReplicaFetcher.next_request`, send it, and pass the response to
+``handle_epoch_ends``, ``handle_offsets`` or ``records_steps`` (or call ``handle_failure``).  One
+request is in flight at a time.  The task owns sockets, threads and the clock.  Partitions may be
+added or removed between two steps, so each response is compared with the current state first.
 
-Requests take turns: epochs, offsets, records.  So no kind of trouble with some partitions keeps the
-others from being fetched.
+The three kinds of requests alternate: epochs, offsets, records.  So partitions that need one kind
+again and again cannot keep the others from being fetched.
 
 Source: Kafka ``AbstractFetcherThread``, ``ReplicaFetcherThread``, ``RemoteLeaderEndPoint``.
-Kafka asks for offsets while it handles the answer that was out of range; here that is a stage.
+Kafka requests offsets while it handles OFFSET_OUT_OF_RANGE; here that is a stage of its own.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ _STAGES: Final = {
     LATEST_TIMESTAMP: FetchStage.FINDING_END,
     EARLIEST_TIMESTAMP: FetchStage.FINDING_START,
 }
-"""Which stage asks for which offset."""
+"""The stage of a partition, by the timestamp of its ListOffsets request."""
 _OFFSETS_TURN: Final = 1
-"""Place of offsets among the turns: epochs, offsets, records."""
+"""Index of the offsets request in the order epochs, offsets, records."""
 
 BATCHES_AT_ONCE: Final = 500
-"""Batches of one partition that are appended before others get their turn: some 5 ms."""
+"""Batches of one partition that are appended before other tasks run: some 5 ms."""
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
 
@@ -83,19 +83,19 @@ _logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
 @dataclass(slots=True)
 class Progress:
-    """The effects of a response, for waiting tasks and metrics."""
+    """The effects of one step of a Fetch response, for waiting requests and metrics."""
 
     high_watermark_moved: list[TopicPartition] = field(default_factory=list)
-    """Their parked fetches can be looked at again."""
+    """Partitions whose high watermark moved, so that waiting requests may be complete."""
     bytes_in: int = 0
     is_flush_due: bool = False
-    """The log must be on disk before the next Fetch acknowledges what was appended."""
+    """The log must be flushed before the next Fetch request reports the new log end offset."""
     is_piece: bool = False
-    """Only a piece of what the answer has for the partition was taken."""
+    """The step appended only a part of the partition's records in the response."""
 
 
 class ReplicaFetcher:
-    """Fetches from one leader.  Lives on the event loop; no method waits."""
+    """Fetches partitions from one leader.  Used on the event loop; no method waits."""
 
     def __init__(
         self,
@@ -108,7 +108,8 @@ class ReplicaFetcher:
     ) -> None:
         """``log_of`` returns the log of a partition of this fetcher.
 
-        A partition whose log goes offline is to be removed; until then its log raises KafkaStorage.
+        The caller removes a partition whose log goes offline; until then its log raises
+        KafkaStorage.
         """
         self.leader = leader
         prefix = fetcher_prefix(settings.replica_id, leader, fetcher_id)
@@ -117,17 +118,20 @@ class ReplicaFetcher:
         self._settings = settings
         self._throttle = throttle
         self.session = FetchSessionHandler(leader, prefix)
-        # In the order in which they are asked for: who got something moves to the end.
+        # In the order of the next Fetch request: a partition that got records moves to the end.
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
         self.failed: set[TopicPartition] = set() if failed is None else failed
-        """Partitions that cannot go on before they are added again; may be shared by fetchers."""
+        """Partitions that are no longer fetched until they are added again.
+
+        All fetchers of a broker share the set.
+        """
         self._planned: dict[TopicPartition, PlannedTruncation] = {}
         self._turn = 0
 
     # ------------------------------------------------------------------ partitions
 
     def add_partitions(self, initial: Mapping[TopicPartition, InitialFetchState]) -> None:
-        """Adds partitions; one that is here in the same leader epoch keeps its state."""
+        """Adds partitions; one that is already fetched in the same leader epoch keeps its state."""
         self.failed.difference_update(initial)
         for tp, added in initial.items():
             state = self.partitions.pop(tp, None)
@@ -151,25 +155,25 @@ class ReplicaFetcher:
             self.failed.discard(tp)
 
     def update_topic_id(self, partition: TopicPartition, topic_id: UUID | None) -> None:
-        """Changes a partition's topic id; None requests it by name."""
+        """Changes a partition's topic id; None: it is requested by its topic name."""
         state = self.partitions.get(partition)
         if state is not None:
             self.partitions[partition] = state._replace(topic_id=topic_id)
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ requests
 
     def take_planned(self) -> list[PlannedTruncation]:
-        """Reads to run in a thread before the next request, so that truncations need not wait.
+        """Removes and returns the reads that truncations need; they run in a thread.
 
-        A partition that has a plan stays as it is.  So its leader is asked again, and what it
-        answers then is done at once.
+        A partition with such a read is not truncated yet, and stays in its stage.  So the next
+        response leads to the same truncation, which then needs no read.
         """
         planned = [plan for tp, plan in self._planned.items() if tp in self.partitions]
         self._planned.clear()
         return planned
 
     def next_request(self, now_ms: int) -> Request | Idle:
-        """The next request; truncates logs on the way where no request is needed."""
+        """The next request, or how long to wait; truncates logs that need no request for it."""
         kinds: tuple[Callable[[int], Request | None], ...] = (
             self._ask_epoch_ends,
             self._ask_offsets,
@@ -181,7 +185,7 @@ class ReplicaFetcher:
             if request is not None:
                 self._turn = turn + 1
                 return request
-        # Who is not delayed, and yet not asked for, is held back: to be looked at again.
+        # A partition that is neither delayed nor requested is throttled: check it again later.
         backoff_ms = now_ms + self._settings.backoff_ms
         untils_ms = (
             state.delayed_until_ms
@@ -248,7 +252,7 @@ class ReplicaFetcher:
         return AskRecords(fetch)
 
     def _is_held_back(self, tp: TopicPartition, state: PartitionFetchState) -> bool:
-        """Whether the partition is throttled (KIP-73) and not in sync."""
+        """Whether the throttle (KIP-73) suspends the partition, which lags behind its leader."""
         throttle = self._throttle
         return (
             throttle is not None
@@ -257,10 +261,10 @@ class ReplicaFetcher:
             and throttle.is_exceeded
         )
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ responses
 
     def handle_failure(self, request: Request, now_ms: int, cause: str | None = None) -> None:
-        """No readable response came; ``cause`` is for the log."""
+        """Handles a request without a readable response; ``cause`` is the text for the log."""
         match request:
             case AskRecords():
                 self.session.handle_error(cause)
@@ -269,7 +273,7 @@ class ReplicaFetcher:
                 self._delay(request.partitions, now_ms)
 
     def handle_epoch_ends(self, request: AskEpochEnds, answers: EpochAnswers, now_ms: int) -> None:
-        """Truncates to the leader's epoch ends."""
+        """Truncates logs to the epoch end offsets in an OffsetsForLeaderEpoch response."""
         for tp, question in request.partitions.items():
             state = self._asked_about(tp, question.current_leader_epoch, FetchStage.TRUNCATING)
             if state is None:
@@ -289,7 +293,7 @@ class ReplicaFetcher:
                 self._delay([tp], now_ms)
 
     def handle_offsets(self, request: AskOffsets, answers: OffsetAnswers, now_ms: int) -> None:
-        """Continues at an offset that the leader has."""
+        """Restarts partitions at the offsets in a ListOffsets response."""
         for tp, question in request.partitions.items():
             state = self._asked_about(
                 tp, question.current_leader_epoch, _STAGES[question.timestamp]
@@ -300,7 +304,7 @@ class ReplicaFetcher:
             if error is ErrorCode.none:
                 self._restart_at(tp, state, offset, now_ms)
                 continue
-            # The next fetch finds out whether the offset is still out of range.
+            # Fetch again: the response shows whether the offset is still out of range.
             self.partitions[tp] = state._replace(stage=FetchStage.FETCHING)
             if error is ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, question.current_leader_epoch, now_ms)
@@ -324,10 +328,10 @@ class ReplicaFetcher:
     def records_steps(
         self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
     ) -> Iterator[tuple[TopicPartition, Progress]]:
-        """Appends the leader's records, or truncates where it reports divergence, in steps.
+        """Handles a Fetch response in steps: appends its records, or truncates a diverging log.
 
-        A step is a partition, or BATCHES_AT_ONCE batches of one.  Other tasks run between two
-        steps, and partitions may come and go there.
+        A step handles one partition, or BATCHES_AT_ONCE batches of one.  Between two steps other
+        tasks run, and partitions may be added or removed.
         """
         is_usable = self.session.handle_answer(
             answers.api_version,
@@ -372,7 +376,7 @@ class ReplicaFetcher:
     ) -> None:
         match answer.error:
             case ErrorCode.none if answer.diverging_epoch is not None:
-                # Neither records nor watermarks count before the logs agree.
+                # While the logs diverge, the high watermark of the response is not used.
                 self._truncate_to_epoch(tp, state, answer.diverging_epoch, now_ms)
             case ErrorCode.none:
                 self._append(tp, state, answer, progress, now_ms)
@@ -381,11 +385,11 @@ class ReplicaFetcher:
             case ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, fetch_info.current_leader_epoch, now_ms)
             case error:
-                self._tell_of(tp, state, error)
+                self._log_error(tp, state, error)
                 self._delay([tp], now_ms)
 
-    def _tell_of(self, tp: TopicPartition, state: PartitionFetchState, error: ErrorCode) -> None:
-        """Logs the leader's error, at Kafka's level."""
+    def _log_error(self, tp: TopicPartition, state: PartitionFetchState, error: ErrorCode) -> None:
+        """Logs an error in a Fetch response, at the same level as Kafka."""
         match error:
             case ErrorCode.unknown_leader_epoch:
                 self._log.debug(
@@ -447,7 +451,7 @@ class ReplicaFetcher:
                 progress.high_watermark_moved.append(tp)
             raise_log_start_offset(log, answer.log_start_offset)
         except (CorruptRecord, InvalidRecord) as invalid:
-            # Bytes that were damaged on their way are whole the next time.
+            # Fetch again: the records may have been damaged on the network.
             self._log.error(
                 "Found invalid messages during fetch for partition %s offset %d: %s",
                 tp,
@@ -489,18 +493,18 @@ class ReplicaFetcher:
                 ),
             )
         elif lag != state.lag:
-            self.partitions[tp] = state._replace(lag=lag)  # and it keeps its turn
+            self.partitions[tp] = state._replace(lag=lag)  # keeps its place in the order
 
     def _restart_at(
         self, tp: TopicPartition, state: PartitionFetchState, offset: int, now_ms: int
     ) -> None:
-        """Restarts at the leader's log start or end, because the local log did not fit."""
+        """Continues at the leader's log start or end offset, after OFFSET_OUT_OF_RANGE."""
         try:
             log = self._log_of(tp)
             own_end = log.log_end_offset
             if state.stage is FetchStage.FINDING_END and offset >= own_end:
                 self._update(tp, state._replace(stage=FetchStage.FINDING_START))
-                self._turn = _OFFSETS_TURN  # a fetch may wait for records, and this after it
+                self._turn = _OFFSETS_TURN  # before a fetch, which may wait long for records
                 return
             if state.stage is FetchStage.FINDING_END:
                 if self._must_wait(tp, log, offset):
@@ -538,7 +542,7 @@ class ReplicaFetcher:
             self._fail(tp)
             return
         except Exception:  # noqa: BLE001 - one partition must not stop the others
-            # The next fetch finds out whether the offset is still out of range.
+            # Fetch again: the response shows whether the offset is still out of range.
             self._log.exception("Error getting offset for partition %s", tp)
             self.partitions[tp] = state._replace(stage=FetchStage.FETCHING)
             self._delay([tp], now_ms)
@@ -548,7 +552,7 @@ class ReplicaFetcher:
     def _truncate_to_epoch(
         self, tp: TopicPartition, state: PartitionFetchState, end: EpochEndOffset, now_ms: int
     ) -> None:
-        """Truncates to the leader's end of an epoch."""
+        """Truncates a log, given the end offset of a leader epoch on the leader."""
         try:
             cut = truncation_for(end, self._log_of(tp), state.fetch_offset)
         except Exception:  # noqa: BLE001 - one partition must not stop the others
@@ -591,13 +595,13 @@ class ReplicaFetcher:
         )
 
     def _must_wait(self, tp: TopicPartition, log: ReplicaLog, offset: int) -> bool:
-        """Whether a read must come before the log is truncated to ``offset``."""
+        """Whether the truncation to ``offset`` needs a read in a thread first; stores that read."""
         plan = log.plan_truncation(offset)
         if plan is not None:
             self._planned[tp] = plan
         return plan is not None
 
-    # ------------------------------------------------------------------ trouble
+    # ------------------------------------------------------------------ delays and failures
 
     def _update(self, tp: TopicPartition, state: PartitionFetchState) -> None:
         del self.partitions[tp]
@@ -611,7 +615,11 @@ class ReplicaFetcher:
                 self._update(tp, state._replace(delayed_until_ms=until_ms))
 
     def _on_fenced(self, tp: TopicPartition, asked_epoch: int, now_ms: int) -> None:
-        """The leader has a newer epoch: waits for the controller's LeaderAndIsr."""
+        """Handles FENCED_LEADER_EPOCH: the leader knows a newer epoch than the request.
+
+        The partition fails until the next LeaderAndIsr request; if its epoch has changed since the
+        request was sent, it is only delayed.
+        """
         current = self.partitions[tp].current_leader_epoch
         if asked_epoch == current:
             self._log.info(
@@ -647,10 +655,10 @@ class ReplicaFetcher:
 
 
 def is_answer_of(fetch_info: FetchPartition, state: PartitionFetchState) -> bool:
-    """Whether a response to ``fetch_info`` is still valid.
+    """Whether a response to ``fetch_info`` is still valid for the partition's state.
 
-    While the answer was under way the partition may have been truncated, or removed and added in
-    another leader epoch, or as one of a new topic of that name.  Kafka compares the offset alone.
+    Meanwhile the partition may have been truncated, added again in another leader epoch, or added
+    again for a new topic of the same name.  Kafka compares only the offset.
     """
     return (
         fetch_info.fetch_offset == state.fetch_offset
@@ -660,9 +668,10 @@ def is_answer_of(fetch_info: FetchPartition, state: PartitionFetchState) -> bool
 
 
 def _pieces(answer: FetchPartitionData) -> Iterator[FetchPartitionData]:
-    """The response in pieces of BATCHES_AT_ONCE batches.
+    """The response for a partition in pieces of BATCHES_AT_ONCE batches.
 
-    Only the last piece has the leader's log start offset, which may be past what the others bring.
+    Only the last piece has the leader's log start offset, which may be above the records of the
+    other pieces.
     """
     if isinstance(answer.records, FileSlice):
         yield answer
@@ -688,7 +697,7 @@ def batch_pieces(records: bytes | memoryview) -> Iterator[bytes | memoryview]:
         position += LOG_OVERHEAD + length
         batches += 1
         if length <= 0 or position >= len(view):
-            break  # it is the last one, or malformed: the append reports it
+            break  # the last batch, or a malformed one, which the append reports
         if batches % BATCHES_AT_ONCE == 0:
             yield view[start:position]
             start = position
@@ -703,9 +712,10 @@ def _printed(tp: TopicPartition, end: EpochEndOffset) -> str:
 
 
 def append_as_follower(log: ReplicaLog, records: bytes | memoryview) -> FollowerAppend:
-    """Appends a leader's records; the first may begin before an empty log's start.
+    """Appends a leader's records; an empty log may be moved back to the start of the first batch.
 
-    DeleteRecords can move the leader's log start into a batch, which then comes whole.
+    DeleteRecords can move the leader's log start offset into a batch.  The follower starts at that
+    offset, but receives the whole batch.
 
     Source: Kafka ``Partition.appendRecordsToFollowerOrFutureReplica``.
     """
@@ -721,6 +731,6 @@ def append_as_follower(log: ReplicaLog, records: bytes | memoryview) -> Follower
 
 
 def raise_log_start_offset(log: ReplicaLog, offset: int) -> None:
-    """Raises the log start to the leader's, at most to the follower's high watermark."""
+    """Raises the log start offset to ``offset``, unless that is above the high watermark."""
     if offset <= log.high_watermark:
         log.maybe_increment_log_start_offset(offset, "leader offset increment")

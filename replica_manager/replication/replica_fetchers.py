@@ -1,7 +1,7 @@
 """The fetchers of a broker: one per leader and fetcher id, each with its partitions.
 
-They are made when a partition is added that needs one, and taken away when none is left.  Callbacks
-report both.
+A fetcher is created when its first partition is added, and removed when it has no partitions.
+Callbacks report both.
 
 Source: Kafka ``AbstractFetcherManager``, ``ReplicaFetcherManager``.
 """
@@ -26,7 +26,7 @@ from zkcontroller.state_changes.kafka_values import option
 from zkcontroller.state_changes.kafka_values import topic_id as printed_id
 
 MOST_LISTED: Final = 1_000
-"""Partitions that one log line lists; Kafka's lists all: megabytes after a failover."""
+"""Partitions that one log line lists; Kafka lists all, which is megabytes after a failover."""
 
 PARTITIONS_AT_ONCE: Final = 16
 """Partitions added or removed in one step; each takes some 10 us."""
@@ -43,7 +43,7 @@ class FetcherKey(NamedTuple):
 
 
 class ReplicaFetchers:
-    """Every fetcher of this broker.  Lives on the event loop; no method waits."""
+    """All fetchers of this broker.  Used on the event loop; no method waits."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ReplicaFetchers:
     ) -> None:
         """``on_added`` starts a fetcher or wakes an idle one, ``on_removed`` ends it.
 
-        ``address_of`` says where a leader is (``host:port``), for the log.
+        ``address_of`` returns the ``host:port`` of a leader, for the log.
         """
         self._fetchers_per_leader = fetchers_per_leader
         self._log_of = log_of
@@ -69,7 +69,10 @@ class ReplicaFetchers:
         self._prefix = f"[ReplicaFetcherManager on broker {settings.replica_id}] "
         self.fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self.failed: set[TopicPartition] = set()
-        """Gauge ``FailedPartitionsCount`` is their number; a new leader epoch takes them out."""
+        """Partitions that are no longer fetched because of a failure, until they are added again.
+
+        Gauge ``FailedPartitionsCount`` is their number.
+        """
 
     def add(self, partitions: Iterable[tuple[TopicPartition, InitialFetchState]]) -> None:
         """Starts fetching partitions from their leaders."""
@@ -79,7 +82,7 @@ class ReplicaFetchers:
     def add_in_steps(
         self, partitions: Iterable[tuple[TopicPartition, InitialFetchState]]
     ) -> Generator[None, None, None]:
-        """Starts fetching; yields after every ``PARTITIONS_AT_ONCE``, which are fetched by then."""
+        """Starts fetching partitions; yields after every ``PARTITIONS_AT_ONCE`` of them."""
         added: dict[FetcherKey, _Listing] = {}
         for portion in _portions(partitions):
             shares: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
@@ -121,7 +124,7 @@ class ReplicaFetchers:
             pass
 
     def remove_in_steps(self, partitions: Iterable[TopicPartition]) -> Generator[None, None, None]:
-        """Stops fetching; yields after every ``PARTITIONS_AT_ONCE``."""
+        """Stops fetching partitions; yields after every ``PARTITIONS_AT_ONCE`` of them."""
         removed = _Listing()
         for portion in _portions(partitions):
             self.failed.difference_update(portion)
@@ -133,7 +136,7 @@ class ReplicaFetchers:
             _logger.info("%sRemoved fetcher for partitions Set(%s)", self._prefix, removed)
 
     def resize(self, fetchers_per_leader: int) -> None:
-        """Distributes all partitions over so many fetchers of each leader."""
+        """Distributes all partitions over ``fetchers_per_leader`` fetchers of each leader."""
         if fetchers_per_leader == self._fetchers_per_leader:
             return
         _logger.info(
@@ -155,12 +158,12 @@ class ReplicaFetchers:
         self.remove_idle()
 
     def update_topic_id(self, partition: TopicPartition, topic_id: UUID | None) -> None:
-        """Changes a partition's topic id; None requests it by name."""
+        """Changes a partition's topic id; None: it is requested by its topic name."""
         for fetcher in self.fetchers.values():
             fetcher.update_topic_id(partition, topic_id)
 
     def remove_idle(self) -> None:
-        """Removes the fetchers without partitions, also those whose partitions all failed."""
+        """Removes the fetchers that have no partitions, or only failed ones."""
         idle = [key for key, fetcher in self.fetchers.items() if not fetcher.partitions]
         for key in idle:
             del self.fetchers[key]
@@ -176,7 +179,7 @@ class ReplicaFetchers:
 
 
 class _Listing:
-    """Partitions for one log line: the first ``MOST_LISTED`` by name, the others counted."""
+    """The text of partitions in one log line: lists ``MOST_LISTED``, and counts the others."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,7 +1,7 @@
 """The interface of a replica's log, and the empty log of a replica without one.
 
-Replication decides by offsets and epochs alone; what is in the records, and in which files they
-lie, is the log's affair.
+Replication uses only offsets and leader epochs; the log hides the content of records and their
+files.
 
 Source: Kafka ``UnifiedLog``, as ``Partition`` and ``ReplicaFetcherThread`` use it.
 """
@@ -22,7 +22,7 @@ class FollowerAppend(Protocol):
 
     @property
     def valid_bytes(self) -> int:
-        """The bytes of the whole batches that were given."""
+        """The bytes of the complete batches in the records to append."""
 
     @property
     def last_leader_epoch(self) -> int | None:
@@ -30,7 +30,7 @@ class FollowerAppend(Protocol):
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether ``flush.messages`` asks to bring the log to disk now."""
+        """Whether ``flush.messages`` requires to flush the log now."""
 
 
 class PlannedTruncation(Protocol):
@@ -41,7 +41,7 @@ class PlannedTruncation(Protocol):
 
 
 class ReplicaLog(Protocol):
-    """A partition's log on this broker.  No method waits for anything but the disk."""
+    """A partition's log on this broker.  Methods may block on the disk, on nothing else."""
 
     @property
     def log_start_offset(self) -> int:
@@ -49,11 +49,11 @@ class ReplicaLog(Protocol):
 
     @property
     def log_end_offset(self) -> int:
-        """Offset that the next record gets."""
+        """The offset of the next record."""
 
     @property
     def high_watermark(self) -> int:
-        """Records below it are committed.  Between log start and log end offset."""
+        """Records below this offset are committed; between log start and log end offset."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -66,22 +66,22 @@ class ReplicaLog(Protocol):
     def end_offset_for_epoch(self, epoch: int, /) -> EpochEndOffset | None:
         """The largest known epoch that is not above ``epoch``, and its end offset.
 
-        Of the newest epoch that is the log end offset.  An epoch below the first known one ends
-        where the first one starts.  None if ``epoch`` is above all that is known.
+        The newest epoch ends at the log end offset.  If ``epoch`` is below all known epochs, the
+        result is ``epoch`` and the start of the first one.  None if ``epoch`` is above all of them.
 
         Source: Kafka ``LeaderEpochFileCache.endOffsetFor``.
         """
 
     def assign_epoch_start_offset(self, epoch: int, start_offset: int, /) -> None:
-        """Adds the start of a leader epoch to the epoch cache before any record has it."""
+        """Adds the start offset of a leader epoch to the epoch cache, before the first record."""
 
     def maybe_increment_high_watermark(self, offset: int, /) -> bool:
         """Raises the high watermark to ``offset``, at most to the log end; True if it moved."""
 
     def update_high_watermark(self, offset: int, /) -> bool:
-        """Takes over the leader's high watermark, within the log; True if it moved.
+        """Sets the high watermark to the leader's, within the log's bounds; True if it moved.
 
-        It may fall: a new leader's lags behind until its followers have fetched.
+        It may fall: a new leader's high watermark lags until its followers have fetched.
         """
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str, /) -> bool:
@@ -93,12 +93,13 @@ class ReplicaLog(Protocol):
     def truncate_to(self, offset: int, /) -> bool:
         """Deletes the records from ``offset`` on, and the epochs that start there.
 
-        The high watermark falls to the new end if it was above.  At or above the log end no record
-        goes, but the epochs from there on do: a leader without followers may have noted one.
+        A higher high watermark falls to the new end.  If ``offset`` is at or above the log end
+        offset, no record is deleted and the result is False, but the epochs from ``offset`` on are
+        deleted: the broker may have led in an epoch without records.
         """
 
     def truncate_fully_and_start_at(self, offset: int, /) -> None:
-        """Deletes every record; the next one gets ``offset``."""
+        """Deletes all records; ``offset`` is the offset of the next record."""
 
     def append_as_follower(self, records: bytes | memoryview, /) -> FollowerAppend:
         """Appends batches with the offsets and epochs that the leader gave them.
@@ -108,7 +109,7 @@ class ReplicaLog(Protocol):
 
 
 class AbsentLog:
-    """The log of a replica without one: always empty."""
+    """The log of a replica that has no log: always empty."""
 
     log_start_offset = log_end_offset = high_watermark = last_stable_offset = 0
     latest_epoch: int | None = None

@@ -1,10 +1,10 @@
 """The partitions of one broker, and the requests by which a controller changes them.
 
 LeaderAndIsr makes replicas leaders or followers (:mod:`.leader_and_isr`), StopReplica stops them,
-UpdateMetadata describes the cluster.  Each is a generator that yields between partitions, where the
-event loop serves clients; ``replica_state_change_lock`` keeps the other two requests out meanwhile.
-Each partition changes in one step.  The known controller epoch only grows; a request of an older
-controller changes nothing.
+UpdateMetadata describes the cluster.  Each is handled by a generator that yields between
+partitions, so that the event loop can serve clients; ``replica_state_change_lock`` keeps the
+other controller requests out meanwhile.  Each partition changes in one step.  The known controller
+epoch only grows; a request of an older controller changes nothing.
 
 Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``stopReplicas``,
 ``maybeUpdateMetadataCache``, ``handleLogDirFailure``, the gauges).
@@ -45,7 +45,8 @@ class ReplicaLogs(Protocol):
     ) -> ReplicaLog:
         """The partition's log, created if there is none.
 
-        KafkaStorage if its directory is offline, InconsistentTopicId if it is another topic's.
+        KafkaStorage if its directory is offline, InconsistentTopicId if the log has the id of
+        another topic.
         """
 
     def delete(self, partition: TopicPartition, /) -> None:
@@ -67,8 +68,8 @@ def _one_replica(_: str) -> int:
 class ReplicaManager:
     """The partitions of one broker, and the requests by which a controller changes them.
 
-    Lives on the event loop; no method waits.  The caller that runs one of the three generators of
-    a controller's request to its end holds ``replica_state_change_lock``.
+    Used on the event loop; no method waits.  A caller holds ``replica_state_change_lock`` while it
+    runs the generator of a controller's request.
     """
 
     def __init__(
@@ -89,9 +90,9 @@ class ReplicaManager:
     ) -> None:
         """``on_changed`` checks the requests that wait for a partition.
 
-        ``on_led`` is called when this broker becomes leader of a partition, with the leader epoch;
-        ``on_resigned`` that it follows from now on, or that its replica was deleted or went
-        offline (the epoch is None where it is not known).  ``min_in_sync_replicas`` returns a
+        ``on_led`` is called with the leader epoch when this broker becomes leader of a partition.
+        ``on_resigned`` is called when it becomes follower, or when its replica was deleted or went
+        offline; the leader epoch is None if it is unknown.  ``min_in_sync_replicas`` returns a
         topic's ``min.insync.replicas``.  Without ``fetchers`` followers do not fetch.
         """
         self.broker_id = broker_id
@@ -105,17 +106,17 @@ class ReplicaManager:
         self.on_resigned = on_resigned
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: set[TopicPartition] = set()
-        """Partitions whose log directory failed; until the next start they are refused."""
+        """Partitions whose log directory failed; requests for them fail until the next start."""
         self._watchers = [on_changed]
         self._min_in_sync_replicas = min_in_sync_replicas
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self.replica_state_change_lock = asyncio.Lock()
-        """Held while a request of the controller is carried out."""
+        """Held while a request of the controller is handled."""
         self.controller_epoch = 0
         """The largest controller epoch seen; requests below it are refused."""
 
     def get_partition_or_error(self, partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition, or the error for a client that asks this broker for it.
+        """The partition, or the error for a request that names it.
 
         Source: Kafka ``ReplicaManager.getPartitionOrError``.
         """
@@ -125,12 +126,12 @@ class ReplicaManager:
         if found is not None:
             return found
         if self.metadata_cache.snapshot.partition(*partition) is not None:
-            # It has moved away: the client is to look where.
+            # The partition is on other brokers: the client must refresh its metadata.
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
 
     def host(self, partition: TopicPartition) -> Partition:
-        """The partition, created if it is not here."""
+        """The partition's object, created if this broker has none."""
         found = self.partitions.get(partition)
         if found is None:
             found = self.partitions[partition] = Partition(
@@ -155,16 +156,16 @@ class ReplicaManager:
     def stop_fetching_in_steps(
         self, partitions: Iterable[TopicPartition]
     ) -> Generator[None, None, None]:
-        """Stops fetching many partitions; yields in between."""
+        """Stops fetching partitions; yields in between so that other tasks can run."""
         if self.fetchers is not None:
             yield from self.fetchers.remove_in_steps(partitions)
 
     def start_fetching_in_steps(
         self, partitions: Iterable[Partition]
     ) -> Generator[None, None, None]:
-        """Starts fetching partitions whose leaders are known; yields in between.
+        """Starts fetching partitions; yields in between so that other tasks can run.
 
-        Those whose log directory fails meanwhile are left out.
+        Skips partitions without a known leader, and those whose log directory fails meanwhile.
         """
         if self.fetchers is None:
             return
@@ -194,19 +195,19 @@ class ReplicaManager:
             self.on_resigned(tp, None)
 
     def watch(self, watcher: Callable[[TopicPartition], None]) -> None:
-        """Calls ``watcher`` for every change that a request may wait for, like ``on_changed``."""
+        """Adds a callback for changes of a partition that a request may wait for."""
         self._watchers.append(watcher)
 
     def partition_changed(self, partition: TopicPartition) -> None:
-        """Checks the requests that wait for the partition: log, watermark or role changed."""
+        """Checks the requests that wait for a partition whose log, watermark or role changed."""
         for watcher in self._watchers:
             try:
                 watcher(partition)
-            except Exception:  # noqa: BLE001 - the change has happened, and others wait for it
+            except Exception:  # noqa: BLE001 - the other watchers must be called
                 _log.exception("Error while completing requests that wait for %s", partition)
 
     def topics_changed(self, topics: Iterable[str]) -> None:
-        """Takes over the topics' changed ``min.insync.replicas``."""
+        """Applies the changed ``min.insync.replicas`` of topics to their partitions."""
         changed = frozenset(topics)
         for tp, partition in self.partitions.items():
             if tp.topic in changed:
@@ -214,7 +215,7 @@ class ReplicaManager:
 
     def gauges(self) -> dict[str, int]:
         """Values of Kafka's gauges ``kafka.server:type=ReplicaManager``, by name."""
-        # From any thread: the list is a copy.
+        # May run in any thread: the list is a copy.
         led = [p for p in list(self.partitions.values()) if p.role is Role.LEADER]
         return {
             "LeaderCount": len(led),
@@ -231,7 +232,7 @@ class ReplicaManager:
     def stop_replicas(
         self, request: StopReplicaRequest, correlation_id: int
     ) -> Generator[None, None, PartitionErrors]:
-        """Stops replicas; deletes those that the request says to delete."""
+        """Stops replicas, and deletes those that the request marks; returns the response."""
         records: list[StateChange] = []
         try:
             answer = yield from self._stop_replicas(request, correlation_id, records)
@@ -307,7 +308,10 @@ class ReplicaManager:
         return PartitionErrors(ErrorCode.none, errors)
 
     def _stop(self, tp: TopicPartition, order: StopReplicaPartition) -> ErrorCode:
-        """Stops one replica; without delete it keeps its role, and only its fetcher stops."""
+        """Stops one replica: stops fetching it, and deletes it if the request says so.
+
+        A replica that is not deleted keeps its role.
+        """
         self.stop_fetching([tp])
         if order.delete_partition:
             self.partitions.pop(tp, None)
@@ -323,7 +327,7 @@ class ReplicaManager:
     def update_metadata(
         self, update: MetadataUpdate, correlation_id: int
     ) -> Generator[None, None, tuple[ErrorCode, Sequence[TopicPartition]]]:
-        """Applies ``update`` to the metadata cache; returns the partitions deleted there."""
+        """Applies ``update`` to the metadata cache; returns an error and the deleted partitions."""
         if update.controller_epoch < self.controller_epoch:
             base = self.base_record(
                 Kind.UPDATE_METADATA_IGNORED,
@@ -358,7 +362,7 @@ class ReplicaManager:
 
 
 def _may_stop(leader_epoch: int, partition: Partition) -> bool:
-    """Checks the leader epoch; deletion and old versions use a sentinel instead."""
+    """Whether the leader epoch is not too old; -1 and -2 (topic deletion) are always allowed."""
     if leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
         return True
     return leader_epoch >= partition.leader_epoch

@@ -1,7 +1,7 @@
 """The running tasks of a broker's replication: fetchers, ISR checks, proposals.
 
-One object per broker.  The replica manager adds partitions to its ``fetchers``; code that serves
-followers submits what a partition proposes; both from the event loop.
+One object per broker.  On the event loop, the replica manager adds partitions to ``fetchers``, and
+the code that serves followers submits ISR proposals.
 
 Source: Kafka ``ReplicaFetcherManager``, ``AlterPartitionManager``, ``ReplicaManager``
 (``maybeShrinkIsr``, the task ``isr-expiration``).
@@ -39,17 +39,17 @@ from replica_manager.replication.throttle import ReplicationThrottle
 from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 ControllerEpochOf: TypeAlias = Callable[[TopicPartition], int | None]
-"""The epoch of the controller that made this broker the partition's leader; None: it is gone."""
+"""Returns the epoch of the controller that elected this leader; None if there is no partition."""
 
 FAIR_PARTITIONS: Final = 2_000
-"""After a look at the ISRs of so many partitions others get their turn: some 3 ms."""
+"""Partitions whose ISR is checked before other tasks run: some 3 ms."""
 
 _manager_log = logging.getLogger("kafka.server.ReplicaFetcherManager")
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
 
 class ReplicationTasks:
-    """The tasks of one broker's replication.  Lives on the event loop."""
+    """The tasks of one broker's replication.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -66,12 +66,11 @@ class ReplicationTasks:
         flush: Callable[[TopicPartition], Awaitable[None]],
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``throttle`` is for what is fetched.
+        """``throttle`` limits what followers fetch; ``flush`` flushes a partition's log to disk.
 
-        ``isr_route`` gets what knows the epoch of the controller that made this broker a
-        partition's leader, and returns where proposals of in-sync replicas go.
-        ``security`` says what a listener requires of a client; ``now_ms`` is the time by which
-        partitions are read and updated.  ``flush`` brings a partition's log to disk.
+        ``isr_route`` returns the route of ISR proposals, given a function for the controller epoch
+        of a partition.  ``security`` holds the client security per listener name.  ``now_ms`` must
+        be the clock of ``replica_manager``.
         """
         self._flush = flush
         self._broker_id = broker_id
@@ -100,7 +99,7 @@ class ReplicationTasks:
         self._isr_changes = AlterPartitionManager(
             isr_route(self._controller_epoch_of), metrics, now_ms, self._on_changed
         )
-        self._looking: asyncio.Task[None] | None = None
+        self._shrink_task: asyncio.Task[None] | None = None
         self._is_running = False
 
     def submit(self, partition: Partition, pending: PendingIsr) -> None:
@@ -108,16 +107,16 @@ class ReplicationTasks:
         self._isr_changes.submit(partition, pending)
 
     def start(self) -> None:
-        """Starts the ISR checks, the proposals, and each fetcher, also one that is added later."""
+        """Starts the ISR checks, the proposals and the fetchers, including those added later."""
         self._isr_changes.start()
         self._is_running = True
         for key, fetcher in self.fetchers.fetchers.items():
             self._on_added(key, fetcher)
         loop = asyncio.get_running_loop()
-        self._looking = loop.create_task(self._look_now_and_then(), name="isr-expiration")
+        self._shrink_task = loop.create_task(self._look_now_and_then(), name="isr-expiration")
 
     async def stop(self) -> None:
-        """Stops everything; no log is written to afterwards."""
+        """Stops all tasks; no fetcher appends to a log afterwards."""
         self._is_running = False
         _manager_log.info("%sshutting down", self._manager_prefix)
         for key in list(self._tasks):
@@ -125,9 +124,9 @@ class ReplicationTasks:
         if self._ending:
             await asyncio.wait(self._ending)
         _manager_log.info("%sshutdown completed", self._manager_prefix)
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._shrink_task is not None:
+            self._shrink_task.cancel()
+            await asyncio.gather(self._shrink_task, return_exceptions=True)
         await self._isr_changes.stop()
 
     @property
@@ -196,13 +195,13 @@ class ReplicationTasks:
         while True:
             try:
                 await self._look()
-            except Exception as error:  # noqa: BLE001 the next look must come whatever happens
+            except Exception as error:  # noqa: BLE001 - later checks must still run
                 cause = throwable_text(error)
                 _log.error("Error while shrinking ISRs", extra={"cause": cause})
             await asyncio.sleep(self._look_interval_s)
 
     async def _look(self) -> None:
-        """Proposes to remove lagging replicas from ISRs."""
+        """Proposes to remove lagging replicas from the ISRs that this broker leads."""
         for number, tp in enumerate(list(self._partitions)):
             partition = self._partitions.get(tp)
             if partition is not None:

@@ -1,8 +1,8 @@
-"""How much of a broker's replication goes one way, and whether that is more than was allowed.
+"""Throttles replication: compares the rate of throttled replicas with the allowed rate.
 
-An administrator who moves replicas names those that are to go slowly in the topic's configuration
-(``partition:broker`` pairs, or ``*``), and how fast they may in the broker's.  What is in sync is
-never held back, so that no ISR suffers.
+An administrator who moves replicas names the throttled replicas in the topic's configuration
+(``partition:broker`` pairs, or ``*``), and the allowed rate in the broker's configuration.  In-sync
+replicas are never throttled, so that the ISR does not shrink.
 
 Source: Kafka ``ReplicationQuotaManager``, ``TopicConfigHandler.parseThrottledPartitions``,
 ``SimpleRate``; KIP-73.
@@ -31,19 +31,22 @@ _NO_REPLICA: Final = "none"
 
 @dataclass(slots=True)
 class _Sample:
-    """A stretch of time and what went through in it."""
+    """The bytes of throttled replicas in one time window."""
 
     started_ms: int
     bytes_seen: int = 0
 
 
 class ReplicationThrottle:
-    """One direction.  Lives on the event loop."""
+    """The throttle of one direction: to followers or from leaders.  Used on the event loop."""
 
     def __init__(
         self, now_ms: Callable[[], int], *, samples: int = 11, sample_ms: int = 1_000
     ) -> None:
-        """``samples``: ``replication.quota.window.num``, each of ``…window.size.seconds``."""
+        """``samples`` is ``replication.quota.window.num``.
+
+        ``sample_ms`` is ``replication.quota.window.size.seconds`` in milliseconds.
+        """
         self._now_ms = now_ms
         self._most_samples = samples
         self._sample_ms = sample_ms
@@ -52,7 +55,7 @@ class ReplicationThrottle:
         self._throttled: dict[str, frozenset[int] | None] = {}
 
     def set_topic(self, topic: str, broker_id: int, replicas: str) -> None:
-        """Takes over what a topic's configuration names; an empty text ends its throttle."""
+        """Sets the throttled replicas of a topic, as configured; an empty text throttles none."""
         partitions = throttled_partitions(replicas, broker_id)
         if partitions is not None and not partitions:
             self._throttled.pop(topic, None)
@@ -60,14 +63,14 @@ class ReplicationThrottle:
             self._throttled[topic] = partitions
 
     def is_throttled(self, partition: TopicPartition) -> bool:
-        """Whether that replica is among those that are to go slowly."""
+        """Whether this broker's replica of the partition is throttled."""
         if partition.topic not in self._throttled:
             return False
         partitions = self._throttled[partition.topic]
         return partitions is None or partition.partition in partitions
 
     def record(self, size: int) -> None:
-        """So many bytes of throttled replicas went through."""
+        """Records ``size`` bytes that throttled replicas sent or received."""
         now_ms = self._now_ms()
         self._forget_old(now_ms)
         if not self._samples or now_ms - self._samples[-1].started_ms >= self._sample_ms:
@@ -76,11 +79,11 @@ class ReplicationThrottle:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more went through than the rate allows."""
+        """Whether the measured rate is above ``bytes_per_second``."""
         return self.rate() > self.bytes_per_second
 
     def rate(self) -> float:
-        """Bytes per second of late."""
+        """The bytes per second of throttled replicas, over the last ``samples`` windows."""
         now_ms = self._now_ms()
         self._forget_old(now_ms)
         if not self._samples:
@@ -96,7 +99,7 @@ class ReplicationThrottle:
 
 
 class ReplicationThrottles:
-    """Both directions of one broker."""
+    """The throttles of one broker: to followers and from leaders."""
 
     def __init__(
         self,
@@ -108,23 +111,23 @@ class ReplicationThrottles:
     ) -> None:
         self._broker_id = broker_id
         self.leader = ReplicationThrottle(now_ms, samples=samples, sample_ms=sample_ms)
-        """What this broker sends to followers."""
+        """Throttles what this broker sends to followers."""
         self.follower = ReplicationThrottle(now_ms, samples=samples, sample_ms=sample_ms)
-        """What it fetches from leaders."""
+        """Throttles what this broker fetches from leaders."""
 
     def set_rates(self, leader: int, follower: int) -> None:
-        """Takes over how many bytes a second throttled replicas may go."""
+        """Sets the allowed bytes per second of both throttles."""
         self.leader.bytes_per_second = leader
         self.follower.bytes_per_second = follower
 
     def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
-        """Takes over which replicas of a topic are throttled, out of its own configuration."""
+        """Sets the throttled replicas of a topic from its configuration."""
         self.leader.set_topic(topic, self._broker_id, config.get(LEADER_REPLICAS, ""))
         self.follower.set_topic(topic, self._broker_id, config.get(FOLLOWER_REPLICAS, ""))
 
 
 def throttled_partitions(replicas: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions whose replica on that broker is named; None: all of them."""
+    """The partitions whose replica on ``broker_id`` is throttled; None means all of them."""
     pairs = [pair.strip() for pair in replicas.split(",") if pair.strip()]
     if pairs == [_EVERY_REPLICA]:
         return None

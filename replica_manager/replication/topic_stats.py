@@ -1,4 +1,4 @@
-"""What goes through the broker, topic by topic and together: Kafka's ``BrokerTopicMetrics``.
+"""The meters of a broker's traffic, per topic and in total: Kafka's ``BrokerTopicMetrics``.
 
 Source: Kafka ``BrokerTopicStats``, ``BrokerTopicMetrics``.
 """
@@ -42,11 +42,11 @@ _OF_LEADERS: Final = (
     "total_produce_requests",
     "produce_message_conversions",
 )
-"""What only happens where a topic is led; consumers may read from followers."""
+"""Names of the meters that only a leader marks; a follower may serve fetches as well."""
 
 
 class TopicStats:
-    """The meters of one topic, each made when it first counts something."""
+    """The meters of one topic, each created when it is first marked."""
 
     def __init__(self, metrics: Metrics, topic: str) -> None:
         self._metrics = metrics
@@ -54,7 +54,7 @@ class TopicStats:
         self._meters: dict[str, Meter] = {}
 
     def mark(self, name: str, count: int = 1) -> None:
-        """Counts; ``name`` is one of the table above."""
+        """Adds ``count`` to the meter ``name``, a key of ``_NAMES``."""
         meter = self._meters.get(name)
         if meter is None:
             kafka_name, event_type = _NAMES[name]
@@ -64,7 +64,7 @@ class TopicStats:
         meter.mark(count)
 
     def remove(self, names: Iterable[str] = tuple(_NAMES)) -> None:
-        """Forgets the meters; one that counts again is made anew."""
+        """Removes meters; one that is marked again is created again."""
         for name in names:
             if self._meters.pop(name, None) is not None:
                 self._metrics.remove(
@@ -73,7 +73,7 @@ class TopicStats:
 
 
 class BrokerTopicStats:
-    """The meters of every topic, and of all together."""
+    """The meters of each topic, and those of all topics together."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -84,7 +84,7 @@ class BrokerTopicStats:
         }
 
     def mark(self, topic: str, name: str, count: int = 1) -> None:
-        """Counts for that topic and for all."""
+        """Adds ``count`` to the meter ``name`` of the topic and of all topics."""
         stats = self._topics.get(topic)
         if stats is None:
             stats = self._topics[topic] = TopicStats(self._metrics, topic)
@@ -92,14 +92,14 @@ class BrokerTopicStats:
         self._all[name].mark(count)
 
     def mark_all(self, name: str, count: int = 1) -> None:
-        """Counts traffic between brokers, which is counted only in total."""
+        """Adds ``count`` only to the meter of all topics, for traffic between brokers."""
         self._all[name].mark(count)
 
     def has(self, topic: str) -> bool:
         return topic in self._topics
 
     def remove_led(self, topic: str) -> None:
-        """No partition of that topic is led here any more.
+        """Removes a topic's meters of a leader: this broker no longer leads a partition of it.
 
         Source: Kafka ``BrokerTopicStats.removeOldLeaderMetrics`` (KAFKA-8392).
         """
@@ -108,7 +108,7 @@ class BrokerTopicStats:
             stats.remove(_OF_LEADERS)
 
     def remove(self, topic: str) -> None:
-        """No partition of that topic is here any more."""
+        """Removes all meters of a topic: this broker no longer has a partition of it."""
         stats = self._topics.pop(topic, None)
         if stats is not None:
             stats.remove()

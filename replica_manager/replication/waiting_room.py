@@ -1,6 +1,6 @@
-"""Where coroutines wait for a purgatory: until their operation is complete, or their time is over.
+"""Lets coroutines wait for operations in a purgatory, until these are complete or time out.
 
-One timer serves them all: it stands on the next deadline.  For the event loop.
+One timer serves all of them; it is set to the next deadline.  Used on the event loop.
 
 Source: Kafka ``DelayedOperationPurgatory`` with its ``SystemTimer``.
 """
@@ -17,7 +17,7 @@ from replica_manager.replication.purgatory import Key, Operation, Purgatory
 
 
 class WaitingRoom(Generic[Key, Operation]):
-    """A purgatory, and the futures of those who wait for its operations."""
+    """A purgatory, and the futures of the coroutines that wait for its operations."""
 
     def __init__(self) -> None:
         self.purgatory: Purgatory[Key, Operation] = Purgatory()
@@ -25,14 +25,14 @@ class WaitingRoom(Generic[Key, Operation]):
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Gauge ``PurgatorySize``."""
+        """The number of waiting operations: gauge ``PurgatorySize``."""
         return len(self.purgatory)
 
     async def wait(self, operation: Operation, keys: Iterable[Key], timeout_ms: int) -> bool:
-        """Returns when the operation is complete; False if its time was over before.
+        """Waits until the operation is complete; False if it timed out before.
 
-        Too many wait already: True at once, and the caller answers with what there is.
-        CancelledError if the request's client goes away.
+        If too many operations wait already, the result is True without a wait, and the operation
+        may be incomplete.  CancelledError if the request's client disconnects.
         """
         loop = asyncio.get_running_loop()
         deadline_ms = math.ceil(loop.time() * 1000) + timeout_ms
@@ -46,10 +46,10 @@ class WaitingRoom(Generic[Key, Operation]):
                 return await future
         finally:
             if self._futures.pop(id(operation), None) is not None:
-                self.purgatory.remove(operation)  # the request has ended without it
+                self.purgatory.remove(operation)  # the wait was cancelled
 
     def check(self, key: Key) -> None:
-        """Something about ``key`` has changed: lets those go on that are complete now."""
+        """Ends the wait of the operations that a change of ``key`` completed."""
         for operation in self.purgatory.check(key, self._fail):
             self._finish(operation, is_complete=True)
 
@@ -59,7 +59,7 @@ class WaitingRoom(Generic[Key, Operation]):
             future.set_result(is_complete)
 
     def _fail(self, operation: Operation, error: Exception) -> None:
-        """The request of an operation that cannot be looked at ends with that error."""
+        """Ends the wait with ``error``, because the check of the operation failed."""
         future = self._futures.pop(id(operation))
         if not future.done():
             future.set_exception(error)
@@ -77,7 +77,7 @@ class WaitingRoom(Generic[Key, Operation]):
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         try:
-            # The loop's clock may stand a hair before the deadline that it has called for.
+            # The loop's clock may be slightly before the deadline: so round up.
             for operation in self.purgatory.expire(math.ceil(loop.time() * 1000)):
                 self._finish(operation, is_complete=False)
         finally:

@@ -3,11 +3,12 @@
 A :class:`MetadataSnapshot` never changes; an update replaces the snapshot (copy on write: only the
 topics it touches are copied).  A handler takes the snapshot once for each request.
 
-All of it lives on the event loop: ``ReplicaManager.update_metadata`` updates, handlers, replication
-and coordinators read.  A thread that needs it is given a snapshot, and never asks the cache.
+The cache is used only on the event loop: ``ReplicaManager.update_metadata`` updates it; handlers,
+replication and coordinators read it.  Other threads get a snapshot and never use the cache.
 
 Source: Kafka ``ZkMetadataCache`` (``updateMetadata``).  The KRaft migration's full update, which
-deletes what a request leaves out, is no part of this: a ZooKeeper controller never sends one.
+deletes the topics that a request leaves out, is not supported: a ZooKeeper controller never sends
+one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PartitionMetadata(NamedTuple):
 
     controller_epoch: int
     leader: int
-    """-1: no leader.  -2, topic being deleted, is in no snapshot."""
+    """-1: no leader.  -2: the topic is being deleted; only in an update, never in a snapshot."""
     leader_epoch: int
     in_sync_replicas: tuple[int, ...]
     zk_version: int
@@ -39,7 +40,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """The partitions of one topic in an update; ``topic_id`` is None where Kafka sends zeros."""
+    """The partitions of one topic in an update; ``topic_id`` is None if the topic has no id."""
 
     topic: str
     topic_id: UUID | None
@@ -65,11 +66,11 @@ class MetadataSnapshot:
     """The cluster at one moment.  The mappings must not be changed."""
 
     partitions: Mapping[str, Mapping[int, PartitionMetadata]] = field(default_factory=dict)
-    """Topic to partition to state."""
+    """The state of each partition, by topic name and partition number."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     controller_id: int | None = None
-    """None until it is known, and when there is no controller."""
+    """Broker id of the controller; None if it is unknown or there is no controller."""
     live_brokers: Mapping[int, Broker] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
@@ -77,7 +78,7 @@ class MetadataSnapshot:
         return self.partitions.get(topic, {}).get(partition)
 
     def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        """A live broker's address on that listener; None if dead or without it."""
+        """A broker's address on a listener; None if the broker is dead or lacks the listener."""
         broker = self.live_brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener_name)
 
@@ -92,10 +93,10 @@ class ZkMetadataCache:
     def update(
         self, update: MetadataUpdate, correlation_id: int, *, trace: bool
     ) -> Generator[None, None, tuple[list[TopicPartition], list[StateChange]]]:
-        """Applies ``update``; returns the deleted partitions and the lines to log.
+        """Applies ``update``; returns the deleted partitions and the records for the log.
 
-        Yields between topics; the snapshot is replaced in one step at the end.  Live brokers are
-        replaced, partitions are merged.  ``trace`` adds a record per partition.
+        Yields between topics; the snapshot is replaced in one step at the end.  The live brokers
+        are replaced, the partitions are merged.  ``trace`` adds one record per partition.
         """
         old = self.snapshot
         self._complain_of_full_update(update)
@@ -234,9 +235,9 @@ class ZkMetadataCache:
 def _merged_topic_ids(
     old: Mapping[str, UUID], topics: Sequence[TopicMetadata]
 ) -> Generator[None, None, dict[str, UUID]]:
-    """Adds the ids in the request; a topic sent without an id loses its id.
+    """The topic ids after an update; a topic without an id in the update loses its id.
 
-    A topic named both with and without an id keeps it.  Yields between topics.
+    A topic that the update names both with and without an id has the id.  Yields between topics.
     """
     merged = dict(old)
     for topic, topic_id, _ in topics:

@@ -17,7 +17,7 @@ from replica_manager.coordinators.groups.group_metadata_manager import GroupMeta
 from replica_manager.coordinators.groups.requests import DescribedGroup, GroupOverview
 
 GROUP_TYPE: Final = "classic"
-"""The only type there is without KRaft."""
+"""The only group type in ZooKeeper mode."""
 
 
 class GroupDescriptions:
@@ -30,7 +30,10 @@ class GroupDescriptions:
     def overview(
         self, states: tuple[str, ...], types: tuple[str, ...]
     ) -> tuple[GroupOverview, ...]:
-        """Every group that passes both filters; case is ignored, an empty filter passes all."""
+        """The groups with one of ``states`` and one of ``types``, for ListGroups.
+
+        Case is ignored; an empty filter selects every group.
+        """
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
         if wanted_types and GROUP_TYPE not in wanted_types:
@@ -42,7 +45,7 @@ class GroupDescriptions:
         )
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """The group; one that does not exist is Dead, which is no error."""
+        """Describes a group; a group that does not exist has the state Dead and no error."""
         group = self._manager.groups.get(group_id)
         if group is None:
             return DescribedGroup(group_id, ErrorCode.none, GroupState.DEAD.label)
@@ -57,7 +60,7 @@ class GroupDescriptions:
         )
 
     def delete(self, group_ids: list[str]) -> dict[str, ErrorCode]:
-        """Deletes Empty groups with their offsets; one result per group."""
+        """Deletes those groups that are Empty, with their offsets; returns an error per group."""
         outcomes: dict[str, ErrorCode] = {}
         deleted: list[GroupMetadata] = []
         for group_id in group_ids:

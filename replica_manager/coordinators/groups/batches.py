@@ -1,6 +1,6 @@
 """Batches of ``__consumer_offsets``: decodes loaded batches, encodes appends.
 
-For the coordinator's driver; the coordinator itself knows records only.
+For the coordinator's driver; the coordinator itself handles only records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replica_manager.coordinators.groups.events import AppendGroupRecords, Loade
 
 
 def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
-    """The whole batches in these bytes; an incomplete one at the end is left out.
+    """The complete batches in bytes of the log; an incomplete one at the end is left out.
 
     Raises CorruptRecord or InvalidRecord for a batch that cannot be read.
     """
@@ -37,7 +37,7 @@ def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
 
 
 def next_offset(data: bytes) -> int | None:
-    """The offset behind the last whole batch in these bytes of the log; None without one."""
+    """The offset after the last complete batch in bytes of the log; None if there is none."""
     following = None
     for _, header in iterate_batches(data):
         following = header.next_offset
@@ -45,7 +45,7 @@ def next_offset(data: bytes) -> int | None:
 
 
 def append_batch(append: AppendGroupRecords, codec: Codec = Codec.NONE) -> bytes:
-    """The batch to append, its offsets from 0 on: the log assigns them."""
+    """The encoded batch to append; its offsets begin at 0, and the log assigns the real ones."""
     return encode_batch(
         [
             Record(offset, append.timestamp_ms, record.key, record.value)

@@ -1,6 +1,6 @@
 """The configuration of a group coordinator, and its own bounds.
 
-The fields carry Kafka's defaults; the broker's assembly fills them from ``server.properties``.
+The fields have Kafka's defaults; :mod:`..group_settings` sets them from ``server.properties``.
 
 Source: Kafka ``GroupCoordinatorConfig``, ``OffsetConfig``, ``GroupConfig``.
 """
@@ -13,28 +13,28 @@ from typing import Final
 from kafka_common.protocol.inter_broker_versions import LATEST, InterBrokerVersion
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""How long a member that does not know its id may wait in JoinGroup (Kafka's own figure)."""
+"""How long a new member, which does not know its id yet, may wait in JoinGroup (as in Kafka)."""
 
 MAX_PENDING_MEMBERS: Final = 10_000
-"""Ids of one group that were given out and never used; past it the oldest is forgotten.
+"""Limit of pending member ids of one group; beyond it the oldest id is removed.
 
-A client that returns with a forgotten id gets UNKNOWN_MEMBER_ID and requests another one.
+A client that joins with a removed id gets UNKNOWN_MEMBER_ID and requests another one.
 """
 
 MAX_PENDING_MEMBER_CHARACTERS: Final = 4_000_000
-"""Of those ids together; past it the oldest are forgotten, too."""
+"""Limit of the characters of a group's pending member ids; beyond it the oldest are removed."""
 
 MAX_GROUPS: Final = 1_000_000
-"""Groups of one coordinator; past it no new group begins (COORDINATOR_NOT_AVAILABLE)."""
+"""Limit of groups of one coordinator; then a new group gets COORDINATOR_NOT_AVAILABLE."""
 
 MAX_TIMERS_PER_TICK: Final = 1_000
-"""What one tick may do, so that a million sessions that end together do not stop the broker."""
+"""Timers that fire in one tick, so that a million expired sessions do not block the broker."""
 
 MAX_GROUPS_PER_SWEEP: Final = 1_000
-"""How many groups one tick looks over for expired offsets."""
+"""Groups that one tick checks for expired offsets."""
 
 MAX_GROUPS_PER_INSTALL: Final = 500
-"""How many groups of a partition that was read one tick makes."""
+"""Groups of a loaded partition that one tick creates."""
 
 ALL_REPLICAS: Final = -1
 
@@ -51,9 +51,9 @@ class GroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     """``group.initial.rebalance.delay.ms``"""
     max_size: int = 2**31 - 1
-    """``group.max.size``: members of one group."""
+    """``group.max.size``: the most members of one group."""
     offset_metadata_max_bytes: int = 4096
-    """``offset.metadata.max.bytes``; compared, as in Kafka, with the number of UTF-16 units."""
+    """``offset.metadata.max.bytes``; as in Kafka, in fact a number of UTF-16 units."""
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     """``offsets.retention.minutes``"""
     offsets_retention_check_interval_ms: int = 600_000
@@ -66,17 +66,17 @@ class GroupConfig:
     """``offsets.topic.segment.bytes``"""
     inter_broker_version: InterBrokerVersion = LATEST
     max_member_bytes: int = 4 * 1024 * 1024
-    """What one member may say of itself: all its protocols with their metadata.
+    """Limit of the protocols of one member, with their metadata.
 
-    Kafka has no such bounds, but a group must fit into one record of ``__consumer_offsets``: by
-    default 1 MB for one protocol of all members.
+    Kafka has no such limits.  But there a group must fit into one record of
+    ``__consumer_offsets``: by default 1 MB for the chosen protocol of all members.
     """
     max_group_bytes: int = 32 * 1024 * 1024
-    """The same of all members of a group."""
+    """Limit of the memory of all members of one group."""
     max_members_bytes: int = 256 * 1024 * 1024
-    """The same of all members of all groups coordinated here."""
+    """Limit of the memory of all members of all groups of this coordinator."""
 
     @property
     def has_static_membership(self) -> bool:
-        """Whether all brokers of the cluster keep ``group.instance.id`` in records."""
+        """Whether all brokers of the cluster write ``group.instance.id`` into group records."""
         return self.inter_broker_version.is_at_least("2.3-IV0")

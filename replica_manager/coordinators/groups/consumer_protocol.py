@@ -1,7 +1,7 @@
 """Reads the subscribed topics from the members' metadata, the only field the coordinator needs.
 
-For everything else metadata and assignments are opaque.  Whatever version the metadata says, it
-begins as version 0 does, so that is how far it is read.
+The coordinator does not read anything else in metadata and assignments.  Every version of the
+metadata begins with the fields of version 0, so only these are read.
 
 Source: Kafka ``ConsumerProtocolSubscription``, ``ConsumerProtocol.deserializeSubscription``,
 ``GroupMetadata.computeSubscribedTopics``.
@@ -14,13 +14,13 @@ from typing import Final
 from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt, RecordReader
 
 PROTOCOL_TYPE: Final = "consumer"
-"""Protocol type of groups of consumers; the metadata of others is never read."""
+"""The protocol type of consumer groups; the metadata of other groups is never read."""
 
 _LEAST_TOPIC_SIZE: Final = 2
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics a consumer subscribes to; None if the metadata is malformed."""
+    """The topics in a consumer's subscription; None if the metadata is malformed."""
     reader = RecordReader(metadata, "subscription")
     try:
         if reader.int16() < 0:

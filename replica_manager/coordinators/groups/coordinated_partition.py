@@ -1,7 +1,8 @@
 """The partition of ``__consumer_offsets`` that holds a group.
 
-Its coordinator is the leader of that partition, so every broker and every tool must agree on the
-number: it comes from Java's ``String.hashCode``.  Transactional ids find theirs alike.
+The group's coordinator is the leader of that partition.  Every broker and tool must compute the
+same partition number, so it comes from Java's ``String.hashCode``.  A transactional id finds its
+partition of ``__transaction_state`` in the same way.
 
 Source: Kafka ``GroupMetadataManager.partitionFor``, ``TransactionStateManager.partitionFor``.
 """

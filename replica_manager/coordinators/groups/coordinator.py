@@ -1,16 +1,17 @@
 """The group coordinator: takes one input with the time, returns outputs.
 
-Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at a time):
+Nothing here waits, reads a clock or uses a socket.  The driver (one caller at a time):
 
 1. calls ``step(input, now_ms)`` for every request and every event;
-2. performs the outputs in their order: answers go to who asked, an append's outcome comes back as
-   ``GroupRecordsAppended``, a load's records as ``Loaded`` and ``LoadFinished``;
-3. steps a ``Tick`` when ``next_deadline_ms`` has come, and looks at it again after every step.
+2. performs the outputs in their order: a response goes to the request with its id, the result of
+   an append comes back as ``GroupRecordsAppended``, the records of a load as ``Loaded`` and
+   ``LoadFinished``;
+3. passes a ``Tick`` at ``next_deadline_ms``, which may have changed after each step.
 
-Time may be any clock that never goes back, as long as it is the wall clock's: it stands in records.
+``now_ms`` is the wall clock's time, because records contain it, but must never go back.
 
-A request is looked over in this order: the group id, whether the coordinator is there at all,
-whether the group's partition is being loaded, whether it is here.
+A request is checked in this order: the group id, whether the coordinator is active, whether the
+group's partition is being loaded, whether this broker coordinates that partition.
 
 Source: Kafka ``GroupCoordinator`` of ZooKeeper mode, ``GroupCoordinatorAdapter``.
 """
@@ -80,8 +81,8 @@ from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 
 _LOADING: Final = ErrorCode.coordinator_load_in_progress
 
-_LONG: Final = frozenset({TimerKind.SWEEP, TimerKind.LOAD})
-"""What these do is a tick's work."""
+_LONG_TIMERS: Final = frozenset({TimerKind.SWEEP, TimerKind.LOAD})
+"""Timers that take long: a tick ends after one of them."""
 
 _AnsweredAtOnce: TypeAlias = (
     Heartbeat
@@ -92,14 +93,14 @@ _AnsweredAtOnce: TypeAlias = (
     | ListGroups
     | DescribeGroups
 )
-"""The others may have to wait: for members, for the leader, for the log."""
+"""Requests whose response is ready in the same step; the others may have to wait."""
 
 
 class GroupCoordinator:
     """Coordinates the groups of the partitions of ``__consumer_offsets`` that this broker leads."""
 
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], UUID]) -> None:
-        """``new_uuid`` makes unique member ids."""
+        """``new_uuid`` makes member ids unique."""
         self._manager = GroupMetadataManager(config, new_uuid)
         self._is_active = False
         self._sessions = Sessions(self._manager)
@@ -118,7 +119,7 @@ class GroupCoordinator:
 
     @property
     def producers(self) -> Collection[int]:
-        """The producers that may have pending offsets, for tests; read only."""
+        """Ids of the producers that may have pending offsets, for tests; read only."""
         return self._manager.groups_of_producers.keys()
 
     @property
@@ -131,7 +132,7 @@ class GroupCoordinator:
         return len(self._manager.timers)
 
     def partition_for(self, group_id: str) -> int:
-        """The partition whose leader coordinates that group, for FindCoordinator."""
+        """The partition whose leader coordinates the group, for FindCoordinator."""
         return self._manager.partition_for(group_id)
 
     def step(self, given: Input, now_ms: int) -> list[Output]:
@@ -183,7 +184,7 @@ class GroupCoordinator:
                 assert_never(request)
 
     def _error(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
-        """The error for requests about that group; None if they can be served."""
+        """The error of a request about the group; None if the request can be handled."""
         if not (group_id or may_be_empty):
             return ErrorCode.invalid_group_id
         if not self._is_active:
@@ -210,7 +211,8 @@ class GroupCoordinator:
             self._membership.sync(request)
             return
         if error is _LOADING:
-            # The rebalance was lost with the last coordinator; old clients do not know the error.
+            # The last coordinator's rebalance is lost, so the member must join again.  Old clients
+            # do not know COORDINATOR_LOAD_IN_PROGRESS.
             error = ErrorCode.rebalance_in_progress
         self._manager.answer(request.request_id, SyncResult(error))
 
@@ -218,7 +220,7 @@ class GroupCoordinator:
         error = self._membership_error(request.group_id, request.group_instance_id)
         if error is None:
             return self._membership.heartbeat(request)
-        # A group that is on its way stays as it is until it has come.
+        # A group that is being loaded does not change, so its members may stay.
         return ErrorCode.none if error is _LOADING else error
 
     def _commit(self, request: CommitOffsets) -> None:
@@ -301,12 +303,12 @@ class GroupCoordinator:
             timer = self._manager.timers.take_due(self._manager.now_ms)
             if timer is None:
                 return
-            self._go_off(timer)
-            if timer.kind in _LONG:
-                # There may be more of it at once; others come first.
+            self._fire(timer)
+            if timer.kind in _LONG_TIMERS:
+                # The same timer may be due again: first let other inputs be handled.
                 return
 
-    def _go_off(self, timer: GroupTimer) -> None:
+    def _fire(self, timer: GroupTimer) -> None:
         if timer.kind is TimerKind.SWEEP:
             self._expiry.sweep()
             return

@@ -1,7 +1,7 @@
 """Events and outputs of the group coordinator; requests are in another module.
 
-A request (:mod:`.requests`) or an event of those below goes in, one at a time, with the time; the
-outputs below come out, to be performed in their order.
+The coordinator takes one request (:mod:`.requests`) or event at a time, with the current time, and
+returns outputs, which must be performed in their order.
 
 Source: Kafka ``GroupCoordinator`` (``onElection``, ``onResignation``), ``GroupMetadataManager``.
 """
@@ -18,20 +18,20 @@ from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.groups.requests import Request, Result, TransactionalProducer
 
-# ---------------------------------------------------------------------- in
+# ---------------------------------------------------------------------- events
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStartup:
-    """The broker is ready.  Before this, and after Shutdown, every request is refused."""
+    """The broker is ready.  Before this event, and after Shutdown, every request is refused."""
 
     partition_count: int
-    """Of the coordinator's topic: those it has, else those it will be created with."""
+    """Partitions of the coordinator's topic, or those it will have when it is created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """The broker stops: every partition is unloaded and parked requests are answered."""
+    """The broker stops: all groups are unloaded, and parked requests get an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
+    """This broker lost the leadership of a partition; ``leader_epoch`` is None if unknown."""
 
     partition: int
     leader_epoch: int | None
 
 
 class LoadedRecord(NamedTuple):
-    """A record as it stands in the log."""
+    """A record that was read from the log; ``value`` is None for a tombstone."""
 
     offset: int
     key: bytes | None
@@ -64,7 +64,7 @@ class LoadedRecord(NamedTuple):
 
 
 class LoadedBatch(NamedTuple):
-    """A batch of the log, decompressed, records in order."""
+    """A decompressed batch that was read from the log; ``producer_id`` is -1 without producer."""
 
     records: tuple[LoadedRecord, ...]
     producer_id: int = -1
@@ -74,7 +74,7 @@ class LoadedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """More of a partition that is being loaded, in the order of the log."""
+    """The next batches of a partition that is being loaded, in the order of the log."""
 
     load_id: int
     batches: tuple[LoadedBatch, ...]
@@ -82,14 +82,14 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFinished:
-    """The end of the log was reached (the log end offset, not the high watermark)."""
+    """The partition was read to its log end offset (not only to its high watermark)."""
 
     load_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The log could not be read to its end."""
+    """The partition could not be read to its log end offset."""
 
     load_id: int
     reason: str
@@ -97,12 +97,12 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecordsAppended:
-    """The result of an :class:`AppendGroupRecords` that has an id."""
+    """The result of an :class:`AppendGroupRecords` with this ``append_id``."""
 
     append_id: int
     error: ErrorCode
     base_offset: int = -1
-    """Of the batch that was appended."""
+    """Offset of the first record of the batch; -1 after an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ Event: TypeAlias = (
 
 Input: TypeAlias = Request | Event
 
-# ---------------------------------------------------------------------- out
+# ---------------------------------------------------------------------- outputs
 
 
 @dataclass(frozen=True, slots=True)
 class GroupResponse:
-    """Send the response to that request; every request is answered once."""
+    """The response to the request with this ``request_id``; each request gets exactly one."""
 
     request_id: int
     result: Result
@@ -152,10 +152,10 @@ class GroupResponse:
 class AppendGroupRecords:
     """Append one batch of records to a partition of ``__consumer_offsets``, as coordinator.
 
-    CreateTime, compressed as ``offsets.topic.compression.codec`` says.  With an ``append_id`` the
-    outcome must come back as :class:`GroupRecordsAppended`, also when this broker does not lead the
-    partition (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT); without one no
-    result is expected.
+    The timestamp type is CreateTime; ``offsets.topic.compression.codec`` is the compression.  If
+    ``append_id`` is set, the result must come back as :class:`GroupRecordsAppended`, even if this
+    broker is not the leader (NOT_LEADER_OR_FOLLOWER) or the append timed out (REQUEST_TIMED_OUT).
+    If it is None, no result is expected.
     """
 
     partition: int
@@ -165,14 +165,15 @@ class AppendGroupRecords:
     timeout_ms: int
     append_id: int | None
     producer: TransactionalProducer | None = None
-    """Whose transaction they belong to."""
+    """The producer whose transaction contains the records; None outside a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Read that partition from log start to log end: Loaded …, then LoadFinished or LoadFailed.
+    """Read a partition from its start to its end.
 
-    Events of a load that was cancelled meanwhile are ignored.
+    The results come back as any number of Loaded events, then LoadFinished or LoadFailed.  Events
+    of a load that was cancelled meanwhile are ignored.
     """
 
     partition: int
@@ -203,14 +204,14 @@ class Quantity(Enum):
     COMMITTED_OFFSETS = "offset-commit"
     EXPIRED_OFFSETS = "offset-expiration"
     DELETED_OFFSETS = "offset-deletion"
-    """Those that an administrator deleted, one by one; not those that went with a group."""
+    """Offsets deleted by OffsetDelete requests; those deleted with their group do not count."""
     COMPLETED_REBALANCES = "group-completed-rebalance"
     PARTITION_LOAD_MS = "partition-load-time"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A count or a duration of a quantity."""
+    """A measurement for the metrics: a count, or a duration in milliseconds."""
 
     quantity: Quantity
     value: int

@@ -1,16 +1,16 @@
 """Removes expired offsets and empty groups.
 
-When an offset expires depends on who used it (KIP-211):
+The state of a group decides when its offsets expire (KIP-211):
 
-* a group that is Empty: ``offsets.retention.minutes`` after it became so, all offsets at once (in
-  records too old to say when, after the commit of each);
-* a Stable group of consumers: after the commit, for topics that no member subscribes to;
-* a group that never had members: after the commit;
-* every other group with members: never.
+* in an Empty group: ``offsets.retention.minutes`` after the group became Empty, all at once (after
+  the commit of each offset if the group's record is too old to contain that time);
+* in a Stable consumer group: that time after the commit, for topics that no member subscribes to;
+* in a group that never had members: that time after the commit;
+* in any other group: never.
 
-An offset whose commit asked for a retention of its own expires when that is over.  A group that is
-Empty, has no offsets and no pending members is removed.  What is removed is overwritten with
-tombstones.
+An offset that was committed with a retention time of its own expires after that time instead.  An
+Empty group without offsets and pending members is removed.  Tombstones delete the records of
+removed offsets and groups.
 
 Source: Kafka ``GroupMetadata.removeExpiredOffsets``, ``GroupMetadataManager.cleanupGroupMetadata``.
 """
@@ -38,17 +38,17 @@ class GroupMetadataCleanup:
     def __init__(self, manager: GroupMetadataManager) -> None:
         self._manager = manager
         self._to_sweep: list[str] = []
-        """Groups that the sweep under way has not come to yet, last first."""
+        """Group ids that the current sweep has still to check, the last one first."""
         self._removed_count = 0
         self._sweep_began_ms = 0
 
     def begin(self) -> None:
-        """Starts the first sweep at once, later ones at the interval."""
+        """Schedules the first sweep immediately; later ones follow at the configured interval."""
         self._to_sweep = []
         self._manager.timers.set(GroupTimer(TimerKind.SWEEP), self._manager.now_ms)
 
     def sweep(self) -> None:
-        """Checks some groups; the rest follows with the next tick."""
+        """Removes the expired offsets of some groups; the next tick continues with the others."""
         manager = self._manager
         if not self._to_sweep:
             self._to_sweep = list(reversed(manager.groups))
@@ -98,12 +98,12 @@ class GroupMetadataCleanup:
         return group.offsets.remove_expired(is_expired)
 
     def remove(self, group: GroupMetadata, removed: Sequence[TopicPartition]) -> int:
-        """Appends tombstones for these offsets, and for the group if it is not needed any more.
+        """Appends tombstones for removed offsets, and removes the group if it is no longer needed.
 
-        Returns how many offsets that are.
+        Returns the number of removed offsets.
         """
         manager, group_id = self._manager, group.group_id
-        # A client that was just given a member id must find the group again.
+        # A client with a pending member id must find the group when it joins again.
         is_awaited = bool(group.pending_members)
         if group.state is GroupState.EMPTY and not group.offsets and not is_awaited:
             manager.say_of_log(
@@ -114,7 +114,7 @@ class GroupMetadataCleanup:
         keys = [encode_offset_key(group_id, partition) for partition in removed]
         if group.is_dead:
             manager.forget_group(group)
-            # A group that never had members has no record that could be overwritten.
+            # A group that never had members has no record, and so needs no tombstone.
             if group.generation_id > 0:
                 keys.append(encode_group_key(group_id))
         if keys:
@@ -122,7 +122,7 @@ class GroupMetadataCleanup:
         return len(removed)
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Removes the offsets of deleted partitions."""
+        """Removes the offsets of deleted partitions from all groups."""
         partitions = dict.fromkeys(partitions)
         count = sum(
             self.remove(group, group.offsets.remove(group.offsets.known_among(partitions)))
@@ -135,6 +135,6 @@ class GroupMetadataCleanup:
         )
 
     def delete_group(self, group: GroupMetadata) -> int:
-        """Deletes an Empty group for an administrator; returns the number of its offsets."""
+        """Deletes an Empty group for DeleteGroups; returns the number of its offsets."""
         group.transition_to(GroupState.DEAD, self._manager.now_ms)
         return self.remove(group, group.offsets.remove_all())

@@ -5,17 +5,17 @@
     Empty → PreparingRebalance → CompletingRebalance → Stable → PreparingRebalance …
                                                         any of them → Dead
 
-* **Empty**: no members; it may have offsets.  Also a group that never had members, of consumers
-  that use Kafka for their offsets only.
-* **PreparingRebalance**: members must join again; their JoinGroups are parked.
-* **CompletingRebalance**: all members have joined and know the generation; members ask for their
-  assignment and are parked until the leader has sent it and it stands in the log.
+* **Empty**: the group has no members; it may have offsets.  Consumers that use Kafka only to store
+  offsets also have an Empty group.
+* **PreparingRebalance**: members must join again; their JoinGroup requests are parked.
+* **CompletingRebalance**: all members have joined and know the generation.  Their SyncGroup
+  requests are parked until the leader's assignment is in the log.
 * **Stable**: every member can get its assignment.
-* **Dead**: removed, or gone to another coordinator; this object remains only for those who still
-  hold it.
+* **Dead**: the group was removed, or its partition unloaded; only callbacks of earlier requests
+  still use the object.
 
-A request that waits is *parked* on its member, by its id: at most one JoinGroup and one SyncGroup
-at a time.  Members stand in the order in which they came; Kafka's order is that of a hash table.
+A request that waits is *parked* on its member by its id: at most one JoinGroup and one SyncGroup
+at a time.  Members keep the order in which they joined; Kafka has the order of a hash table.
 
 Source: Kafka ``GroupMetadata``, ``GroupState``.
 """
@@ -62,11 +62,11 @@ VALID_PREVIOUS: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""Legal transitions: target to the states it may be entered from."""
+"""Legal transitions: for each state, the states from which a group may enter it."""
 
 
 class MemberBytes:
-    """The memory that the members of several groups take."""
+    """The approximate memory of the members of all groups: ``total``, in bytes."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -79,41 +79,41 @@ class GroupMetadata:
         self.group_id = group_id
         self.state = state
         self.state_timestamp_ms: int | None = now_ms
-        """When it came into its state; None if an old record did not say."""
+        """When the group entered its state; None if it was loaded from a record without time."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        """Instance id to member id."""
+        """The member ids of static members, by group instance id."""
         self.pending_members: dict[str, None] = {}
-        """Ids that were given out and not used yet; oldest first."""
+        """Member ids that were sent to clients and are not used yet; the oldest first (KIP-394)."""
         self.pending_sync_members: dict[str, None] = {}
-        """Members that have not asked for the assignment of this generation yet."""
+        """Ids of members that have not sent SyncGroup in this generation."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None while it is unknown, which must be taken for everything."""
+        """The topics that members consume; None if unknown, so that any topic may be consumed."""
         self.offsets = OffsetTable()
         self.parked_join_count = 0
         self.is_new_member_added = False
-        """Whether a member joined during the initial delay, which then may last longer."""
+        """Whether a member joined during the initial delay, which is then extended."""
         self.initial_delay_ms: int | None = None
-        """The initial delay that is running; None if the rebalance under way has none."""
+        """The current initial rebalance delay; None if the rebalance has none."""
         self.initial_delay_left_ms = 0
-        """How much longer than that it may last."""
+        """How much longer the initial delay may be extended after ``initial_delay_ms``."""
         self.stored_generation_id: int | None = None
-        """The generation whose assignment was given to the log."""
+        """The last generation whose assignment was sent to the log; None if there is none."""
         self.member_bytes = 0
-        """What its members take in memory."""
+        """The approximate memory of the members."""
         self.counted_in: MemberBytes | None = None
-        """The sum to which that belongs; None while the coordinator does not have the group."""
+        """The total that includes ``member_bytes``; None if the coordinator lacks the group."""
         self._supporters: Counter[str] = Counter()
-        """How many members know a protocol."""
+        """The number of members that support a protocol, by protocol name."""
 
     # ------------------------------------------------------------------ state
 
     def transition_to(self, target: GroupState, now_ms: int) -> None:
-        """Moves the group to that state; IllegalState if the transition is not allowed."""
+        """Changes the group's state; IllegalState if the transition is not allowed."""
         if self.state not in VALID_PREVIOUS[target]:
             raise IllegalState(
                 f"Group {self.group_id} cannot become {target.label}: it is {self.state.label}"
@@ -148,7 +148,7 @@ class GroupMetadata:
         return len(self.members) == self.parked_join_count and not self.pending_members
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may consume that topic."""
+        """Whether a member may consume the topic."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def begin_generation(self, now_ms: int) -> None:
@@ -201,7 +201,7 @@ class GroupMetadata:
         self.pending_sync_members.pop(member_id, None)
 
     def replace_static_member(self, member: Member, new_member_id: str) -> None:
-        """Gives a static member that came back its new id; all else stays."""
+        """Changes the member id of a static member that rejoined; it keeps everything else."""
         assert member.group_instance_id is not None
         del self.members[member.member_id]
         self._count(len(new_member_id) - len(member.member_id))
@@ -221,7 +221,7 @@ class GroupMetadata:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Updates a member that joins again."""
+        """Updates the protocols and timeouts of a member that joins again."""
         self._forget_protocols(member)
         self._count(size_of(protocols) - size_of(member.protocols))
         member.protocols = protocols
@@ -235,14 +235,20 @@ class GroupMetadata:
         self.parked_join_count += 1
 
     def unpark_join(self, member: Member) -> int | None:
-        """Removes and returns the parked JoinGroup, to be answered now; None if there is none."""
+        """Removes and returns the request id of the parked JoinGroup; None if there is none.
+
+        The caller must send the response.
+        """
         request_id, member.parked_join = member.parked_join, None
         if request_id is not None:
             self.parked_join_count -= 1
         return request_id
 
     def elect_joined_leader(self) -> bool:
-        """Makes a member that has joined the leader; False if there is none."""
+        """Makes sure that the group's leader has joined again; False if no member has joined.
+
+        If the current leader has not joined, the first member that has becomes the leader.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].parked_join is None:
@@ -275,14 +281,17 @@ class GroupMetadata:
                 del self._supporters[name]
 
     def select_protocol(self) -> str:
-        """The protocol that all members support and most prefer; in a tie the first with a vote."""
+        """The protocol that all members support and most members prefer.
+
+        In a tie it is the one that got a vote first.
+        """
         count = len(self.members)
         candidates = frozenset(name for name, known in self._supporters.items() if known == count)
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that consumers subscribe to; None if unknown or not a consumer group."""
+        """The topics that members subscribe to; None if unknown or not a consumer group."""
         if not self.is_consumer_group:
             return None
         if not self.members:
@@ -324,7 +333,7 @@ class GroupMetadata:
         )
 
     def record(self, assignments: dict[str, bytes]) -> GroupRecord:
-        """The group's record, with the assignment of every member."""
+        """The group's record for the log; ``assignments`` holds one per member id."""
         assert self.protocol_name is not None or not self.members
         timestamp = self.state_timestamp_ms
         name = self.protocol_name or ""
@@ -351,10 +360,10 @@ class GroupMetadata:
 
 
 def group_of(group_id: str, record: GroupRecord, now_ms: int) -> GroupMetadata:
-    """The group in a record: Stable with members, Empty without.
+    """The group that a record describes: Stable if it has members, else Empty.
 
-    Only the protocol that was chosen is in the record, so a member that is loaded knows no other.
-    GroupRecordCorrupt if the members contradict each other.
+    The record contains only the chosen protocol, so loaded members support no other.
+    GroupRecordCorrupt if two members have the same id or instance id, or the protocol is missing.
     """
     instances = [each.group_instance_id for each in record.members if each.group_instance_id]
     if len({each.member_id for each in record.members}) < len(record.members):

@@ -1,8 +1,8 @@
-"""What all parts of the coordinator share: groups, timers, outputs, and appends to the log.
+"""The shared state of the group coordinator: groups, timers, outputs, appends to the log.
 
-It also keeps the *continuations*: the functions to call when an append has been answered.  Each
-append with an id has one, which runs once, even if the group has changed meanwhile; the function
-checks by itself whether it still applies.
+It also keeps the *continuations*: the functions to call with the result of an append.  Each append
+with an id has one.  It runs once, even if the group has changed meanwhile, so it must check whether
+it still applies.
 
 Source: Kafka ``GroupMetadataManager`` (``storeGroup``, ``appendForGroup``).
 """
@@ -40,7 +40,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 NO_ACKS: Final = 0
 
 Continuation: TypeAlias = Callable[[ErrorCode, int], None]
-"""Called with the error of an append and its base offset."""
+"""Called with the error of an append and its base offset (-1 after an error)."""
 
 _GROUP_ERRORS: Final = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -53,7 +53,10 @@ _GROUP_ERRORS: Final = {
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
     ErrorCode.invalid_fetch_size: ErrorCode.unknown_server_error,
 }
-"""The members' error when a group could not be written; any other error as it is."""
+"""The error that members get if their group's record cannot be written, by append error.
+
+Other errors stay the same.
+"""
 
 
 class GroupMetadataManager:
@@ -70,7 +73,7 @@ class GroupMetadataManager:
         self.outbox: list[Output] = []
         self.continuations: dict[int, Continuation] = {}
         self.groups_of_producers: dict[int, dict[str, None]] = {}
-        """Which groups may have offsets of a producer's open transaction."""
+        """Ids of groups that may have offsets of a producer's open transaction, by producer id."""
         self._last_append_id = 0
 
     # ------------------------------------------------------------------ groups
@@ -79,7 +82,7 @@ class GroupMetadataManager:
         return partition_for(group_id, self.partition_count)
 
     def create_group(self, group_id: str) -> GroupMetadata | None:
-        """Creates an Empty group; None if there are too many."""
+        """Creates an Empty group; None if there are MAX_GROUPS already."""
         if len(self.groups) >= MAX_GROUPS:
             return None
         group = GroupMetadata(group_id, self.now_ms)
@@ -87,7 +90,7 @@ class GroupMetadataManager:
         return group
 
     def adopt(self, group: GroupMetadata) -> None:
-        """Adds a loaded group."""
+        """Adds a new or loaded group."""
         self.groups[group.group_id] = group
         group.counted_in = self.member_bytes
         self.member_bytes.total += group.member_bytes
@@ -108,7 +111,7 @@ class GroupMetadataManager:
         self.outbox.append(GroupResponse(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
-        """Logs a line of the coordinator."""
+        """Logs a line with Kafka's logger ``GroupCoordinator``."""
         broker_id = self.config.broker_id
         name = "kafka.coordinator.group.GroupCoordinator"
         self.outbox.append(
@@ -116,7 +119,7 @@ class GroupMetadataManager:
         )
 
     def say_of_log(self, level: Level, text: str) -> None:
-        """Logs a line about ``__consumer_offsets``."""
+        """Logs a line about ``__consumer_offsets``, with the logger ``GroupMetadataManager``."""
         broker_id = self.config.broker_id
         name = "kafka.coordinator.group.GroupMetadataManager"
         text = f"[GroupMetadataManager brokerId={broker_id}] {text}"
@@ -127,7 +130,7 @@ class GroupMetadataManager:
         self.outbox.append(Measured(quantity, value))
 
     def forget_producer(self, producer_id: int, group_ids: Iterable[str]) -> None:
-        """These groups have no pending offsets of the producer any more."""
+        """Removes groups that no longer have pending offsets of the producer."""
         of_producer = self.groups_of_producers.get(producer_id, {})
         for group_id in group_ids:
             of_producer.pop(group_id, None)
@@ -143,24 +146,24 @@ class GroupMetadataManager:
         then: Continuation,
         producer: TransactionalProducer | None = None,
     ) -> None:
-        """Appends these records, and calls ``then`` with the result."""
+        """Appends records to a partition, and calls ``then`` with the result."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         acks = self.config.offsets_commit_required_acks
         self._append(partition, records, acks, self._last_append_id, producer)
 
     def append_tombstones(self, partition: int, keys: Sequence[bytes]) -> None:
-        """Appends tombstones for these keys.
+        """Appends tombstones for ``keys``, without waiting for the result.
 
-        No acknowledgement is awaited: a lost tombstone is written again, at the next expiry, here
-        or at the next coordinator.
+        If a tombstone is lost, the next coordinator loads the record, lets it expire and writes the
+        tombstone again.
         """
         self._append(partition, [SimpleRecord(key, None) for key in keys], NO_ACKS, None)
 
     def store_group(
         self, group: GroupMetadata, assignments: dict[str, bytes], then: Callable[[ErrorCode], None]
     ) -> None:
-        """Appends the group's current state; ``then`` gets the error for its members."""
+        """Appends the group's record; ``then`` is called with the error for its members."""
         generation_id = group.generation_id
 
         def when_appended(error: ErrorCode, _base_offset: int) -> None:

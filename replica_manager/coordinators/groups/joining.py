@@ -1,8 +1,8 @@
 """JoinGroup: new members, known members, and clients with a pending member id.
 
-From JoinGroup 4 on a dynamic member gets its id first and has to come again with it (KIP-394), so
-that a client that never sees the answer leaves no member behind; until then the id is *pending*.
-A static member that comes back without an id takes the place of the one it was
+From JoinGroup version 4 on a new dynamic member first gets a member id and must join again with it
+(KIP-394).  Until then the id is *pending*.  So a client that never receives the response leaves no
+member in the group.  A static member that rejoins without an id replaces its earlier member id
 (:mod:`.static_members`).
 
 Source: Kafka ``GroupCoordinator.handleJoinGroup``.
@@ -37,7 +37,7 @@ from replica_manager.coordinators.groups.static_members import StaticMembers
 
 
 class Joining:
-    """Handles JoinGroup."""
+    """Handles JoinGroup requests."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class Joining:
         self._static_members = StaticMembers(manager, sessions, rebalance)
 
     def join(self, request: JoinGroup) -> None:
-        """Parks the request until the generation is complete, or answers with an error."""
+        """Adds the member and parks its request until all have joined, or sends an error.
+
+        A known member whose metadata is unchanged gets its response immediately.
+        """
         manager, config = self._manager, self._manager.config
         is_unknown = request.member_id == UNKNOWN_MEMBER_ID
         timeout_ms = request.session_timeout_ms
@@ -70,7 +73,7 @@ class Joining:
                 self._refuse(request, ErrorCode.coordinator_not_available)
                 return
         if not self._has_memory_for(group, request):
-            # A member that was there stays as it is until its session ends.
+            # A known member stays in the group until its session ends.
             self._refuse(request, ErrorCode.group_max_size_reached)
         elif not self._has_room_for(group, request.member_id):
             member = group.members.get(request.member_id)
@@ -103,7 +106,10 @@ class Joining:
         )
 
     def _has_room_for(self, group: GroupMetadata, member_id: str) -> bool:
-        """Whether the group may have another member; while members join, only joined ones count."""
+        """Whether ``group.max.size`` allows the member; in PreparingRebalance joined members count.
+
+        In other states all members count.
+        """
         max_size = self._manager.config.max_size
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
@@ -121,7 +127,7 @@ class Joining:
         name = request.client_id if request.group_instance_id is None else request.group_instance_id
         new_member_id = f"{name}-{self._manager.new_uuid()}"
         if len(new_member_id.encode()) > LONGEST_STRING_BYTES:
-            # No record could hold such a member.
+            # The id would be too long for a string in a record.
             self._refuse(request, ErrorCode.unknown_server_error)
             return
         if request.group_instance_id is not None:
@@ -137,7 +143,7 @@ class Joining:
             self._say_created(
                 group, request, new_member_id, "and request the member to rejoin with this id"
             )
-            self._give_out(group, new_member_id, request.session_timeout_ms)
+            self._add_pending(group, new_member_id, request.session_timeout_ms)
             self._refuse(request, ErrorCode.member_id_required, new_member_id)
         else:
             self._say_created(group, request, new_member_id, "for this member and add to the group")
@@ -158,7 +164,7 @@ class Joining:
             f" member id {member_id} {what}.",
         )
 
-    def _give_out(self, group: GroupMetadata, member_id: str, timeout_ms: int) -> None:
+    def _add_pending(self, group: GroupMetadata, member_id: str, timeout_ms: int) -> None:
         pending, size = group.pending_members, len(member_id)
         while pending and (
             len(pending) >= MAX_PENDING_MEMBERS
@@ -195,7 +201,7 @@ class Joining:
         member_id = request.member_id
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
-                # No id is pending for a static member, so this id was given to no client.
+                # A static member never has a pending id, so the client uses a wrong id.
                 self._refuse(request, ErrorCode.unknown_server_error)
                 return
             self._add(group, request, member_id)
@@ -213,12 +219,12 @@ class Joining:
             case GroupState.PREPARING_REBALANCE:
                 why = f"Member {member_id} joining group during {state.label}; {reason}"
             case GroupState.STABLE if is_leader:
-                # What it knows may have changed without a change of its metadata: new partitions.
+                # The leader may have found new partitions, which its metadata does not show.
                 why = f"Leader {member_id} re-joining group during {state.label}; {reason}"
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE if not is_same:
                 why = f"Updating metadata for member {member_id} during {state.label}; {reason}"
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-                # It has not got the answer to its last JoinGroup: the same once more.
+                # The member did not receive its last JoinGroup response: send the same again.
                 self._manager.answer(request.request_id, self._rebalance.join_result(group, member))
                 return
             case GroupState.EMPTY | GroupState.DEAD:
@@ -230,7 +236,7 @@ class Joining:
         self._rebalance.prepare_if_possible(group, why)
 
     def _join_again(self, group: GroupMetadata, member: Member, request: JoinGroup) -> None:
-        # The client has given up the request that is parked, else there would be no second one.
+        # The client sent a second JoinGroup, so it no longer waits for the parked one.
         superseded = JoinResult(ErrorCode.rebalance_in_progress, member.member_id)
         self._sessions.answer_join(group, member, superseded)
         group.update(

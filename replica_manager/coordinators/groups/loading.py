@@ -1,16 +1,16 @@
 """The coordinator's partitions of ``__consumer_offsets``: loading and unloading.
 
-The elected leader of a partition reads its log from the start to the end; of several records
-with the same key the last counts.  Only when the end is reached are the groups available.
-Elections and resignations carry the leader epoch of the partition: one that is older than another
-that was seen is ignored.
+The new leader of a partition reads the log from its start to its end; the last record of a key
+counts.  The groups are available once the whole log is read.  An election or resignation with a
+leader epoch below the newest known one is ignored.
 
-Offsets of a transaction count from its commit marker on.  A transaction that is open at the end of
-the log stays open.
+Offsets of a transaction count once its commit marker is written.  A transaction without a marker
+stays open.
 
 Source: Kafka ``GroupMetadataManager`` (``doLoadGroupsAndOffsets``, ``removeGroupsAndOffsets``).
-Deviation: a record that cannot be read is logged and passed over, where Kafka gives up the whole
-partition and serves it empty; a partition whose log cannot be read to its end is not served.
+Deviation: a record that cannot be read is logged and skipped, where Kafka stops reading the
+partition and serves it without any group.  A partition whose log cannot be read to its end is not
+served.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ class _PartitionLoad:
     leader_epoch: int
     began_ms: int
     groups: dict[str, bytes] = field(default_factory=dict)
-    """The last record of each group, undecoded: only the last one matters."""
+    """The value of the last record of each group, decoded when the load ends."""
     offsets: dict[str, _Offsets] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, LoggedOffset]] = field(default_factory=dict)
     """Offsets of open transactions, by producer id."""
     completed: list[tuple[int, bool]] = field(default_factory=list)
-    """Producers whose marker was written meanwhile, perhaps behind what was read; and commits."""
+    """Producer id and ``is_commit`` of markers written during the load, which it may not read."""
     to_install: list[str] = field(default_factory=list)
-    """Groups that are read to the end and not made yet, last first."""
+    """Ids of groups that are read but not created yet, the last one first."""
 
 
 class GroupPartitions:
-    """The loaded partitions, and those being loaded."""
+    """Loads and unloads the groups of the partitions that this broker leads."""
 
     def __init__(
         self, manager: GroupMetadataManager, sessions: Sessions, rebalance: Rebalance
@@ -84,11 +84,11 @@ class GroupPartitions:
         self._rebalance = rebalance
         self._owned: set[int] = set()
         self._loads: dict[int, _PartitionLoad] = {}
-        """By load id."""
+        """The current loads, by load id."""
         self._load_ids: dict[int, int] = {}
-        """Partition to the load that is under way."""
+        """The id of the current load, by partition."""
         self._epochs: dict[int, int] = {}
-        """The newest leader epoch seen of each partition."""
+        """The newest known leader epoch, by partition."""
         self._last_load_id = 0
 
     @property
@@ -96,16 +96,16 @@ class GroupPartitions:
         return bool(self._load_ids)
 
     def error_of(self, group_id: str) -> ErrorCode | None:
-        """The error for groups of that partition; None if they can be served."""
+        """The error for requests about the group; None if its partition is loaded."""
         partition = self._manager.partition_for(group_id)
         if partition in self._load_ids:
             return ErrorCode.coordinator_load_in_progress
         return None if partition in self._owned else ErrorCode.not_coordinator
 
-    # ------------------------------------------------------------------ coming and going
+    # ------------------------------------------------------------------ elections
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker became leader: starts loading, unless the partition is loaded."""
+        """Starts loading a partition that this broker leads, unless it is loaded or loading."""
         manager, name = self._manager, _name(partition)
         manager.say(
             Level.INFO,
@@ -135,7 +135,10 @@ class GroupPartitions:
             manager.outbox.append(Load(partition, self._last_load_id))
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """This broker is not the leader any more: unloads the partition's groups."""
+        """Unloads the groups of a partition that this broker no longer leads.
+
+        ``leader_epoch`` is None if it is unknown; then the partition is unloaded in any case.
+        """
         manager, name = self._manager, _name(partition)
         manager.say(
             Level.INFO,
@@ -170,7 +173,7 @@ class GroupPartitions:
         )
 
     def unload(self, group: GroupMetadata, error: ErrorCode) -> None:
-        """Unloads the group; parked requests are answered with the error."""
+        """Unloads a group; its parked requests get ``error`` as response."""
         self._manager.say(
             Level.INFO,
             f"Unloading group metadata for {group.group_id} with generation {group.generation_id}",
@@ -189,7 +192,7 @@ class GroupPartitions:
     # ------------------------------------------------------------------ reading
 
     def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
-        """Takes more of the log; ignored if the load was cancelled."""
+        """Handles the next batches of a load; ignores them if the load was cancelled."""
         load = self._loads.get(load_id)
         if load is None:
             return
@@ -201,7 +204,7 @@ class GroupPartitions:
                 try:
                     self._take(load, batch, record)
                 except GroupRecordCorrupt as reason:
-                    self._pass_over(load, f"the record at offset {record.offset}", reason)
+                    self._log_skipped(load, f"the record at offset {record.offset}", reason)
 
     def _take(self, load: _PartitionLoad, batch: LoadedBatch, record: LoadedRecord) -> None:
         if record.key is None:
@@ -237,14 +240,17 @@ class GroupPartitions:
             if known is None or known.batch_offset < logged.batch_offset:
                 offsets[key.topic_partition] = logged
 
-    def _pass_over(self, load: _PartitionLoad, what: str, reason: GroupRecordCorrupt) -> None:
+    def _log_skipped(self, load: _PartitionLoad, what: str, reason: GroupRecordCorrupt) -> None:
         self._manager.say_of_log(
             Level.ERROR,
             f"Error loading offsets from {_name(load.partition)}: {what} is passed over: {reason}",
         )
 
     def failed(self, load_id: int, reason: str) -> None:
-        """The log could not be read: its groups are refused, because they would seem empty."""
+        """Ends a load that failed; requests for its groups then get NOT_COORDINATOR.
+
+        If they were served, they would seem to have no members and no offsets.
+        """
         load = self._loads.pop(load_id, None)
         if load is not None:
             del self._load_ids[load.partition]
@@ -252,7 +258,7 @@ class GroupPartitions:
             self._manager.say_of_log(Level.ERROR, f"Error loading offsets from {name}: {reason}")
 
     def finished(self, load_id: int) -> None:
-        """The end of the log was read: its groups are installed, some with each tick."""
+        """Ends the reading of a log: its groups are now created, some with each tick."""
         load = self._loads.get(load_id)
         if load is None:
             return
@@ -263,7 +269,7 @@ class GroupPartitions:
         self.install(load_id)
 
     def install(self, load_id: int) -> None:
-        """Installs some groups; after the last one the partition is served."""
+        """Creates some of the loaded groups; after the last one the partition is served."""
         manager, load = self._manager, self._loads[load_id]
         for _ in range(min(len(load.to_install), MAX_GROUPS_PER_INSTALL)):
             self._install(self._group(load, load.to_install.pop()), load)
@@ -290,8 +296,8 @@ class GroupPartitions:
             try:
                 return group_of(group_id, decode_group_value(value), self._manager.now_ms)
             except GroupRecordCorrupt as reason:
-                self._pass_over(load, f"the last record of group {group_id}", reason)
-        # Of consumers without a group, or of one whose members are forgotten: they join anew.
+                self._log_skipped(load, f"the last record of group {group_id}", reason)
+        # There are only offsets, or the group's record is unreadable: members must join again.
         return GroupMetadata(group_id, self._manager.now_ms)
 
     def _install(self, group: GroupMetadata, load: _PartitionLoad) -> None:
@@ -327,7 +333,10 @@ class GroupPartitions:
     def transaction_completed(
         self, producer_id: int, partitions: frozenset[int], *, is_commit: bool
     ) -> None:
-        """Handles a marker that was written behind the loaded part, or inside it."""
+        """Commits or drops the pending offsets of a producer, after its marker was written.
+
+        For a partition that is being loaded this happens at the end of the load.
+        """
         for partition in partitions & self._load_ids.keys():
             load = self._loads[self._load_ids[partition]]
             load.completed.append((producer_id, is_commit))
@@ -345,7 +354,7 @@ def _name(partition: int) -> str:
 
 
 def _put(table: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
-    """Stores the last record of a key; None removes it."""
+    """Stores the last value of a key; None (a tombstone) removes the key."""
     if value is None:
         table.pop(key, None)
     else:
@@ -353,7 +362,7 @@ def _put(table: dict, key: object, value: object | None) -> None:  # type: ignor
 
 
 def _is_commit(key: bytes | None) -> bool:
-    """Whether a control record commits its transaction: version, then type."""
+    """Whether the key of a control record (version, type) is that of a commit marker."""
     try:
         return key is not None and unpack_from(">hh", key)[1] == _COMMIT_MARKER
     except struct_error:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from replica_manager.coordinators.groups.requests import Protocol
 
 _BYTES_OF_PROTOCOL: Final = 150
-"""Beside its name and its metadata."""
+"""Approximate memory of a protocol, without its name and its metadata."""
 
 
 class Member:
@@ -56,15 +56,15 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        """Until its first generation: it has no id to send heartbeats with."""
+        """True until its first generation: the client does not know its id, for heartbeats."""
         self.parked_join: int | None = None
-        """Request id of its JoinGroup that waits; set by the group alone."""
+        """Request id of its parked JoinGroup, or None; only ``GroupMetadata`` sets it."""
         self.parked_sync: int | None = None
-        """Request id of its SyncGroup that waits."""
+        """Request id of its parked SyncGroup, or None."""
 
     @property
     def size_bytes(self) -> int:
-        """Its memory, without its assignment."""
+        """The approximate memory of the member, without its assignment."""
         texts = (self.member_id, self.client_id, self.client_host, self.group_instance_id or "")
         return size_of(self.protocols) + sum(map(len, texts))
 
@@ -74,16 +74,16 @@ class Member:
 
     @property
     def is_exempt_from_heartbeats(self) -> bool:
-        """Whether its session is paused by a parked request; a new member's is not."""
+        """Whether a parked request pauses the session; a new member's session never pauses."""
         is_parked = self.parked_join is not None or self.parked_sync is not None
         return is_parked and not self.is_new
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Its metadata for that protocol, which it must support."""
+        """The member's metadata for a protocol, which it must support."""
         return next(each.metadata for each in self.protocols if each.name == protocol_name)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Its preferred one among the candidates, of which it must support at least one."""
+        """The protocol that the member prefers among ``candidates``; it must support one."""
         return next(each.name for each in self.protocols if each.name in candidates)
 
     @override
@@ -99,5 +99,5 @@ class Member:
 
 
 def size_of(protocols: Iterable[Protocol]) -> int:
-    """The approximate memory of these protocols."""
+    """The approximate memory of protocols, in bytes."""
     return sum(_BYTES_OF_PROTOCOL + len(each.name) + len(each.metadata) for each in protocols)

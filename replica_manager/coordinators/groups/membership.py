@@ -1,8 +1,8 @@
 """Membership of a group: heartbeats, member ids, leaving.
 
-A *dynamic* member is known by the id it was given, a *static* one by its ``group.instance.id`` too
-(KIP-345): a client that still uses an old id of the instance is fenced.  :mod:`.joining`
-handles new members.
+A *dynamic* member has only a member id; a *static* member also has a ``group.instance.id``
+(KIP-345).  A client that uses an old member id of an instance is fenced.  :mod:`.joining` handles
+new members.
 
 Source: Kafka ``GroupCoordinator`` (``handleLeaveGroup``, ``handleHeartbeat``,
 ``validateCurrentMember``).
@@ -41,14 +41,14 @@ class GroupMembership:
         self._sessions = sessions
         self._rebalance = rebalance
 
-    # ------------------------------------------------------------------ who is who
+    # ------------------------------------------------------------------ member ids
 
     def error_of_member(
         self, group: GroupMetadata, member_id: str, group_instance_id: str | None, operation: str
     ) -> ErrorCode | None:
-        """The error if this is no member of the group; None if it is one.
+        """The error if ``member_id`` is not a member of the group; None if it is one.
 
-        An instance id must belong to the member id; an old id of the instance is fenced.
+        FENCED_INSTANCE_ID if the instance now has another member id; ``operation`` is for the log.
         """
         if group_instance_id is not None:
             current = group.static_members.get(group_instance_id)
@@ -64,10 +64,10 @@ class GroupMembership:
                 return ErrorCode.fenced_instance_id
         return None if member_id in group.members else ErrorCode.unknown_member_id
 
-    # ------------------------------------------------------------------ staying
+    # ------------------------------------------------------------------ heartbeats and SyncGroup
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
-        """Renews the session; returns whether there is a rebalance to join."""
+        """Renews the session; REBALANCE_IN_PROGRESS if the member must join again."""
         group = self._manager.groups.get(request.group_id)
         if group is None:
             return ErrorCode.unknown_member_id
@@ -82,7 +82,7 @@ class GroupMembership:
         return ErrorCode.rebalance_in_progress if group.is_rebalancing else ErrorCode.none
 
     def sync(self, request: SyncGroup) -> None:
-        """Checks the member's generation; :mod:`.rebalance` does the rest."""
+        """Checks the member and its generation; then :mod:`.rebalance` handles the request."""
         group = self._manager.groups.get(request.group_id)
         error: ErrorCode | None = ErrorCode.unknown_member_id
         if group is not None:
@@ -101,7 +101,7 @@ class GroupMembership:
             return error
         if request.generation_id != group.generation_id:
             return ErrorCode.illegal_generation
-        # Before version 5 a member does not say which protocol it thinks was chosen.
+        # Before version 5 a SyncGroup request does not contain the chosen protocol.
         if request.protocol_type not in (None, group.protocol_type):
             return ErrorCode.inconsistent_group_protocol
         if request.protocol_name not in (None, group.protocol_name):
@@ -109,7 +109,7 @@ class GroupMembership:
         return None
 
     def session_is_over(self, group: GroupMetadata, member_id: str) -> None:
-        """The session of a member ended, or a pending member id was not used in time."""
+        """Removes a member whose session ended, or a pending member id not used in time."""
         if member_id in group.pending_members:
             self._manager.say(
                 Level.INFO,
@@ -121,7 +121,7 @@ class GroupMembership:
             return
         member = group.members[member_id]
         if member.is_exempt_from_heartbeats:
-            return  # The session runs again when the request that is parked has been answered.
+            return  # The session starts again when the parked request gets its response.
         self._manager.say(
             Level.INFO,
             f"Member {member_id} in group {group.group_id} has failed, removing it from the group",
@@ -131,7 +131,7 @@ class GroupMembership:
     # ------------------------------------------------------------------ leaving
 
     def leave(self, request: LeaveGroup) -> LeaveResult:
-        """Removes these members at once; one result per member."""
+        """Removes members that leave, or that an administrator removes; one result per member."""
         group = self._manager.groups.get(request.group_id)
         return LeaveResult(
             ErrorCode.none,
@@ -148,7 +148,7 @@ class GroupMembership:
     def _leave(self, group: GroupMetadata, leaving: LeavingMember) -> ErrorCode:
         member_id, instance = leaving.member_id, leaving.group_instance_id
         if member_id == UNKNOWN_MEMBER_ID:
-            # An administrator knows the instance and not the id.
+            # An administrator's request has the instance id, but no member id.
             current = None if instance is None else group.static_members.get(instance)
             if current is None:
                 return ErrorCode.unknown_member_id

@@ -1,9 +1,9 @@
 """The committed and pending offsets of one group.
 
-An offset counts once its record is in the log.  Until then it is *pending*: it is not shown, not
-expired, and a reader that requires stable offsets must retry.  Offsets of a
-transaction are pending until its marker is written.  Of two commits the one later in the log wins,
-in whatever order their writes are acknowledged: after compaction the log would say the same.
+An offset is committed once its record is in the log.  Until then it is *pending*: OffsetFetch does
+not return it, it does not expire, and a client that requires stable offsets must retry.  Offsets of
+a transaction are pending until its marker is written.  Of two commits the one with the higher
+offset in the log counts, even if its write is acknowledged first: log compaction keeps it too.
 
 Source: Kafka ``GroupMetadata``, ``CommitRecordMetadataAndOffset``.
 """
@@ -16,19 +16,19 @@ from typing import Final, NamedTuple
 from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.records import OffsetAndMetadata
 
-_NOT_YET: Final = -1
-"""Where the batch of an offset begins whose write has not been answered."""
+_NOT_WRITTEN: Final = -1
+"""``batch_offset`` of an offset whose write is not acknowledged yet."""
 
 
 class LoggedOffset(NamedTuple):
-    """A committed offset and where the batch with its record begins."""
+    """A committed offset, and the base offset of the batch with its record."""
 
     committed: OffsetAndMetadata
     batch_offset: int
 
 
 class OffsetTable:
-    """Offsets by partition."""
+    """The committed and pending offsets of one group, by partition."""
 
     __slots__ = ("_logged", "_pending", "_pending_of_producers")
 
@@ -52,19 +52,19 @@ class OffsetTable:
         return None if logged is None else logged.committed
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether a new offset is being written."""
+        """Whether the partition has a pending offset."""
         return partition in self._pending or any(
             partition in offsets for offsets in self._pending_of_producers.values()
         )
 
     def has_pending_of(self, producer_id: int) -> bool:
-        """Whether there are pending offsets of that producer's transaction."""
+        """Whether there are pending offsets of the producer's transaction."""
         return producer_id in self._pending_of_producers
 
     def known_among(self, partitions: Mapping[TopicPartition, None]) -> Iterable[TopicPartition]:
-        """Those of the partitions that may have an offset.
+        """The partitions among ``partitions`` that may have an offset here.
 
-        A cluster may delete 100,000 partitions at once, and most groups have offsets of few.
+        A cluster may delete 100,000 partitions at once, but most groups have offsets for few.
         """
         own: tuple[Collection[TopicPartition], ...] = (
             self._logged,
@@ -80,33 +80,33 @@ class OffsetTable:
     # ------------------------------------------------------------------ commits
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Marks these offsets as being written."""
+        """Marks offsets as pending: their records are being appended."""
         self._pending.update(offsets)
 
     def complete(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], batch_offset: int
     ) -> None:
-        """Commits prepared offsets, written in the batch that begins there."""
+        """Commits pending offsets, whose batch has the base offset ``batch_offset``."""
         for partition, committed in offsets.items():
-            # Without it the partition was deleted meanwhile: its offset must not come back.
+            # If there is no pending offset, it was removed meanwhile and must stay removed.
             if partition in self._pending:
                 self._put(partition, LoggedOffset(committed, batch_offset))
         self.fail(offsets)
 
     def fail(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Drops prepared offsets whose write failed."""
+        """Drops pending offsets whose append failed."""
         for partition, committed in offsets.items():
-            # Another commit may have taken the place.
+            # A later commit may have replaced the pending offset.
             if self._pending.get(partition) == committed:
                 del self._pending[partition]
 
     def prepare_transactional(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Marks these offsets of a producer's transaction as being written."""
+        """Marks offsets of a producer's transaction as pending."""
         pending = self._pending_of_producers.setdefault(producer_id, {})
         for partition, committed in offsets.items():
-            pending[partition] = LoggedOffset(committed, _NOT_YET)
+            pending[partition] = LoggedOffset(committed, _NOT_WRITTEN)
 
     def complete_transactional(
         self,
@@ -114,12 +114,15 @@ class OffsetTable:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         batch_offset: int,
     ) -> None:
-        """They are written in the batch that begins there; pending until the marker."""
+        """Stores the base offset of the batch with the offsets of a producer's transaction.
+
+        They stay pending until the transaction's marker is written.
+        """
         pending = self._pending_of_producers.get(producer_id, {})
         for partition, committed in offsets.items():
             if partition in pending and pending[partition].committed == committed:
                 pending[partition] = LoggedOffset(committed, batch_offset)
-        # Those whose transaction was committed before this was known.
+        # The commit marker may have been written before this append was acknowledged.
         self.complete(
             {tp: each for tp, each in offsets.items() if self._pending.get(tp) == each},
             batch_offset,
@@ -128,7 +131,7 @@ class OffsetTable:
     def fail_transactional(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Drops transactional offsets whose write failed."""
+        """Drops pending offsets of a producer's transaction whose append failed."""
         pending = self._pending_of_producers.get(producer_id, {})
         for partition, committed in offsets.items():
             if partition in pending and pending[partition].committed == committed:
@@ -142,8 +145,8 @@ class OffsetTable:
         offsets = self._pending_of_producers.pop(producer_id, {})
         if is_commit:
             for partition, logged in offsets.items():
-                if logged.batch_offset == _NOT_YET:
-                    # The marker stands behind it in the log, but its own answer is still to come.
+                if logged.batch_offset == _NOT_WRITTEN:
+                    # The record is in the log before the marker, but is not acknowledged yet.
                     self._pending[partition] = logged.committed
                 else:
                     self._put(partition, logged)
@@ -160,14 +163,14 @@ class OffsetTable:
         logged: Mapping[TopicPartition, LoggedOffset],
         pending_of_producers: Mapping[int, dict[TopicPartition, LoggedOffset]],
     ) -> None:
-        """Takes the group's offsets in the log; open transactions stay pending."""
+        """Adds the group's offsets from the log; those of open transactions stay pending."""
         self._logged.update(logged)
         self._pending_of_producers.update(pending_of_producers)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Removes these offsets; returns those that need tombstones.
+        """Removes the offsets of partitions; returns the partitions that need tombstones.
 
-        A commit that is under way may stand in the log already, so it is one of them.
+        A pending commit may be in the log already, so it needs a tombstone too.
         """
         removed = []
         for partition in partitions:
@@ -181,7 +184,7 @@ class OffsetTable:
         return removed
 
     def remove_all(self) -> list[TopicPartition]:
-        """Removes all offsets; returns those that need tombstones."""
+        """Removes all offsets; returns the partitions that need tombstones."""
         removed = self.remove(dict.fromkeys((*self._logged, *self._pending)))
         self._pending_of_producers.clear()
         return removed
@@ -189,7 +192,10 @@ class OffsetTable:
     def remove_expired(
         self, is_expired: Callable[[TopicPartition, OffsetAndMetadata], bool]
     ) -> list[TopicPartition]:
-        """Removes expired offsets without a pending commit."""
+        """Removes expired offsets, and returns their partitions.
+
+        An offset stays if a newer commit is pending, unless that belongs to a transaction.
+        """
         expired = [
             partition
             for partition, logged in self._logged.items()

@@ -1,10 +1,10 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
-A commit of a member counts only in the generation it belongs to, so that a member that was thought
-dead cannot put back what another has consumed since; while the assignment is being made no member
-may commit.  Consumers without a group, and administrators, commit to a group without members.
+A member may commit only in the current generation.  So a member that was removed cannot overwrite
+the newer offsets of the member that replaced it.  In CompletingRebalance no member may commit.
+Consumers without group membership, and administrators, commit to a group without members.
 
-An offset is shown when its record stands in the log.
+OffsetFetch returns an offset once its record is in the log.
 
 Source: Kafka ``GroupCoordinator`` (``handleCommitOffsets`` …), ``GroupMetadataManager``
 (``storeOffsets``, ``getOffsets``).
@@ -53,19 +53,22 @@ _COMMIT_ERRORS: Final = {
     ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
     ErrorCode.invalid_fetch_size: ErrorCode.invalid_commit_offset_size,
 }
-"""The client's error when its offsets could not be written; any other error as it is."""
+"""The error that a client gets if its offsets cannot be written, by append error.
+
+Other errors stay the same.
+"""
 
 _NO_OFFSET: Final = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", ErrorCode.none)
 _UNSTABLE: Final = _NO_OFFSET._replace(error=ErrorCode.unstable_offset_commit)
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """The client's error for offsets that could not be written."""
+    """The client's error for offsets whose append ended with ``error``."""
     return _COMMIT_ERRORS.get(error, error)
 
 
 class Offsets:
-    """Handles offset requests of all groups."""
+    """Handles the offset requests of all groups."""
 
     def __init__(
         self,
@@ -82,12 +85,12 @@ class Offsets:
     # ------------------------------------------------------------------ commit
 
     def commit(self, request: CommitOffsets) -> None:
-        """Writes the offsets and answers when they are in the log, or with an error."""
+        """Appends the offsets; the response follows when they are in the log, or after an error."""
         group = self._manager.groups.get(request.group_id)
         is_transactional = request.producer is not None
         error: ErrorCode | None
         if group is None and request.generation_id >= 0:
-            # In a transaction Kafka looks for the member first.
+            # For a transaction Kafka checks the member first, so the error differs.
             error = (
                 ErrorCode.unknown_member_id if is_transactional else ErrorCode.illegal_generation
             )
@@ -122,14 +125,14 @@ class Offsets:
         if request.generation_id != group.generation_id:
             return ErrorCode.illegal_generation
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # It knows the new generation and not yet what it may consume.
+            # The member knows the new generation, but not its assignment yet.
             return ErrorCode.rebalance_in_progress
         return None
 
     def _transactional_commit_error(
         self, group: GroupMetadata, request: CommitOffsets
     ) -> ErrorCode | None:
-        # Old producers do not say whose offsets they commit (KIP-447).
+        # Old producers do not send the consumer's member id and generation (KIP-447).
         says_nothing = (
             request.generation_id < 0
             and not request.member_id
@@ -200,11 +203,11 @@ class Offsets:
         group.offsets.fail_transactional(producer_id, offsets)
         is_here = self._manager.groups.get(group.group_id) is group
         if is_here and not group.offsets.has_pending_of(producer_id):
-            # Its transaction may never have begun, and so no marker would come.
+            # The transaction may not have begun, and then no marker would remove the entry.
             self._manager.forget_producer(producer_id, (group.group_id,))
 
     def _is_short_enough(self, metadata: str) -> bool:
-        # Java's length; a character beyond the basic plane counts twice.
+        # Java's ``String.length``: a character beyond the basic plane counts twice.
         utf16_units = len(metadata) + sum(character > "\uffff" for character in metadata)
         return utf16_units <= self._manager.config.offset_metadata_max_bytes
 
@@ -233,7 +236,7 @@ class Offsets:
     # ------------------------------------------------------------------ fetch
 
     def fetch(self, wanted: WantedOffsets, *, requires_stable: bool) -> GroupOffsets:
-        """The committed offsets, in every state of the group; -1 for a partition without."""
+        """The committed offsets of a group in any state; -1 for a partition without offset."""
         group = self._manager.groups.get(wanted.group_id)
         partitions = wanted.partitions
         if partitions is None:
@@ -247,7 +250,7 @@ class Offsets:
     # ------------------------------------------------------------------ delete
 
     def delete(self, request: DeleteOffsets) -> DeleteOffsetsResult:
-        """Removes these offsets unless a member subscribes to their topics."""
+        """Removes the offsets of partitions, unless a member subscribes to their topics."""
         group = self._manager.groups.get(request.group_id)
         if group is None:
             return DeleteOffsetsResult(ErrorCode.group_id_not_found, {})

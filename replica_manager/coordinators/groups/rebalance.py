@@ -1,13 +1,14 @@
 """The rebalance: all members join, the leader assigns, all members get the assignment.
 
-1. *prepare*: members that are parked in SyncGroup are sent back; JoinGroups are parked.
-2. *join is complete* when all members have joined, or the longest rebalance timeout of them is
-   over.  Dynamic members that are missing are removed; static ones stay until their session ends.
-   A group that was Empty waits ``group.initial.rebalance.delay.ms`` instead, and again as long as
-   others come, so that the members of an application that starts share one generation.
+1. *prepare*: parked SyncGroup requests get REBALANCE_IN_PROGRESS; JoinGroup requests are parked.
+2. *join is complete* when all members have joined, or when the longest rebalance timeout of the
+   members is over.  Dynamic members that have not joined are removed; static members stay until
+   their sessions end.  A group that was Empty waits ``group.initial.rebalance.delay.ms`` instead.
+   It waits again while new members join, so that all members of a starting application are in one
+   generation.
 3. All members get the new generation; the leader also gets the list of members.
-4. *sync*: SyncGroups are parked until the leader's assignment is in the log.  Members that have
-   not sent one when the rebalance timeout is over are removed, and a new rebalance begins.
+4. *sync*: SyncGroup requests are parked until the leader's assignment is in the log.  Members that
+   send none within the rebalance timeout are removed, and a new rebalance begins.
 
 Source: Kafka ``GroupCoordinator``, ``DelayedJoin``, ``InitialDelayedJoin``, ``DelayedSync``.
 """
@@ -41,7 +42,7 @@ class Rebalance:
     # ------------------------------------------------------------------ joining
 
     def prepare_if_possible(self, group: GroupMetadata, reason: str) -> None:
-        """Begins a rebalance, unless one is waiting for members already."""
+        """Begins a rebalance, unless the group already waits for members or is Dead."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
@@ -69,12 +70,12 @@ class Rebalance:
             self._wait_for_members(group)
 
     def check_join(self, group: GroupMetadata) -> None:
-        """Ends the joining if no member is missing; the initial delay ends only by timeout."""
+        """Completes the join if all members have joined, except during the initial delay."""
         if group.is_rebalancing and group.initial_delay_ms is None and group.has_all_members_joined:
             self._complete_join(group)
 
     def join_time_is_over(self, group: GroupMetadata) -> None:
-        """Ends the joining at its timeout, unless the initial delay may be extended."""
+        """Completes the join at its timeout, unless the initial delay is extended."""
         if group.initial_delay_ms is None:
             self._complete_join(group)
             return
@@ -109,7 +110,8 @@ class Rebalance:
         for member in missing:
             self._sessions.drop(group, member)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none has joined: their sessions will end, or not.
+            # Only static members are left, and none has joined: wait until they join or their
+            # sessions end.
             manager.say(
                 Level.ERROR,
                 f"Group {group.group_id} could not complete rebalance because no members rejoined",
@@ -148,8 +150,8 @@ class Rebalance:
         )
 
         def when_stored(error: ErrorCode) -> None:
-            # Not written, the generation before counts again if this broker fails now; its
-            # members are gone, so its sessions end and the group is Empty again.
+            # If the write failed and this broker fails too, the next coordinator loads the last
+            # generation.  The sessions of its members end, and the group is Empty again.
             if error is not ErrorCode.none:
                 manager.say(
                     Level.WARN,
@@ -173,10 +175,13 @@ class Rebalance:
             group.joined_members() if is_leader else (),
         )
 
-    # ------------------------------------------------------------------ synchronising
+    # ------------------------------------------------------------------ SyncGroup
 
     def sync(self, group: GroupMetadata, request: SyncGroup) -> None:
-        """Handles SyncGroup: parks it, or stores the leader's assignments."""
+        """Handles a SyncGroup request of a member in the current generation.
+
+        In CompletingRebalance it is parked, and the leader's request stores the assignments.
+        """
         member = group.members[request.member_id]
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
@@ -224,7 +229,7 @@ class Rebalance:
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
 
         def when_stored(error: ErrorCode) -> None:
-            # Members may have joined or left while it was written.
+            # A new rebalance may have begun during the write.
             is_same = group.generation_id == generation_id
             if not is_same or group.state is not GroupState.COMPLETING_REBALANCE:
                 return

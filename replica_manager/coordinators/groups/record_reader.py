@@ -1,6 +1,6 @@
 """Reads the fields of a record in order, never beyond its end.
 
-Every failure is a :class:`GroupRecordCorrupt` that says what was being read and where.
+Every method raises :class:`GroupRecordCorrupt` if the bytes do not fit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RecordReader:
         return self._taken(self.int32())
 
     def compact_count(self) -> int:
-        """A compact length; -1 for null."""
+        """Reads a compact length (unsigned varint); -1 for null."""
         try:
             value, self._position = read_unsigned_varint(self._data, self._position)
         except (IndexError, InvalidFrame):
@@ -79,7 +79,7 @@ class RecordReader:
             raise self._corrupt("no tagged fields") from None
 
     def bounded_count(self, count: int, item_size: int) -> int:
-        """``count`` if so many items of at least that size can follow."""
+        """``count``, if the bytes left can hold so many items of at least ``item_size`` bytes."""
         left = len(self._data) - self._position
         if count < 0 or count * item_size > left:
             raise self._corrupt(f"{count} items announced, {left} bytes left")

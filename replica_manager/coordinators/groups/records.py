@@ -1,10 +1,10 @@
 """The records of ``__consumer_offsets``: encoded and decoded byte for byte like Kafka's.
 
-Every key and value begins with a version (int16).  The version of a key says what the record is
-about: 0 and 1 an offset, 2 a group; any other belongs to a coordinator that does not run here, and
-its records are passed over.  A tombstone is a key without value.
+Every key and value begins with a version (int16).  The version of a key is also the type of the
+record: 0 and 1 for an offset, 2 for a group.  Records of other types belong to newer coordinators
+and are skipped.  A tombstone is a key without a value.
 
-Nothing is believed of a length before it is compared with the bytes that are left.
+Every length is compared with the number of bytes left before it is used.
 
 Source: Kafka ``OffsetCommitKey``, ``OffsetCommitValue``, ``GroupMetadataKey``,
 ``GroupMetadataValue`` (JSON schemas), ``GroupMetadataManager``.
@@ -23,10 +23,10 @@ from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt
 NO_TIMESTAMP: Final = -1
 
 LONGEST_STRING_BYTES: Final = 2**15 - 1
-"""What a string in a record may have; the length before it is an int16."""
+"""The longest string in a record: its length is an int16."""
 
 OFFSET_KEY_VERSION: Final = 1
-"""Written; version 0 looks the same and is read too."""
+"""The version that is written; version 0 has the same fields and can be read."""
 GROUP_KEY_VERSION: Final = 2
 
 _INT16: Final = Struct(">h")
@@ -39,29 +39,29 @@ _OFFSET_VALUE_3: Final = Struct(">hqih")
 
 _FIRST_FLEXIBLE_VERSION: Final = 4
 _LEAST_MEMBER_SIZE: Final = 8
-"""No member takes fewer bytes than that, so a count can be compared with what is left."""
+"""Fewest bytes of a member: bounds the number of members by the bytes left."""
 
 
 _USUAL_OFFSET_KEY: Final = b"\0\1"
 _USUAL_OFFSET_VALUE: Final = b"\0\3"
-"""Versions as bytes: those that Kafka 3.9 writes."""
+"""The first two bytes (the version) of offset keys and values that Kafka 3.9 writes."""
 
 
 class OffsetKey(NamedTuple):
-    """A record about one partition of one group."""
+    """The key of a committed offset: group and partition."""
 
     group_id: str
     topic_partition: TopicPartition
 
 
 class GroupKey(NamedTuple):
-    """A record about a group itself."""
+    """The key of a group's record."""
 
     group_id: str
 
 
 class UnknownKey(NamedTuple):
-    """A record of a newer coordinator."""
+    """A key of an unknown type, which a newer coordinator wrote."""
 
     version: int
 
@@ -70,15 +70,15 @@ RecordKey: TypeAlias = OffsetKey | GroupKey | UnknownKey
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset."""
+    """A committed offset with its metadata."""
 
     offset: int
     leader_epoch: int
-    """NO_EPOCH if the client did not say."""
+    """-1 (NO_EPOCH) if the client did not send it."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Set when the client asked for a retention of its own (OffsetCommit 2 to 4)."""
+    """When the offset expires, if the client sent a retention time (OffsetCommit 2 to 4)."""
 
 
 class MemberRecord(NamedTuple):
@@ -95,19 +95,19 @@ class MemberRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A group's record."""
+    """The value of a group's record."""
 
     protocol_type: str
     generation_id: int
     protocol_name: str | None
     leader_id: str | None
     state_timestamp_ms: int
-    """When it came into its state; NO_TIMESTAMP in records of old brokers."""
+    """When the group entered its state; -1 (NO_TIMESTAMP) in records of old brokers."""
     members: tuple[MemberRecord, ...]
 
 
 class SimpleRecord(NamedTuple):
-    """A record to be appended; ``value`` is None for a tombstone."""
+    """A record to append; ``value`` is None for a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -117,14 +117,17 @@ class SimpleRecord(NamedTuple):
 
 
 def offset_value_version(version: InterBrokerVersion, *, expires: bool) -> int:
-    """The version of an offset's value for that inter.broker.protocol.version."""
+    """The version in which to write an offset's value, by ``inter.broker.protocol.version``.
+
+    ``expires``: the offset has an expiry time of its own, which only version 1 contains.
+    """
     if expires or not version.is_at_least("2.1-IV0"):
         return 1
     return 3 if version.is_at_least("2.1-IV1") else 2
 
 
 def group_value_version(version: InterBrokerVersion) -> int:
-    """The version of a group's value for that inter.broker.protocol.version."""
+    """The version in which to write a group's value, by ``inter.broker.protocol.version``."""
     if not version.is_at_least("0.10.1-IV0"):
         return 0
     if not version.is_at_least("2.1-IV0"):
@@ -148,7 +151,7 @@ def encode_group_key(group_id: str) -> bytes:
 
 
 def encode_offset_value(committed: OffsetAndMetadata, version: int) -> bytes:
-    """Version 1 to 3; 4 is read but, as in Kafka, never written."""
+    """The value of an offset's record in version 0 to 3; as in Kafka, 4 is never written."""
     assert 0 <= version < _FIRST_FLEXIBLE_VERSION
     metadata = fixed_string(committed.metadata)
     committed_at = _INT64.pack(committed.commit_timestamp_ms)
@@ -165,7 +168,7 @@ def encode_offset_value(committed: OffsetAndMetadata, version: int) -> bytes:
 
 
 def encode_group_value(group: GroupRecord, version: int) -> bytes:
-    """Version 0 to 3; 4 is read but, as in Kafka, never written."""
+    """The value of a group's record in version 0 to 3; as in Kafka, 4 is never written."""
     assert 0 <= version < _FIRST_FLEXIBLE_VERSION
     pieces = [
         _INT16.pack(version),
@@ -200,7 +203,7 @@ def encode_group_value(group: GroupRecord, version: int) -> bytes:
 def decode_key(data: bytes) -> RecordKey:
     """The key of a record; GroupRecordCorrupt if it is malformed."""
     if data[:2] == _USUAL_OFFSET_KEY:
-        # Most records are offsets, and loading reads millions: what is as usual is read at once.
+        # A fast path for the usual key: a load reads millions of offset records.
         size = int.from_bytes(data[2:4], "big")
         topic_at = size + 6
         end = topic_at + int.from_bytes(data[size + 4 : topic_at], "big")
@@ -272,7 +275,7 @@ def _member(reader: RecordReader, version: int) -> MemberRecord:
         group_instance_id,
         client_id,
         client_host,
-        # The first version knew one timeout only.
+        # Version 0 has only one timeout.
         session_timeout if rebalance_timeout is None else rebalance_timeout,
         session_timeout,
         reader.sized_bytes(),

@@ -1,7 +1,7 @@
 """Requests to the group coordinator and their results, independent of protocol versions.
 
-Every request carries the ``request_id`` under which its answer will come, exactly once.  Versions
-differ in what a request can say (left out: the defaults here) and in what an answer can carry.
+Every request has a ``request_id``; exactly one response has the same id.  A version that lacks a
+field of a request has the default value here; a version may also lack fields of the response.
 
 Source: Kafka ``GroupCoordinatorAdapter``, and the results of ``GroupCoordinator``.
 """
@@ -36,29 +36,29 @@ class Protocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """JoinGroup (11)."""
+    """A JoinGroup request (API key 11)."""
 
     request_id: int
     group_id: str
     member_id: str
     protocol_type: str
     protocols: tuple[Protocol, ...]
-    """In the member's order of preference."""
+    """The supported protocols, the preferred one first."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     group_instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    """As Java prints an address: ``/127.0.0.1``."""
+    """The client's address as Java prints it: ``/127.0.0.1``."""
     requires_known_member_id: bool = False
-    """From version 4 on a member without id is given one and has to come again (KIP-394)."""
+    """From version 4 on: a member without an id gets one and must join again (KIP-394)."""
     supports_skipping_assignment: bool = False
-    """From version 9 on a static leader may get the flag to skip the assignment (KIP-814)."""
+    """From version 9 on: the response may ask a static leader to skip the assignment (KIP-814)."""
     reason: str | None = None
 
 
 class JoinedMember(NamedTuple):
-    """A member, for the group's leader."""
+    """One member in the leader's JoinGroup response."""
 
     member_id: str
     group_instance_id: str | None
@@ -67,7 +67,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """The answer to JoinGroup."""
+    """The response to JoinGroup."""
 
     error: ErrorCode
     member_id: str = UNKNOWN_MEMBER_ID
@@ -76,13 +76,13 @@ class JoinResult:
     protocol_name: str | None = None
     leader_id: str = ""
     members: tuple[JoinedMember, ...] = ()
-    """All members, for the leader; empty for the others."""
+    """All members, in the leader's response; empty for other members."""
     skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """SyncGroup (14)."""
+    """A SyncGroup request (API key 14)."""
 
     request_id: int
     group_id: str
@@ -92,12 +92,12 @@ class SyncGroup:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] | None = None
-    """Member id to assignment, from the leader."""
+    """The assignments by member id; only the leader sends them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The answer to SyncGroup."""
+    """The response to SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -107,7 +107,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Heartbeat (12)."""
+    """A Heartbeat request (API key 12)."""
 
     request_id: int
     group_id: str
@@ -118,13 +118,13 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """The answer to Heartbeat."""
+    """The response to Heartbeat."""
 
     error: ErrorCode
 
 
 class LeavingMember(NamedTuple):
-    """A member that leaves; an administrator gives only the instance id."""
+    """A member that leaves; an administrator's request has only the instance id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -133,7 +133,7 @@ class LeavingMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """LeaveGroup (13)."""
+    """A LeaveGroup request (API key 13)."""
 
     request_id: int
     group_id: str
@@ -150,7 +150,7 @@ class LeftMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult:
-    """The answer to LeaveGroup; ``members`` in the order of the request."""
+    """The response to LeaveGroup; ``members`` has the order of the request."""
 
     error: ErrorCode
     members: tuple[LeftMember, ...] = ()
@@ -163,7 +163,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int | None = None
-    """Only version 1 says it; else the coordinator's time."""
+    """Commit time, which only version 1 sends; None: the coordinator's time."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -172,50 +172,50 @@ class TransactionalProducer(NamedTuple):
     producer_id: int
     producer_epoch: int
     guard: VerificationGuard | None = None
-    """What the log gave out when the transaction's coordinator was asked; handed through."""
+    """The guard of the transaction's verification, passed on to the append; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """OffsetCommit (8), from version 1 on, and TxnOffsetCommit (28)."""
+    """An OffsetCommit request (API key 8) from version 1 on, or a TxnOffsetCommit request (28)."""
 
     request_id: int
     group_id: str
     offsets: Mapping[TopicPartition, CommittedOffset]
-    """Partitions that exist; the others were answered before."""
+    """The offsets of existing partitions; the handler has refused the other partitions."""
     member_id: str = UNKNOWN_MEMBER_ID
     generation_id: int = NO_GENERATION
-    """Negative: from a consumer without a group, or from an administrator."""
+    """Negative: from a consumer without group membership, or from an administrator."""
     group_instance_id: str | None = None
     retention_ms: int | None = None
-    """Only versions 2 to 4 can say it."""
+    """Retention time of these offsets, which only versions 2 to 4 send; None: the default."""
     producer: TransactionalProducer | None = None
-    """Whose transaction the offsets belong to: they count when it is committed."""
+    """The producer whose transaction contains the offsets; None for OffsetCommit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """The answer to OffsetCommit."""
+    """The response to OffsetCommit or TxnOffsetCommit."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 class WantedOffsets(NamedTuple):
-    """The group and partitions of an OffsetFetch."""
+    """One group in an OffsetFetch request, and the partitions requested."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None = None
-    """None: of every partition for which there is one."""
+    """None: all partitions that have a committed offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """OffsetFetch (9), from version 1 on; before version 8 of one group."""
+    """An OffsetFetch request (API key 9) from version 1 on; before version 8 for one group."""
 
     request_id: int
     groups: tuple[WantedOffsets, ...]
     requires_stable: bool = False
-    """Whether an offset that a transaction may still replace is withheld (KIP-447)."""
+    """Whether a partition with a pending offset gets UNSTABLE_OFFSET_COMMIT (KIP-447)."""
 
 
 class FetchedOffset(NamedTuple):
@@ -237,14 +237,14 @@ class GroupOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """The answer to OffsetFetch."""
+    """The response to OffsetFetch."""
 
     groups: tuple[GroupOffsets, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """OffsetDelete (47)."""
+    """An OffsetDelete request (API key 47)."""
 
     request_id: int
     group_id: str
@@ -253,7 +253,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResult:
-    """The answer to OffsetDelete; ``partitions`` is empty if there is an error of the group."""
+    """The response to OffsetDelete; ``partitions`` is empty if ``error`` is set."""
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode]
@@ -261,7 +261,7 @@ class DeleteOffsetsResult:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """DeleteGroups (42)."""
+    """A DeleteGroups request (API key 42)."""
 
     request_id: int
     group_ids: tuple[str, ...]
@@ -269,14 +269,14 @@ class DeleteGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupsResult:
-    """The answer to DeleteGroups."""
+    """The response to DeleteGroups: an error per group id."""
 
     errors: Mapping[str, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """ListGroups (16); an empty filter lets everything pass, and case does not matter."""
+    """A ListGroups request (API key 16); an empty filter selects all groups; case is ignored."""
 
     request_id: int
     states: tuple[str, ...] = ()
@@ -284,7 +284,7 @@ class ListGroups:
 
 
 class GroupOverview(NamedTuple):
-    """A group in a ListGroups result."""
+    """A group in a ListGroups response."""
 
     group_id: str
     protocol_type: str
@@ -294,7 +294,7 @@ class GroupOverview(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsResult:
-    """The answer to ListGroups; with an error the list may be incomplete."""
+    """The response to ListGroups; after an error the list may be incomplete."""
 
     error: ErrorCode
     groups: tuple[GroupOverview, ...]
@@ -302,14 +302,17 @@ class ListGroupsResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroups:
-    """DescribeGroups (15)."""
+    """A DescribeGroups request (API key 15)."""
 
     request_id: int
     group_ids: tuple[str, ...]
 
 
 class DescribedMember(NamedTuple):
-    """A member in DescribeGroups; metadata and assignment only while the group is Stable."""
+    """A member in a DescribeGroups response.
+
+    ``metadata`` and ``assignment`` are empty unless the group is Stable.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -320,7 +323,7 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group in DescribeGroups."""
+    """A group in a DescribeGroups response."""
 
     group_id: str
     error: ErrorCode
@@ -332,7 +335,7 @@ class DescribedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroupsResult:
-    """The answer to DescribeGroups, in the order of the request."""
+    """The response to DescribeGroups, with the groups in the order of the request."""
 
     groups: tuple[DescribedGroup, ...]
 

@@ -1,8 +1,8 @@
 """A static member that rejoins: replaces its earlier member id by a new one.
 
-In a Stable group whose protocol stays the same nothing is rebalanced: the new id is written, and
-when it is in the log the member gets the current generation.  If it cannot be written
-the member is again what it was before.
+In a Stable group whose protocol stays the same there is no rebalance: the group's record is written
+with the new member id, and then the member gets the current generation.  If the write fails, the
+member gets its old id and settings back.
 
 Source: Kafka ``GroupCoordinator.updateStaticMemberAndRebalance`` (KIP-345, KIP-814).
 """
@@ -30,7 +30,7 @@ from replica_manager.coordinators.groups.sessions import Sessions
 from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
 
 
-class _Before(NamedTuple):
+class _OldState(NamedTuple):
     """The member's state before it rejoined."""
 
     member_id: str
@@ -53,10 +53,10 @@ class StaticMembers:
     def replace(
         self, group: GroupMetadata, member: Member, new_member_id: str, request: JoinGroup
     ) -> None:
-        """Gives the member its new id; the old id and its parked requests are fenced."""
+        """Replaces the member's id; parked requests of the old id get FENCED_INSTANCE_ID."""
         instance, reason = request.group_instance_id, given_reason(request.reason)
         assert group.leader_id is not None
-        before = _Before(
+        before = _OldState(
             member.member_id,
             group.leader_id,
             member.protocols,
@@ -93,7 +93,7 @@ class StaticMembers:
                     f" client reason: {reason}",
                 )
             case GroupState.COMPLETING_REBALANCE:
-                # The leader may have the old id already and assign to that.
+                # The leader may already know the old id, and assign partitions to it.
                 self._rebalance.prepare(
                     group,
                     f"Updating metadata for static member {new_member_id} with instance id"
@@ -112,13 +112,13 @@ class StaticMembers:
         self._sessions.renew(group, member)
 
     def _store(
-        self, group: GroupMetadata, member: Member, before: _Before, request: JoinGroup
+        self, group: GroupMetadata, member: Member, before: _OldState, request: JoinGroup
     ) -> None:
         generation_id = group.generation_id
 
         def when_stored(error: ErrorCode) -> None:
             is_same = group.generation_id == generation_id and group.state is GroupState.STABLE
-            # Answered or replaced meanwhile, or a rebalance has begun and will answer.
+            # The request already has its response, or a rebalance has begun and will send it.
             if not is_same or member.parked_join != request.request_id:
                 return
             if error is ErrorCode.none:
@@ -147,12 +147,12 @@ class StaticMembers:
         self._manager.store_group(group, assignments, when_stored)
 
     def _result(
-        self, group: GroupMetadata, member: Member, before: _Before, request: JoinGroup
+        self, group: GroupMetadata, member: Member, before: _OldState, request: JoinGroup
     ) -> JoinResult:
         result = self._rebalance.join_result(group, member)
         is_leader = group.leader_id == member.member_id
         if request.supports_skipping_assignment:
-            # It leads and watches the topics, but its assignment would not be distributed.
+            # The leader must watch the topics, but not assign: the group is already Stable.
             return JoinResult(
                 ErrorCode.none,
                 result.member_id,
@@ -163,7 +163,8 @@ class StaticMembers:
                 result.members,
                 skip_assignment=is_leader,
             )
-        # With the leader's old id in the answer it does not know that it leads: no assignment.
+        # The response has the leader's old id, so a leader that rejoined does not know that it
+        # leads, and sends no assignment.
         return JoinResult(
             ErrorCode.none,
             result.member_id,

@@ -1,7 +1,7 @@
 """Timers by key: set, moved, cancelled, and taken when due.
 
-A session's deadline moves with every heartbeat, so moving must cost next to nothing: only the table
-is written, and the heap's entry finds the new deadline when its old time comes.
+Every heartbeat moves the deadline of a session, so that must be cheap: only the table of deadlines
+changes.  The timer's heap entry is moved to the new deadline when it comes to the top.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 _SLACK: Final = 64
-"""Entries without a timer that the heap may hold beyond as many as there are timers."""
+"""Heap entries allowed beyond twice the number of timers, before the heap is rebuilt."""
 
 
 class TimerKind(Enum):
     """The purpose of a timer."""
 
     SESSION = "session"
-    """A member's session, or the time for using a pending id, is over."""
+    """A member's session ends, or the time in which to use a pending member id."""
     JOIN = "join"
-    """No further member may join this generation."""
+    """The time ends in which members may join the next generation."""
     SYNC = "sync"
-    """No further member may fetch the assignment of this generation."""
+    """The time ends in which members must send SyncGroup."""
     SWEEP = "sweep"
-    """Time to look for expired offsets."""
+    """Some groups are checked for expired offsets."""
     LOAD = "load"
-    """Time to go on with groups that were loaded."""
+    """Some more groups of a loaded partition are created."""
 
 
 class GroupTimer(NamedTuple):
-    """One timer: its kind and its group, member or id."""
+    """One timer: its kind, and its group, member or load."""
 
     kind: TimerKind
     group_id: str = ""
@@ -40,12 +40,12 @@ class GroupTimer(NamedTuple):
 
 
 class Timers:
-    """All timers of a coordinator; timers of the same time fire in a repeatable order."""
+    """All timers of a coordinator; timers with the same deadline fire in a repeatable order."""
 
     def __init__(self) -> None:
         self._deadlines: dict[GroupTimer, int] = {}
         self._entries: dict[GroupTimer, tuple[int, int, GroupTimer]] = {}
-        """The one entry of the heap that counts for a timer: never later than its deadline."""
+        """The valid heap entry of each timer: (time, sequence, timer), never after its deadline."""
         self._heap: list[tuple[int, int, GroupTimer]] = []
         self._sequence = 0
 
@@ -60,23 +60,23 @@ class Timers:
 
     @property
     def heap_size(self) -> int:
-        """The size of the heap: at most about twice the number of timers."""
+        """The number of heap entries: at most about twice the number of timers."""
         return len(self._heap)
 
     def set(self, timer: GroupTimer, deadline_ms: int) -> None:
-        """Sets the timer to ``deadline_ms``, replacing an earlier time."""
+        """Sets the timer to ``deadline_ms``, which replaces its earlier deadline."""
         self._deadlines[timer] = deadline_ms
         entry = self._entries.get(timer)
         if entry is None or deadline_ms < entry[0]:
             self._push(timer, deadline_ms)
 
     def cancel(self, timer: GroupTimer) -> None:
-        """Cancels the timer, if it is set."""
+        """Cancels the timer; does nothing if it is not set."""
         if self._deadlines.pop(timer, None) is not None and len(self._heap) > self._bound:
             self._rebuild()
 
     def next_deadline_ms(self) -> int | None:
-        """The time of the next timer; None without timers."""
+        """The deadline of the next timer; None if there are no timers."""
         while self._heap:
             time, _, timer = self._heap[0]
             deadline = self._deadlines.get(timer)

@@ -28,7 +28,7 @@ class TransactionDescriptions:
         self._manager = manager
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """The state of the transactional id, or the error."""
+        """The state of the transactional id, or an error if it cannot be described."""
         if not transactional_id:
             return DescribedTransaction(transactional_id, ErrorCode.invalid_request)
         owner = self._manager.owner_of(transactional_id)
@@ -49,7 +49,10 @@ class TransactionDescriptions:
         )
 
     def list(self, request: ListTransactions) -> ListTransactionsResult:
-        """The ids that pass every filter; none while a partition is being loaded."""
+        """The transactional ids that pass all filters; an error while a partition is loaded.
+
+        The result also has the unknown state names among the filters.
+        """
         if self._manager.loading:
             return ListTransactionsResult(ErrorCode.coordinator_load_in_progress)
         known = {STATE_OF_LABEL[name] for name in request.states if name in STATE_OF_LABEL}

@@ -1,14 +1,15 @@
 """The transaction coordinator: takes one input with the time, returns outputs.
 
-Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at a time):
+Nothing here waits, reads a clock or uses a socket.  The driver (one caller at a time):
 
 1. calls ``step(input, now_ms)`` for every request and every event;
-2. performs the outputs in their order: answers go to who asked; an append's outcome comes back as
-   ``TransactionRecordsAppended``, a load's records as ``Loaded`` and ``LoadFinished``, a producer
-   id as ``ProducerIdGiven``, and what brokers make of markers as ``MarkersAnswered``;
-3. steps a ``Tick`` when ``next_deadline_ms`` has come, and looks at it again after every step.
+2. performs the outputs in their order: a response goes to the request with its id, the result of
+   an append comes back as ``TransactionRecordsAppended``, the records of a load as ``Loaded`` and
+   ``LoadFinished``, a producer id as ``ProducerIdGiven``, and the response of a broker to markers
+   as ``MarkersAnswered``;
+3. passes a ``Tick`` at ``next_deadline_ms``, which may have changed after each step.
 
-Time may be any clock that never goes back, as long as it is the wall clock's: it stands in records.
+``now_ms`` is the wall clock's time, because records contain it, but must never go back.
 
 Source: Kafka ``TransactionCoordinator``.
 """
@@ -68,21 +69,22 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 
 
 class TransactionCoordinator:
-    """Coordinates the ids of the partitions of ``__transaction_state`` that this broker leads."""
+    """Coordinates the ids in the partitions of ``__transaction_state`` that this broker leads."""
 
     def __init__(
         self, config: TransactionConfig, leader_of: Callable[[TopicPartition], int | None]
     ) -> None:
-        """``leader_of`` returns the broker that leads a partition.
+        """``leader_of`` returns the broker id of a partition's leader.
 
-        It gives :data:`.markers.NO_LEADER` if none can be reached, None without such a partition.
+        It returns :data:`.markers.NO_LEADER` if no leader is known or reachable, and None if the
+        partition was deleted.
         """
         self._manager = TransactionStateManager(config)
         self._is_active = False
         self._abort_at_ms: int | None = None
         self._expire_at_ms: int | None = None
         self.markers = Markers(self._manager, leader_of)
-        """To be looked at only: its counts are gauges."""
+        """The markers to send; read only from outside, for gauges."""
         self._ending = Ending(self._manager, self.markers)
         self._producers = Producers(self._manager, self._ending)
         self._membership = TransactionPartitions(self._manager)
@@ -92,7 +94,7 @@ class TransactionCoordinator:
 
     @property
     def owned(self) -> Mapping[int, OwnedPartition]:
-        """The partitions that are coordinated here, for tests; read only."""
+        """The loaded partitions, by partition number, for tests; read only."""
         return self._manager.owned
 
     @property
@@ -104,7 +106,7 @@ class TransactionCoordinator:
         return min((each for each in deadlines if each is not None), default=None)
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition whose leader coordinates that id, for FindCoordinator."""
+        """The partition whose leader coordinates the id, for FindCoordinator."""
         return self._manager.partition_for(transactional_id)
 
     def step(self, given: Input, now_ms: int) -> list[Output]:

@@ -1,7 +1,7 @@
 """The end of transactions: by EndTxn, or by timeout.
 
-First it is written down how the transaction ends, and the producer is answered; markers follow, and
-when every partition has its own, the completion is written.
+First the decision (commit or abort) is written to the log, and the producer gets its response.
+Then the markers are written.  When every partition has its marker, the completion is written.
 
 Source: Kafka ``TransactionCoordinator`` (``endTransaction``, ``abortTimedOutTransactions``).
 """
@@ -33,11 +33,11 @@ _CANCELLED: Final = frozenset(
         ErrorCode.concurrent_transactions,
     }
 )
-"""Why a rollback after a timeout need not be: the producer has come to it first."""
+"""Errors after which a timed-out transaction needs no abort: the producer has acted meanwhile."""
 
 
 class Ending:
-    """Ends transactions."""
+    """Commits and aborts transactions."""
 
     def __init__(self, manager: TransactionStateManager, markers: Markers) -> None:
         self._manager = manager
@@ -53,9 +53,10 @@ class Ending:
         is_from_client: bool,
         then: Continuation,
     ) -> None:
-        """Ends a transaction; ``then`` gets the error as soon as the end is decided.
+        """Ends a transaction; ``then`` is called with the error once the decision is in the log.
 
-        Who is not a client has prepared an epoch fence, and gives the raised epoch.
+        With ``is_from_client`` False the coordinator aborts the transaction itself: the caller has
+        prepared an epoch fence and passes the raised epoch.
         """
         if not transactional_id:
             then(ErrorCode.invalid_request)
@@ -148,7 +149,7 @@ class Ending:
     # ------------------------------------------------------------------ timeouts
 
     def abort_timed_out(self) -> None:
-        """Aborts transactions open for too long; a higher epoch fences the producer."""
+        """Aborts transactions that have timed out; a higher epoch fences their producers."""
         timed_out = [
             transaction
             for owner in self._manager.owned.values()
@@ -157,7 +158,7 @@ class Ending:
         ]
         for transaction in timed_out:
             if isinstance(self._manager.owner_of(transaction.transactional_id), ErrorCode):
-                continue  # it is being loaded again
+                continue  # the partition is being loaded again
             self._abort(transaction)
 
     def _abort(self, transaction: Transaction) -> None:
@@ -195,7 +196,7 @@ class Ending:
 
 
 def _refusal(transaction: Transaction, *, is_commit: bool) -> ErrorCode | None:
-    """The result where there is nothing to decide; None for an open transaction."""
+    """The result of EndTxn if the transaction is not Ongoing; None if it must be ended now."""
     match transaction.state:
         case TransactionState.ONGOING:
             return None
@@ -204,7 +205,7 @@ def _refusal(transaction: Transaction, *, is_commit: bool) -> ErrorCode | None:
         case TransactionState.COMPLETE_ABORT:
             return ErrorCode.invalid_txn_state if is_commit else ErrorCode.none
         case TransactionState.PREPARE_COMMIT:
-            # It is asked again, or was before it failed: the answer was lost.
+            # The producer sends EndTxn again, because it did not get the first response.
             return ErrorCode.concurrent_transactions if is_commit else ErrorCode.invalid_txn_state
         case TransactionState.PREPARE_ABORT:
             return ErrorCode.invalid_txn_state if is_commit else ErrorCode.concurrent_transactions

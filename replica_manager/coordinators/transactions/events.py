@@ -1,8 +1,8 @@
 """Events and outputs of the transaction coordinator; requests are in another module.
 
-A request (:mod:`.requests`) or an event goes in, one at a time, with the time; outputs come out, to
-be performed in their order.  The events about partitions are those of the group coordinator; an
-election's epoch is the coordinator's.
+The coordinator takes one request (:mod:`.requests`) or event at a time, with the current time, and
+returns outputs, which must be performed in their order.  The events about partitions are those of
+the group coordinator.  The leader epoch of an election is the coordinator epoch.
 
 Source: Kafka ``TransactionCoordinator`` (``onElection``, ``onResignation``),
 ``TransactionStateManager``, ``TransactionMarkerChannelManager``.
@@ -32,7 +32,7 @@ from replica_manager.coordinators.groups.events import (
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.transactions.requests import Request, Result
 
-# ---------------------------------------------------------------------- in
+# ---------------------------------------------------------------------- events
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TransactionRecordsAppended:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdGiven:
-    """The answer to :class:`NewProducerId`: an id, or the error."""
+    """The result of a :class:`NewProducerId`: a producer id, or -1 and an error."""
 
     wish_id: int
     producer_id: int
@@ -58,7 +58,7 @@ class MarkersAnswered:
 
     send_id: int
     errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
-    """By producer id; None if there was no answer."""
+    """The error of each partition, by producer id; None if there was no response."""
 
 
 Event: TypeAlias = (
@@ -77,12 +77,12 @@ Event: TypeAlias = (
 
 Input: TypeAlias = Request | Event
 
-# ---------------------------------------------------------------------- out
+# ---------------------------------------------------------------------- outputs
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionResponse:
-    """Send the response to that request; every request is answered once."""
+    """The response to the request with this ``request_id``; each request gets exactly one."""
 
     request_id: int
     result: Result
@@ -92,9 +92,9 @@ class TransactionResponse:
 class AppendTransactionRecords:
     """Append one batch to a partition of ``__transaction_state``, as coordinator.
 
-    CreateTime, uncompressed, acknowledged by every replica in sync.  The outcome must come back as
-    :class:`TransactionRecordsAppended`, also when this broker does not lead the partition
-    (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT).
+    The timestamp type is CreateTime, without compression, with acks=all.  The result must come back
+    as :class:`TransactionRecordsAppended`, even if this broker is not the leader
+    (NOT_LEADER_OR_FOLLOWER) or the append timed out (REQUEST_TIMED_OUT).
     """
 
     append_id: int
@@ -106,13 +106,13 @@ class AppendTransactionRecords:
 
 @dataclass(frozen=True, slots=True)
 class NewProducerId:
-    """Get a new producer id; the answer is :class:`ProducerIdGiven`."""
+    """Get a new producer id; the result must come back as :class:`ProducerIdGiven`."""
 
     wish_id: int
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction, for partitions of one leader."""
+    """A commit or abort marker of a transaction, for partitions with the same leader."""
 
     producer_id: int
     producer_epoch: int
@@ -123,9 +123,9 @@ class Marker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
-    """Send WriteTxnMarkers to that broker; its answer must come back as :class:`MarkersAnswered`.
+    """Send WriteTxnMarkers to a broker; the result must come back as :class:`MarkersAnswered`.
 
-    There is one such request to a broker at a time.
+    Only one such request to a broker is in flight at a time.
     """
 
     send_id: int

@@ -27,7 +27,7 @@ class TransactionalIdExpiration:
         self._manager = manager
 
     def sweep(self) -> None:
-        """Appends tombstones for expired ids, some 16 KB of keys to a batch."""
+        """Appends tombstones for expired ids, at most some 16 KB of keys in one batch."""
         for partition, owner in self._manager.owned.items():
             if partition in self._manager.loading:
                 continue
@@ -62,7 +62,7 @@ class TransactionalIdExpiration:
         def when_written(error: ErrorCode) -> None:
             for transaction, _ in batch:
                 if manager.owned.get(partition) is not owner:
-                    return  # another broker may have led it in between
+                    return  # the partition was unloaded meanwhile, and maybe loaded again
                 if transaction.pending_state is not TransactionState.DEAD:
                     raise IllegalState(f"{transaction.transactional_id} was not about to expire")
                 if error is ErrorCode.none:

@@ -1,13 +1,14 @@
 """The coordinator's partitions of ``__transaction_state``: loading and unloading.
 
-The elected leader of a partition reads its log from the start to the end; the last record of
-an id counts.  A transaction whose end was decided goes on from there: its markers are sent again,
-under the new epoch, and a partition that has one already gets a second, which changes nothing.
+The new leader of a partition reads the log from its start to its end; the last record of an id
+counts.  If a transaction's end was decided, its markers are sent again with the new coordinator
+epoch.  A partition that already has the marker gets a second one, which has no effect.
 
 Source: Kafka ``TransactionStateManager`` (``loadTransactionsForTxnTopicPartition``,
 ``removeTransactionsForTxnTopicPartition``).
-Deviation: a record that cannot be read is logged and passed over, where Kafka gives up the rest of
-the partition and serves what came before; a partition that cannot be read to its end is not served.
+Deviation: a record that cannot be read is logged and skipped, where Kafka stops reading the
+partition and serves the records before it.  A partition that cannot be read to its end is not
+served.
 """
 
 from __future__ import annotations
@@ -39,33 +40,33 @@ class _PartitionLoad:
     coordinator_epoch: int
     began_ms: int
     values: dict[str, bytes] = field(default_factory=dict)
-    """The last record of each id, undecoded: only the last one matters."""
+    """The value of the last record of each transactional id, decoded when the load ends."""
     to_install: list[str] = field(default_factory=list)
-    """Ids that are read to the end and not made yet, last first."""
+    """Transactional ids that are read but not created yet, the last one first."""
     transactions: dict[str, Transaction] = field(default_factory=dict)
 
 
 class TransactionTopicPartitions:
-    """The loaded partitions, and those being loaded."""
+    """Loads and unloads the transactional ids of the partitions that this broker leads."""
 
     def __init__(self, manager: TransactionStateManager, markers: Markers) -> None:
         self._manager = manager
         self._markers = markers
         self._loads: dict[int, _PartitionLoad] = {}
-        """By load id."""
+        """The current loads, by load id."""
         self._epochs: dict[int, int] = {}
-        """The newest leader epoch seen of each partition."""
+        """The newest known leader epoch, by partition."""
         self._last_load_id = 0
 
     @property
     def has_more_to_install(self) -> bool:
-        """Whether a partition was read to its end and is not installed completely."""
+        """Whether a partition was read to its end, but not all its ids are created yet."""
         return any(load.to_install for load in self._loads.values())
 
-    # ------------------------------------------------------------------ coming and going
+    # ------------------------------------------------------------------ elections
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker became leader: starts loading the partition."""
+        """Starts loading a partition that this broker leads, if the leader epoch is new."""
         manager = self._manager
         manager.say(
             Level.INFO,
@@ -86,14 +87,17 @@ class TransactionTopicPartitions:
         manager.outbox.append(Load(partition, self._last_load_id))
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """This broker is not the leader any more: unloads the partition's transactions."""
+        """Unloads the transactional ids of a partition that this broker no longer leads.
+
+        ``leader_epoch`` is None if it is unknown; then the partition is unloaded in any case.
+        """
         manager = self._manager
         manager.say(
             Level.INFO,
             f"Resigned as the txn coordinator for partition {partition} at epoch {leader_epoch}",
         )
         if leader_epoch is None:
-            # A replica that is made anew begins with any epoch.
+            # A topic that is created again starts with a lower leader epoch.
             self._epochs.pop(partition, None)
         elif leader_epoch < self._epochs.get(partition, leader_epoch):
             return
@@ -110,7 +114,7 @@ class TransactionTopicPartitions:
             )
 
     def give_up_all(self) -> None:
-        """Unloads every partition: the broker stops."""
+        """Unloads all partitions, because the broker stops."""
         for partition in list(self._manager.loading):
             self._drop_load(partition)
         for partition in list(self._manager.owned):
@@ -124,7 +128,7 @@ class TransactionTopicPartitions:
     # ------------------------------------------------------------------ reading
 
     def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
-        """Takes more of the log; ignored if the load was cancelled."""
+        """Handles the next batches of a load; ignores them if the load was cancelled."""
         load = self._loads.get(load_id)
         if load is None:
             return
@@ -135,7 +139,7 @@ class TransactionTopicPartitions:
                 try:
                     self._take(load, record.key, record.value)
                 except TransactionRecordCorrupt as reason:
-                    self._pass_over(load, f"the record at offset {record.offset}", reason)
+                    self._log_skipped(load, f"the record at offset {record.offset}", reason)
 
     def _take(self, load: _PartitionLoad, key: bytes | None, value: bytes | None) -> None:
         if key is None:
@@ -153,7 +157,9 @@ class TransactionTopicPartitions:
         else:
             load.values[transactional_id] = value
 
-    def _pass_over(self, load: _PartitionLoad, what: str, reason: TransactionRecordCorrupt) -> None:
+    def _log_skipped(
+        self, load: _PartitionLoad, what: str, reason: TransactionRecordCorrupt
+    ) -> None:
         self._manager.say_of_log(
             Level.ERROR,
             f"Error loading transactions from transaction log {_name(load.partition)}: {what} is"
@@ -161,12 +167,12 @@ class TransactionTopicPartitions:
         )
 
     def failed(self, load_id: int, reason: str) -> None:
-        """The log could not be read: the partition is not served, because it would seem empty."""
+        """Ends a load that failed; requests for its ids then get NOT_COORDINATOR."""
         load = self._loads.get(load_id)
         if load is not None:
             self._drop_load(load.partition)
             self._manager.owned.pop(load.partition, None)
-            # The same leadership may be announced again, and then is tried again.
+            # A later election with the same leader epoch must start a new load.
             self._epochs.pop(load.partition, None)
             self._manager.say_of_log(
                 Level.ERROR,
@@ -175,14 +181,14 @@ class TransactionTopicPartitions:
             )
 
     def finished(self, load_id: int) -> None:
-        """The end of the log was read: its transactions are installed, some with each tick."""
+        """Ends the reading of a log: its ids are now created, some with each tick."""
         load = self._loads.get(load_id)
         if load is not None:
             load.to_install = list(reversed(load.values))
             self._install(load)
 
     def install_more(self) -> None:
-        """Installs more transactions of a partition that was read to its end."""
+        """Creates more of the transactional ids of a partition that was read to its end."""
         load = next((each for each in self._loads.values() if each.to_install), None)
         if load is not None:
             self._install(load)
@@ -193,7 +199,7 @@ class TransactionTopicPartitions:
             try:
                 transaction = decode_value(transactional_id, load.values[transactional_id])
             except TransactionRecordCorrupt as reason:
-                self._pass_over(load, f"the last record of {transactional_id}", reason)
+                self._log_skipped(load, f"the last record of {transactional_id}", reason)
             else:
                 load.transactions[transactional_id] = transaction
         if not load.to_install:

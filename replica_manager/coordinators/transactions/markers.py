@@ -1,16 +1,15 @@
 """Sends the markers of transactions whose end is decided.
 
-Each leader has a queue; one request to it is under way at a time.  What fails for now is tried
-again after a while, at the partition's leader of that time; a deleted partition needs
-no marker.  When every partition has its marker, the completion is written to the log, again and
-again until it is there.
+Each leader has a queue and one request in flight.  A failed marker is sent again after a pause, to
+the partition's leader at that time; a deleted partition needs no marker.  When every partition has
+its marker, the completion is written to the log; the write is repeated until it succeeds.
 
-A queue holds at most what belongs to the transactions of this coordinator, whose number has a
-bound; a request holds MAX_MARKERS_PER_REQUEST.
+The queues are bounded by the number of transactional ids of this coordinator, a request by
+MAX_MARKERS_PER_REQUEST.
 
 Source: Kafka ``TransactionMarkerChannelManager``, ``TransactionMarkerRequestCompletionHandler``.
-Deviation: an error that Kafka does not expect ends its sender's loop or leaves the transaction
-pending for ever; here it is logged, and tried again.
+Deviation: after an unexpected error Kafka's sender stops or the transaction stays pending for ever;
+here the error is logged, and the marker is sent again.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 
 NO_LEADER: Final = -1
 
-_FOR_NOW: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.not_leader_or_follower,
@@ -50,16 +49,16 @@ _FOR_NOW: Final = frozenset(
 _SUPERSEDED: Final = frozenset(
     {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
 )
-"""Another coordinator has ended the transaction."""
+"""Errors that show that another coordinator has ended the transaction."""
 _NEEDLESS: Final = frozenset(
     {ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version}
 )
-"""The partition can hold no transactions, so it has no records of this one."""
+"""Errors of partitions that cannot contain transactional records, and so need no marker."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Completion:
-    """A transaction whose end is decided, and its state once it has all markers."""
+    """A transaction whose end is decided; ``transit`` is its state after all markers."""
 
     transactional_id: str
     coordinator_epoch: int
@@ -77,12 +76,12 @@ class _Sent(NamedTuple):
 
 
 class Markers:
-    """All markers still to be written."""
+    """The markers that are still to be written."""
 
     def __init__(
         self, manager: TransactionStateManager, leader_of: Callable[[TopicPartition], int | None]
     ) -> None:
-        """``leader_of`` returns NO_LEADER if none is reachable, None for an unknown partition."""
+        """``leader_of`` returns the leader's broker id; NO_LEADER if unknown, None if deleted."""
         self._manager = manager
         self._leader_of = leader_of
         self._completions: dict[str, Completion] = {}
@@ -90,26 +89,29 @@ class Markers:
         self._without_leader: list[_Waiting] = []
         self._failed: list[_Waiting] = []
         self._unwritten: list[Completion] = []
-        """Completions whose record is to be written again."""
+        """Completions whose write failed and must be repeated."""
         self._sent: dict[int, _Sent] = {}
         self._last_send_id = 0
         self.retry_at_ms: int | None = None
-        """When what failed is to be tried again; None if nothing has."""
+        """When to call :meth:`retry`; None if nothing has failed."""
 
     @property
     def without_leader_count(self) -> int:
-        """Gauge ``UnknownDestinationQueueSize``."""
+        """The number of markers without a known leader: gauge ``UnknownDestinationQueueSize``."""
         return len(self._without_leader)
 
     @property
     def unwritten_count(self) -> int:
-        """Gauge ``LogAppendRetryQueueSize``."""
+        """The number of completions to write again: gauge ``LogAppendRetryQueueSize``."""
         return len(self._unwritten)
 
     # ------------------------------------------------------------------ sending
 
     def begin(self, transaction: Transaction, coordinator_epoch: int, transit: Transit) -> None:
-        """Starts the markers of a transaction whose end is in the log; ``transit`` follows them."""
+        """Queues the markers of a transaction whose decision is in the log.
+
+        ``transit`` is written after all markers.
+        """
         completion = Completion(transaction.transactional_id, coordinator_epoch, transit)
         self._completions[transaction.transactional_id] = completion
         self._enqueue(
@@ -141,7 +143,7 @@ class Markers:
             )
 
     def retry(self) -> None:
-        """Queues failed markers again, for the current leaders."""
+        """Queues failed markers again, for the current leaders, and repeats failed writes."""
         self.retry_at_ms = None
         unwritten, self._unwritten = self._unwritten, []
         for completion in unwritten:
@@ -155,7 +157,7 @@ class Markers:
                 self._complete_if_done(completion, transaction)
 
     def forget(self, partition: int) -> None:
-        """Drops what belongs to a partition of ``__transaction_state`` that is no longer loaded."""
+        """Drops all markers of a partition of ``__transaction_state`` that was unloaded."""
 
         def stays(completion: Completion) -> bool:
             return self._manager.partition_for(completion.transactional_id) != partition
@@ -208,7 +210,7 @@ class Markers:
             self.retry_at_ms = self._manager.now_ms + MARKER_RETRY_MS
 
     def _wanted(self, completion: Completion) -> Transaction | None:
-        """The transaction if it still has to be completed in the same epoch."""
+        """The transaction if it must still be completed, in the same coordinator epoch."""
         transactional_id = completion.transactional_id
         if self._completions.get(transactional_id) is not completion:
             return None
@@ -223,12 +225,12 @@ class Markers:
         del self._completions[transactional_id]
         return None
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ responses
 
     def answered(
         self, send_id: int, errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
     ) -> None:
-        """Handles a response: results by producer id, None if there was no response."""
+        """Handles the response to markers: errors by producer id, None if there was no response."""
         for completion, marker in self._sent.pop(send_id).waiting:
             transaction = self._wanted(completion)
             if transaction is None:
@@ -248,27 +250,29 @@ class Markers:
         marker: Marker,
         errors: Mapping[TopicPartition, ErrorCode] | None,
     ) -> list[TopicPartition]:
-        """The partitions to try again."""
+        """Handles the result of one marker; returns the partitions to send it to again."""
         if errors is None:
             return list(marker.partitions)
         again: list[TopicPartition] = []
         for partition in marker.partitions:
-            # A broker that says nothing about a partition has done nothing to it.
+            # A partition that is missing in the response has no marker yet.
             error = errors.get(partition, ErrorCode.unknown_server_error)
             if error is ErrorCode.none or error in _NEEDLESS:
                 transaction.has_marker(partition)
             elif error in _SUPERSEDED:
-                self._tell(completion, partition, error, "has permanently failed", Level.INFO)
+                self._log_failure(
+                    completion, partition, error, "has permanently failed", Level.INFO
+                )
                 self._completions.pop(completion.transactional_id, None)
                 return []
             else:
-                is_expected = error in _FOR_NOW
+                is_expected = error in _RETRIABLE
                 level = Level.INFO if is_expected else Level.ERROR
-                self._tell(completion, partition, error, "has failed", level)
+                self._log_failure(completion, partition, error, "has failed", level)
                 again.append(partition)
         return again
 
-    def _tell(
+    def _log_failure(
         self,
         completion: Completion,
         partition: TopicPartition,

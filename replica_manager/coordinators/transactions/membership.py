@@ -23,13 +23,13 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 
 
 class TransactionPartitions:
-    """Adds and verifies partitions."""
+    """Adds partitions to transactions, and verifies that they belong to them."""
 
     def __init__(self, manager: TransactionStateManager) -> None:
         self._manager = manager
 
     def add(self, request: AddPartitions) -> None:
-        """Adds the partitions once the record is in the log; the first ones begin a transaction."""
+        """Adds partitions once the record is in the log; the first ones begin a transaction."""
 
         def tell(error: ErrorCode) -> None:
             self._manager.answer(request.request_id, ErrorResult(error))
@@ -50,7 +50,7 @@ class TransactionPartitions:
             self._manager.write(request.transactional_id, owner.coordinator_epoch, transit, tell)
 
     def verify(self, request: VerifyPartitions) -> VerifyResult:
-        """Whether each partition belongs to the producer's transaction."""
+        """The error of each partition; NONE if it belongs to the producer's transaction."""
         found = self._found(request)
         if isinstance(found, ErrorCode):
             return VerifyResult(dict.fromkeys(request.partitions, found))

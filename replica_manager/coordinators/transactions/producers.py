@@ -1,9 +1,9 @@
 """InitProducerId with a transactional id: gives the producer its id and a new epoch.
 
-The new epoch fences the producer that used the transactional id before.  If its transaction is
-still open, that is aborted first, under an epoch which no client ever gets; the new producer must
-retry meanwhile.  A producer that goes on after an error says who it was, so that it does not fence
-itself out, nor take the id back from one who came since (KIP-360).
+The new epoch fences the earlier producer with the same transactional id.  If that producer's
+transaction is still open, it is aborted first, with an epoch that no client gets; meanwhile the new
+producer must retry.  A producer that continues after an error sends its producer id and epoch.  So
+it can get a new epoch, but cannot fence a producer that started later (KIP-360).
 
 Source: Kafka ``TransactionCoordinator`` (``handleInitProducerId``,
 ``prepareInitProducerIdTransit``).
@@ -39,17 +39,20 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
 
 
 class Producers:
-    """Handles InitProducerId."""
+    """Handles InitProducerId requests with a transactional id."""
 
     def __init__(self, manager: TransactionStateManager, ending: Ending) -> None:
         self._manager = manager
         self._ending = ending
         self._wish_ids = count(1)
-        self._wishing: dict[int, InitProducerId] = {}
-        """Requests that wait for a producer id; as many as there are connections at most."""
+        self._requests_by_wish: dict[int, InitProducerId] = {}
+        """Requests that wait for a producer id, by wish id; at most one per connection."""
 
     def init(self, request: InitProducerId, new_id: int | None = None) -> None:
-        """``new_id``: a producer id to use if one is needed; without it one is requested."""
+        """Gives the producer its id and epoch, or sends an error.
+
+        ``new_id`` is a producer id to use if one is needed; if it is None, one is requested first.
+        """
         if not request.transactional_id:
             self._refuse(request, ErrorCode.invalid_request)
             return
@@ -62,7 +65,7 @@ class Producers:
             return
         transaction = owner.transactions.get(request.transactional_id)
         if transaction is None and new_id is None:
-            self._wish(request)
+            self._request_producer_id(request)
             return
         if transaction is None:
             assert new_id is not None
@@ -73,16 +76,16 @@ class Producers:
         self._take_over(owner, transaction, request, new_id)
 
     def given(self, event: ProducerIdGiven) -> None:
-        """Takes the requested producer id; the state may have changed meanwhile."""
-        request = self._wishing.pop(event.wish_id)
+        """Continues a request with the new producer id; checks the current state again."""
+        request = self._requests_by_wish.pop(event.wish_id)
         if event.error is ErrorCode.none:
             self.init(request, event.producer_id)
         else:
             self._refuse(request, event.error)
 
-    def _wish(self, request: InitProducerId) -> None:
+    def _request_producer_id(self, request: InitProducerId) -> None:
         wish_id = next(self._wish_ids)
-        self._wishing[wish_id] = request
+        self._requests_by_wish[wish_id] = request
         self._manager.outbox.append(NewProducerId(wish_id))
 
     def _refuse(self, request: InitProducerId, error: ErrorCode) -> None:
@@ -112,7 +115,7 @@ class Producers:
             self._fence(transaction, request)
         elif _needs_new_id(transaction, expected):
             if new_id is None:
-                self._wish(request)
+                self._request_producer_id(request)
                 return
             transit = transaction.prepare_producer_id_rotation(
                 new_id,
@@ -175,7 +178,10 @@ class Producers:
 
 
 def _may_be(expected: ProducerIdAndEpoch, transaction: Transaction) -> bool:
-    """Whether a producer may continue with that id and epoch, current or before a rotation."""
+    """Whether the id and epoch that a producer sent are current, or were before a rotation.
+
+    A rotation gives a new producer id after the epochs of the old one are exhausted.
+    """
     return (
         transaction.producer_epoch == NO_PRODUCER_EPOCH
         or expected.producer_id == transaction.producer_id

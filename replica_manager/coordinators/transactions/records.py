@@ -1,8 +1,8 @@
 """The records of ``__transaction_state``: encoded and decoded byte for byte like Kafka's.
 
-Every key and value begins with a version (int16).  Keys have version 0; values are written in
-version 0 and read in version 1, too, which brokers write that have the feature
-``transaction.version`` and so no ZooKeeper.  A tombstone is a key without value.
+Every key and value begins with a version (int16).  Keys have version 0.  Values are written in
+version 0; version 1 can be read, although only brokers without ZooKeeper write it (feature
+``transaction.version``).  A tombstone is a key without a value.
 
 Source: Kafka ``TransactionLogKey``, ``TransactionLogValue`` (JSON schemas), ``TransactionLog``.
 """
@@ -29,7 +29,7 @@ _HEAD: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")
 _NULL: Final = _INT32.pack(-1)
 _LEAST_TOPIC_SIZE: Final = 2
-"""No topic takes fewer bytes than that, so a count can be compared with what is left."""
+"""Fewest bytes of a topic: bounds the number of topics by the bytes left."""
 _STATES: Final = frozenset(state.value for state in TransactionState)
 
 
@@ -45,7 +45,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(transit: Transit) -> bytes:
-    """Version 0; an Empty transaction has null partitions, as in Kafka."""
+    """The value of a record in version 0; in state Empty its partitions are null, as in Kafka."""
     topics: dict[str, list[int]] = {}
     for topic, partition in transit.partitions:
         topics.setdefault(topic, []).append(partition)
@@ -75,9 +75,9 @@ def encode_value(transit: Transit) -> bytes:
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id; None for a key of a newer coordinator.
+    """The transactional id in a key; None for the key of a newer coordinator.
 
-    TransactionRecordCorrupt if the bytes do not say.
+    TransactionRecordCorrupt if the key is malformed.
     """
     try:
         reader = RecordReader(data, "key")
@@ -87,7 +87,7 @@ def decode_key(data: bytes) -> str | None:
 
 
 def decode_value(transactional_id: str, data: bytes) -> Transaction:
-    """The id's state; TransactionRecordCorrupt if malformed or of an unknown version."""
+    """The state in a value; TransactionRecordCorrupt if malformed or of an unknown version."""
     try:
         return _value(transactional_id, RecordReader(data, "value"))
     except GroupRecordCorrupt as corrupt:

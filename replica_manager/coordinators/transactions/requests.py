@@ -1,6 +1,6 @@
 """Requests to the transaction coordinator and their results, independent of versions.
 
-Every request carries the ``request_id`` under which its answer will come, exactly once.
+Every request has a ``request_id``; exactly one response has the same id.
 
 Source: Kafka ``TransactionCoordinator`` (its ``handle…`` methods and their results).
 """
@@ -28,18 +28,18 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """InitProducerId (22) with a transactional id."""
+    """An InitProducerId request (API key 22) with a transactional id."""
 
     request_id: int
     transactional_id: str
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
-    """From version 3 on a producer that goes on after an error says what it was."""
+    """What a producer that continues after an error sends, from version 3 on; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResult:
-    """The answer to InitProducerId."""
+    """The response to InitProducerId."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -48,7 +48,10 @@ class InitProducerIdResult:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """AddPartitionsToTxn (24), and AddOffsetsToTxn (25) for a partition of offsets."""
+    """An AddPartitionsToTxn request (API key 24), or an AddOffsetsToTxn request (25).
+
+    The partition of the latter is that of the group in ``__consumer_offsets``.
+    """
 
     request_id: int
     transactional_id: str
@@ -59,7 +62,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """AddPartitionsToTxn (24) of a broker that verifies partitions and adds none."""
+    """An AddPartitionsToTxn request (API key 24) of a broker that only verifies partitions."""
 
     request_id: int
     transactional_id: str
@@ -70,14 +73,14 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """The answer to VerifyPartitions."""
+    """The response to VerifyPartitions: an error per partition."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """EndTxn (26)."""
+    """An EndTxn request (API key 26)."""
 
     request_id: int
     transactional_id: str
@@ -88,21 +91,21 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResult:
-    """The answer to AddPartitions and EndTransaction: one error for the request."""
+    """The response to AddPartitions and EndTransaction: one error for the whole request."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactions:
-    """DescribeTransactions (65)."""
+    """A DescribeTransactions request (API key 65)."""
 
     request_id: int
     transactional_ids: tuple[str, ...]
 
 
 class DescribedTransaction(NamedTuple):
-    """A transactional id in DescribeTransactions."""
+    """A transactional id in a DescribeTransactions response."""
 
     transactional_id: str
     error: ErrorCode
@@ -116,24 +119,24 @@ class DescribedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsResult:
-    """The answer to DescribeTransactions, in the order of the request."""
+    """The response to DescribeTransactions, in the order of the request."""
 
     transactions: tuple[DescribedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """ListTransactions (66); an empty filter lets everything pass."""
+    """A ListTransactions request (API key 66); an empty filter selects all transactional ids."""
 
     request_id: int
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
     longer_than_ms: int = ANY_DURATION
-    """Only those that were begun before that time; from version 1 on."""
+    """Select transactions that are open for longer than this; -1 selects all."""
 
 
 class ListedTransaction(NamedTuple):
-    """A transactional id in ListTransactions."""
+    """A transactional id in a ListTransactions response."""
 
     transactional_id: str
     producer_id: int
@@ -142,7 +145,7 @@ class ListedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsResult:
-    """The answer to ListTransactions."""
+    """The response to ListTransactions; ``unknown_states`` are the unknown states requested."""
 
     error: ErrorCode
     transactions: tuple[ListedTransaction, ...] = ()

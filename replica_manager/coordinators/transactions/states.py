@@ -6,13 +6,13 @@
                     → PrepareAbort  → CompleteAbort  → Ongoing | Empty | Dead
                     → PrepareEpochFence → PrepareAbort
 
-* **Empty**: a producer has it, and has added nothing yet;
-* **Ongoing**: partitions belong to a transaction;
-* **PrepareCommit**, **PrepareAbort**: how it ends stands in the log; markers are being written;
+* **Empty**: a producer uses the id, but has added no partition yet;
+* **Ongoing**: a transaction is open and has partitions;
+* **PrepareCommit**, **PrepareAbort**: the decision is in the log; markers are being written;
 * **CompleteCommit**, **CompleteAbort**: every partition has its marker;
-* **PrepareEpochFence**: the transaction of a producer that is fenced is about to be aborted; only
-  ever a pending state, never in the log;
-* **Dead**: the id is about to be forgotten; only ever a pending state, too.
+* **PrepareEpochFence**: the transaction of a fenced producer will be aborted; only a pending state,
+  never in the log;
+* **Dead**: the id expires and will be removed; also only a pending state.
 
 Source: Kafka ``TransactionState``.
 """
@@ -25,7 +25,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """The states; the values are those in the log."""
+    """The states of a transactional id; the values are those in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -38,7 +38,7 @@ class TransactionState(Enum):
 
     @property
     def label(self) -> str:
-        """Kafka's name: ``PrepareCommit``."""
+        """Kafka's name of the state, such as ``PrepareCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -70,7 +70,7 @@ VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
     TransactionState.DEAD: _SETTLED,
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
-"""Legal transitions: target to the states it may be entered from."""
+"""Legal transitions: for each state, the states from which it may be entered."""
 
 STATE_OF_LABEL: Final[Mapping[str, TransactionState]] = {
     state.label: state for state in TransactionState

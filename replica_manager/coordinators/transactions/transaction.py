@@ -1,12 +1,11 @@
 """The state of one transactional id: its producer and its transaction.
 
-A change is *prepared* (which makes its state the pending one, so that nothing else may begin),
-written to the log, and only then *completed*.  What was prepared is a :class:`Transit`: the whole
-future content.
+A change has three steps: it is *prepared*, written to the log, and then *completed*.  A prepared
+change sets the pending state, so that no other change can begin.  It is a :class:`Transit`, which
+has the complete new state.
 
-The producer epoch is what fences: a producer whose epoch is not the current one is a zombie.  The
-last but one of the possible epochs is the last that a client gets, so that the coordinator can
-always fence its holder with the next one.
+The producer epoch fences old producers: a producer with an older epoch is refused.  No client gets
+the highest possible epoch, so that the coordinator can always fence a producer with a higher one.
 
 Source: Kafka ``TransactionMetadata``, ``TxnTransitMetadata`` (KIP-98, KIP-360).
 """
@@ -26,27 +25,27 @@ from replica_manager.coordinators.transactions.states import VALID_PREVIOUS, Tra
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_START: Final = -1
-"""The start of a transaction that has not begun."""
+"""``start_ms`` of a transaction that has not begun."""
 SHOWN_PARTITIONS: Final = 100
-"""Of a transaction in a line of the log."""
+"""Limit of a transaction's partitions in one log line."""
 LAST_PRODUCER_EPOCH: Final = 2**15 - 1
 
 
 def is_epoch_exhausted(producer_epoch: int) -> bool:
-    """Whether no client may get a higher epoch; the last one is kept for fencing."""
+    """Whether no client may get a higher epoch: the highest one is reserved for fencing."""
     return producer_epoch >= LAST_PRODUCER_EPOCH - 1
 
 
 class Transit(NamedTuple):
-    """The next state of a transactional id."""
+    """The next state of a transactional id, with all its fields."""
 
     state: TransactionState
     producer_id: int
     last_producer_id: int
-    """The id before; another one if that one's epochs were exhausted."""
+    """The producer id before the change; differs if the epochs of that id were exhausted."""
     producer_epoch: int
     last_producer_epoch: int
-    """NO_PRODUCER_EPOCH unless the producer itself asked for a new epoch (KIP-360)."""
+    """The epoch before a producer requested a new one (KIP-360); otherwise -1."""
     timeout_ms: int
     partitions: tuple[TopicPartition, ...]
     start_ms: int
@@ -54,7 +53,7 @@ class Transit(NamedTuple):
 
     @override
     def __str__(self) -> str:
-        """The text in Kafka's log lines, with only the first of many partitions."""
+        """The text as in Kafka's log lines, with at most SHOWN_PARTITIONS partitions."""
         shown = [f"{topic}-{partition}" for topic, partition in self.partitions[:SHOWN_PARTITIONS]]
         if len(shown) < len(self.partitions):
             shown.append(f"... {len(self.partitions)} in all")
@@ -68,7 +67,7 @@ class Transit(NamedTuple):
 
 
 class Transaction:
-    """The state of a transactional id; a new one is Empty and has no epoch."""
+    """The state of a transactional id; a new one is Empty and has the producer epoch -1."""
 
     __slots__ = (
         "has_failed_epoch_fence", "last_producer_epoch", "last_producer_id", "last_update_ms",
@@ -96,20 +95,20 @@ class Transaction:
         self.timeout_ms = timeout_ms
         self.state = state
         self.partitions: dict[TopicPartition, None] = dict.fromkeys(partitions)
-        """While markers are written: those that still have none."""
+        """The partitions of the transaction; while markers are written, those without marker."""
         self.start_ms = start_ms
         self.last_update_ms = last_update_ms
         self.pending_state: TransactionState | None = None
-        """The state of the change that is being written."""
+        """The state of the change that is being written to the log; None if there is none."""
         self.has_failed_epoch_fence = False
-        """Whether an epoch was raised that may not be in the log; it is not raised again."""
+        """Whether the write of a raised epoch failed; then the next fence uses the same epoch."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
         return is_epoch_exhausted(self.producer_epoch)
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Whether the transaction is open for too long and no change is pending."""
+        """Whether the transaction is open for longer than its timeout, without pending change."""
         return (
             self.state is TransactionState.ONGOING
             and self.pending_state is None
@@ -120,7 +119,7 @@ class Transaction:
 
     def prepare_epoch_fence(self) -> Transit:
         """Prepares a higher epoch, which fences the producer of the open transaction."""
-        # One that failed has raised it already, perhaps to the very last.
+        # A fence that failed has already raised the epoch, perhaps to the highest one.
         epoch = self.producer_epoch + (0 if self.has_failed_epoch_fence else 1)
         if epoch > LAST_PRODUCER_EPOCH:
             raise IllegalState(f"{self.transactional_id}: no epoch is left to fence its producer")
@@ -133,21 +132,25 @@ class Transaction:
     def prepare_epoch_increment(
         self, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transit | ErrorCode:
-        """Prepares a higher epoch for a producer that sent its epoch or none."""
+        """Prepares a higher epoch for a producer that starts, or continues after an error.
+
+        ``expected_epoch`` is the epoch that the producer sent, None if it sent none.  The result is
+        PRODUCER_FENCED if that epoch is neither the current nor the last one.
+        """
         known, raised = self.producer_epoch, self.producer_epoch + 1
         if expected_epoch is None:
             epoch, last_epoch = raised, NO_PRODUCER_EPOCH
         elif known in (NO_PRODUCER_EPOCH, expected_epoch):
             epoch, last_epoch = raised, known
         elif expected_epoch == self.last_producer_epoch:
-            # It asks again: the answer was lost, and no other producer has started since.
+            # The producer sends the request again, because it did not get the first response.
             epoch, last_epoch = known, expected_epoch
         else:
             return ErrorCode.producer_fenced
         if epoch >= LAST_PRODUCER_EPOCH:
             raise IllegalState(f"{self.transactional_id}: its producer id has no epoch left")
         return self._prepare(
-            self._begun_anew(timeout_ms, now_ms)._replace(
+            self._restarted(timeout_ms, now_ms)._replace(
                 producer_epoch=epoch, last_producer_epoch=last_epoch
             )
         )
@@ -155,16 +158,19 @@ class Transaction:
     def prepare_producer_id_rotation(
         self, producer_id: int, timeout_ms: int, now_ms: int, *, records_last_epoch: bool
     ) -> Transit:
-        """Prepares a new producer id with epoch 0, after the epochs are exhausted."""
+        """Prepares a new producer id with epoch 0, because the epochs are exhausted.
+
+        ``records_last_epoch``: the producer sent its epoch, which is kept (KIP-360).
+        """
         last_epoch = self.producer_epoch if records_last_epoch else NO_PRODUCER_EPOCH
         return self._prepare(
-            self._begun_anew(timeout_ms, now_ms)._replace(
+            self._restarted(timeout_ms, now_ms)._replace(
                 producer_id=producer_id, producer_epoch=0, last_producer_epoch=last_epoch
             )
         )
 
     def prepare_partitions(self, added: Iterable[TopicPartition], now_ms: int) -> Transit:
-        """Prepares added partitions; the first ones begin the transaction."""
+        """Prepares adding partitions; the first ones begin the transaction."""
         is_open = self.state is TransactionState.ONGOING
         return self._prepare(
             self._as_is(TransactionState.ONGOING)._replace(
@@ -175,13 +181,13 @@ class Transaction:
         )
 
     def prepare_end(self, state: TransactionState, now_ms: int) -> Transit:
-        """Prepares the decided end."""
+        """Prepares the decision: ``state`` is PREPARE_COMMIT or PREPARE_ABORT."""
         return self._prepare(self._as_is(state)._replace(last_update_ms=now_ms))
 
     def prepare_completion(self, now_ms: int) -> Transit:
         """Prepares the state after every partition has its marker."""
         is_commit = self.state is TransactionState.PREPARE_COMMIT
-        # The raised epoch stands in the log by now.
+        # The raised epoch is in the log now.
         self.has_failed_epoch_fence = False
         return self._prepare(
             self._as_is(
@@ -200,7 +206,7 @@ class Transaction:
             self.last_update_ms,
         )  # fmt: skip
 
-    def _begun_anew(self, timeout_ms: int, now_ms: int) -> Transit:
+    def _restarted(self, timeout_ms: int, now_ms: int) -> Transit:
         return self._as_is(TransactionState.EMPTY)._replace(
             timeout_ms=timeout_ms, partitions=(), start_ms=NO_START, last_update_ms=now_ms
         )
@@ -223,7 +229,7 @@ class Transaction:
     # ------------------------------------------------------------------ completing
 
     def complete(self, transit: Transit) -> None:
-        """Applies the prepared change, which is in the log now."""
+        """Applies a prepared change after its record was written to the log."""
         if self.pending_state is not transit.state:
             raise IllegalState(
                 f"{self.transactional_id} cannot complete {transit}: it was not prepared"
@@ -235,7 +241,7 @@ class Transaction:
                 self.producer_epoch = transit.producer_epoch
                 self.last_producer_epoch = transit.last_producer_epoch
                 self.timeout_ms = transit.timeout_ms
-                # The last transaction's; a transition back to Empty must not show it as begun.
+                # Clears the start time of the last transaction.
                 self.start_ms = transit.start_ms
             case TransactionState.ONGOING:
                 self._check_producer(transit)
@@ -262,7 +268,7 @@ class Transaction:
             )
 
     def has_marker(self, partition: TopicPartition) -> None:
-        """That partition's marker is written."""
+        """Removes a partition whose marker is written."""
         if not self.state.is_ending:
             raise IllegalState(f"{self.transactional_id} gets no markers: it is {self.state.label}")
         self.partitions.pop(partition, None)

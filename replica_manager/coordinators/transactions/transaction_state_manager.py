@@ -1,7 +1,8 @@
-"""What all parts of the coordinator share: its partitions, outputs, and appends to the log.
+"""The shared state of the transaction coordinator: partitions, outputs, appends to the log.
 
-Each partition of ``__transaction_state`` that is here has the epoch in which this broker leads it.
-Work that began in another epoch has no effect: another broker may have led it in between.
+Each loaded partition of ``__transaction_state`` has a coordinator epoch: the leader epoch in which
+this broker leads it.  Work that began in another epoch has no effect, because another broker may
+have been the leader in between.
 
 Source: Kafka ``TransactionStateManager`` (``getTransactionState``, ``appendTransactionToLog``).
 """
@@ -30,7 +31,7 @@ from replica_manager.coordinators.transactions.transaction import Transaction, T
 TRANSACTION_TOPIC: Final = "__transaction_state"
 
 Continuation: TypeAlias = Callable[[ErrorCode], None]
-"""Called with the error of an append, once."""
+"""Called once, with the error of an append."""
 
 _COORDINATOR_LOG: Final = "kafka.coordinator.transaction.TransactionCoordinator"
 _STATE_LOG: Final = "kafka.coordinator.transaction.TransactionStateManager"
@@ -46,19 +47,22 @@ _APPEND_ERRORS: Final = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-"""The producer's error when its record could not be written; any other error as it is."""
+"""The error that a producer gets if its record cannot be written, by append error.
+
+Other errors stay the same.
+"""
 
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """A partition that is coordinated here."""
+    """A loaded partition of ``__transaction_state``, with its transactional ids."""
 
     coordinator_epoch: int
     transactions: dict[str, Transaction] = field(default_factory=dict)
 
 
 class TransactionStateManager:
-    """The partitions and outputs of one coordinator."""
+    """The partitions, outputs and appends of one transaction coordinator."""
 
     def __init__(self, config: TransactionConfig) -> None:
         self.config = config
@@ -66,10 +70,10 @@ class TransactionStateManager:
         self.partition_count = 1
         self.owned: dict[int, OwnedPartition] = {}
         self.loading: dict[int, int] = {}
-        """Partition to the load that is under way."""
+        """The id of the current load, by partition."""
         self.outbox: list[Output] = []
         self.continuations: dict[int, Continuation] = {}
-        """What is to be done when an append has been answered, by its id."""
+        """The function to call with the result of an append, by append id."""
         self._last_append_id = 0
 
     # ------------------------------------------------------------------ transactions
@@ -78,14 +82,14 @@ class TransactionStateManager:
         return partition_for(transactional_id, self.partition_count)
 
     def owner_of(self, transactional_id: str) -> OwnedPartition | ErrorCode:
-        """The partition that holds the id, or the error if it is not here."""
+        """The loaded partition of the id, or an error if it is loading or not led here."""
         partition = self.partition_for(transactional_id)
         if partition in self.loading:
             return ErrorCode.coordinator_load_in_progress
         return self.owned.get(partition, ErrorCode.not_coordinator)
 
     def current(self, transactional_id: str, coordinator_epoch: int) -> Transaction | ErrorCode:
-        """The id's state if the partition still has the same epoch, or the error."""
+        """The id's state if its partition still has this coordinator epoch, else an error."""
         owner = self.owner_of(transactional_id)
         if isinstance(owner, ErrorCode):
             return owner
@@ -103,17 +107,17 @@ class TransactionStateManager:
         self.outbox.append(TransactionResponse(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
-        """Logs a line of the coordinator."""
+        """Logs a line with Kafka's logger ``TransactionCoordinator``."""
         prefix = f"[TransactionCoordinator id={self.config.broker_id}] "
         self.outbox.append(CoordinatorLogLine(level, _COORDINATOR_LOG, prefix + text))
 
     def say_of_log(self, level: Level, text: str) -> None:
-        """Logs a line about ``__transaction_state``."""
+        """Logs a line about ``__transaction_state``, with logger ``TransactionStateManager``."""
         prefix = f"[Transaction State Manager {self.config.broker_id}]: "
         self.outbox.append(CoordinatorLogLine(level, _STATE_LOG, prefix + text))
 
     def say_of_markers(self, level: Level, text: str) -> None:
-        """Logs a line about markers."""
+        """Logs a line about transaction markers, with their own logger."""
         prefix = f"[Transaction Marker Channel Manager {self.config.broker_id}]: "
         self.outbox.append(CoordinatorLogLine(level, _MARKER_LOG, prefix + text))
 
@@ -122,7 +126,7 @@ class TransactionStateManager:
     def append(
         self, partition: int, records: Sequence[SimpleRecord], timeout_ms: int, then: Continuation
     ) -> None:
-        """Appends these records, and calls ``then`` with the result."""
+        """Appends records to a partition, and calls ``then`` with the result."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         self.outbox.append(
@@ -140,10 +144,10 @@ class TransactionStateManager:
         *,
         stays_pending: bool = False,
     ) -> None:
-        """Appends the id's next state, which takes effect once it is in the log.
+        """Appends the next state of a transactional id, which takes effect once it is in the log.
 
-        ``then`` gets the producer's error.  Unless the change ``stays_pending``, to be
-        written again, one that failed is given up.
+        ``then`` is called with the error for the producer.  If the append fails, the prepared
+        change is cancelled; with ``stays_pending`` it is kept, so that it can be written again.
         """
         known = self.current(transactional_id, coordinator_epoch)
         if isinstance(known, ErrorCode):
