@@ -1,6 +1,6 @@
 """Handles the responses of other nodes.
 
-A node whose response is of no use gets no request until its backoff ends.
+A node that sent a useless response gets no further request until its backoff ends.
 
 Source: Kafka ``KafkaRaftClient.handleResponse`` and its neighbours.
 """
@@ -49,7 +49,7 @@ class RaftResponses:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._guard = VoterRecordsGuard("no snapshot")
-        """Of the snapshot that is being downloaded."""
+        """Checks the snapshot that is being downloaded."""
 
     def handle(self, received: RaftResponseReceived, now_ms: int) -> None:
         """Handles a response, if it is still expected."""
@@ -96,21 +96,21 @@ class RaftResponses:
                 "CLUSTER_AUTHORIZATION_FAILED"
             )
         if isinstance(state, FollowerState) and state.fetching_snapshot is not None:
-            # A Java leader that refuses a part of a snapshot spoils the whole answer.
+            # Kafka's leader refuses a part of a snapshot with an error of the whole response.
             self._drop_download(state)
         if error is not ErrorCode.broker_not_available:
             _log.error("Unexpected error %s in the answer of node %d", error.name.upper(), source)
         return False
 
     def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
-        """Handles the leader and epoch of any response; None if the rest is to be handled too.
+        """Handles the leader and epoch of any response; None if its other fields count too.
 
         Source: Kafka ``KafkaRaftClient.maybeHandleCommonResponse``.
         """
         quorum = self._node.quorum
         error, epoch, leader_id = response.error, response.leader_epoch, response.leader_id
         if epoch < quorum.epoch or error is ErrorCode.unknown_leader_epoch:
-            return self._knows_more_than_before()
+            return self._is_attached()
         if not quorum.is_credible(epoch):
             _log.error(
                 "Node %d answers of epoch %d, and epoch %d is the newest here: ignored",
@@ -121,7 +121,7 @@ class RaftResponses:
             ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower,
         ):  # fmt: skip
             self._transition(source, response, now_ms)
-            return self._knows_more_than_before()
+            return self._is_attached()
         if leader_id is not None and quorum.leader_id is None:
             self._transition(source, response, now_ms)
             return None if error is ErrorCode.none else True
@@ -135,8 +135,8 @@ class RaftResponses:
             return False
         return None
 
-    def _knows_more_than_before(self) -> bool:
-        """Whether a leader is known; False delays the next request by the backoff."""
+    def _is_attached(self) -> bool:
+        """Whether this node is not unattached; False delays the next request by the backoff."""
         return not isinstance(self._node.quorum.state, UnattachedState)
 
     def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
@@ -168,7 +168,7 @@ class RaftResponses:
         else:
             state.record(source, Vote.REJECTED)
             if state.is_vote_rejected and state.backoff_deadline_ms is None:
-                # Not to be stuck until the election's timeout.
+                # Otherwise the candidate would wait until its election times out.
                 back_off(node, state, now_ms)
         return True
 
@@ -194,7 +194,7 @@ class RaftResponses:
         try:
             return self._take_fetched(source, response, now_ms)
         except LimitReached as reached:
-            # The leader is not at fault, and is asked again after the backoff.
+            # This node lacks files or memory; the leader gets the next Fetch after the backoff.
             _log.error("The log cannot take over what leader %d has sent: %s", source, reached)
             self._flush_before_the_next_fetch()
             state = self._node.quorum.state
@@ -223,14 +223,14 @@ class RaftResponses:
             if snapshot_id.offset < 0 or not 0 <= snapshot_id.epoch <= state.epoch:
                 return self._unexpected(source, ErrorCode.invalid_request)
             if snapshot_id == node.log_end and node.log.start_offset == snapshot_id.offset:
-                # The log ends there already: to ask again at once would change nothing.
+                # The log already ends there: the next Fetch would get the same response.
                 return self._unexpected(source, ErrorCode.invalid_request)
             if node.log.snapshot_bytes(snapshot_id) is None:
                 node.log.begin_download(snapshot_id)
                 state.fetching_snapshot, state.fetched_bytes = snapshot_id, 0
                 self._guard = VoterRecordsGuard(f"snapshot {snapshot_id} of leader {source}")
             else:
-                # Killed between the end of the download and the restart of the log.
+                # This node was killed after it downloaded the snapshot, before the log's restart.
                 self._restart_log(state, snapshot_id)
         else:
             if response.records and not self._append(source, response.records, state):
@@ -241,13 +241,13 @@ class RaftResponses:
         return True
 
     def _append(self, source: int, records: bytes, state: FollowerState) -> bool:
-        """Appends a leader's records; False if they are invalid, and then nothing is appended.
+        """Appends a leader's records; False if they are invalid and nothing is appended.
 
         Kafka repeats the Fetch without end if a leader's records are broken.  Here such a response
         does not extend the fetch timeout.
         """
         node = self._node
-        # Before the append: a log with such records could never be opened again.
+        # Checked before the append: a log with voter records could never be opened again.
         VoterRecordsGuard(f"A Fetch response from leader {source}").feed(records)
         try:
             taken = node.log.append_as_follower(records, state.epoch)
@@ -264,7 +264,7 @@ class RaftResponses:
         return True
 
     def _flush_before_the_next_fetch(self) -> None:
-        # That acknowledges everything that is there.
+        # The next Fetch acknowledges every record in the log.
         if self._node.quorum.is_voter:
             self._node.emit(FlushLog(self._node.log.end_offset))
 
@@ -297,7 +297,7 @@ class RaftResponses:
         return True
 
     def _restart_log(self, state: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
-        """Restarts the log at a local snapshot, because the leader deleted the records."""
+        """Restarts the log at a local snapshot, because the leader has deleted the records."""
         node = self._node
         self._check_restart(state, snapshot_id)
         node.log.restart_at(snapshot_id)

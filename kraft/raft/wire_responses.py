@@ -1,6 +1,6 @@
 """Responses of the quorum: values to kio's messages of any version, and back.
 
-An answer with a top-level error has no topics; an older version says less, never something else.
+A response with a top-level error has no topics.  An older version only leaves out fields.
 
 Source: Kafka ``RaftUtil``, ``FetchResponse``, ``DescribeQuorumResponse``.
 """
@@ -47,7 +47,7 @@ _NONE: Final = ErrorCode.none
 _NO_THROTTLE: Final = timedelta(0)
 _NOWHERE: Final = OffsetAndEpoch(-1, -1)
 _ENDPOINTS_IN_FETCH: Final = 17
-"""Version 16 has a field for them, which the quorum leaves empty."""
+"""The first Fetch version that names the leader's endpoint; its field in version 16 is empty."""
 
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
@@ -57,7 +57,7 @@ _SENTENCES: Final[Mapping[ErrorCode, str]] = {
         "broker is not a replica of the topic partition."
     ),
 }
-"""Kafka's own words for what DescribeQuorum refuses."""
+"""Kafka's error messages for a refused DescribeQuorum."""
 
 _API_KEYS: Final[Mapping[type, ApiKey]] = {
     VoteResponse: ApiKey.VOTE,
@@ -70,7 +70,7 @@ _API_KEYS: Final[Mapping[type, ApiKey]] = {
 
 
 def response_payload(response: AnyRaftResponse, version: int) -> Any:
-    """Kio's message of that version."""
+    """The response as kio's message of that version."""
     api_key = _API_KEYS[type(response)]
     if response.top_level_error is not _NONE:
         return refusal_payload(api_key, version, response.top_level_error)
@@ -92,7 +92,7 @@ def response_payload(response: AnyRaftResponse, version: int) -> Any:
 
 
 def refusal_payload(api_key: int, version: int, error: ErrorCode) -> Any:
-    """The response to a request that is refused as a whole."""
+    """The response that refuses a whole request."""
     schema = response_schema(ApiKey(api_key), version)
     return schema.whole(
         throttle_time=_NO_THROTTLE,
@@ -111,7 +111,7 @@ def unknown_partitions_payload(api_key: int, version: int, request: Any) -> Any:
     if api_key == ApiKey.DESCRIBE_QUORUM:
         topics = tuple(_unknown_topic(schema, topic, error) for topic in request.topics)
         return schema.whole(error_code=_NONE, error_message="", topics=topics, nodes=())
-    # Of several Kafka names the first.
+    # As in Kafka, the response names only the first partition of the request.
     [topic, *_] = request.topics
     partition = _snapshot_part(
         schema, FetchSnapshotResponse(error=error), topic.partitions[0].partition
@@ -358,7 +358,7 @@ def _heading(payload: Any, partition: Any, leader: Any) -> _Heading:
 
 
 def _place(offset: int, epoch: int) -> OffsetAndEpoch | None:
-    """Offset and epoch in the message; None where it has none."""
+    """The offset and epoch in a message; None if both are -1."""
     place = OffsetAndEpoch(offset, epoch)
     return None if place == _NOWHERE else place
 
