@@ -65,7 +65,7 @@ class AclFilters(Protocol):
     def __iter__(self) -> Iterator[AclFilter]: ...
 
     def find(self, acls: Mapping[UUID, StandardAcl], most: int) -> Sequence[Sequence[UUID]]:
-        """For each filter the ids of the ACLs that it matches, at most one more than ``most``."""
+        """The ids of the ACLs that each filter matches; at most ``most`` + 1 for each filter."""
 
 
 class AclDeleteResult(NamedTuple):
@@ -85,7 +85,7 @@ class AclControlManager:
         self._existing: TimelineSet[StandardAcl] = TimelineSet(registry)
 
     def create_acls(self, acls: Iterable[StandardAcl]) -> ControllerResult[tuple[ApiError, ...]]:
-        """Creates ACLs, one result each; an existing ACL succeeds and is not written again."""
+        """Creates ACLs, with one result for each; an existing ACL succeeds and writes no record."""
         records = BoundedRecords()
         created: set[StandardAcl] = set()
         taken: set[UUID] = set()
@@ -102,7 +102,7 @@ class AclControlManager:
         return ControllerResult.atomic_of(records.to_tuple(), tuple(results))
 
     def delete_acls(self, filters: AclFilters) -> ControllerResult[tuple[AclDeleteResult, ...]]:
-        """Deletes ACLs by filters; an ACL that several filters match is deleted once."""
+        """Deletes the ACLs that match, with one result per filter; each ACL is deleted once."""
         gone: dict[UUID, None] = {}
         results = []
         acls = self.acls()
@@ -148,7 +148,7 @@ class AclControlManager:
             yield VersionedRecord(_record(acl_id, acl), 0)
 
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
-        """Every ACL by its id at an epoch."""
+        """Every ACL by its id, at an epoch or now (None)."""
         return dict(self._acls_by_id.items(epoch=epoch))
 
 

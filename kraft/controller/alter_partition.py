@@ -99,7 +99,7 @@ class AlterPartition:
     ) -> ControllerResult[tuple[AlteredTopic, ...]]:
         """Handles one request; ApiException(STALE_BROKER_EPOCH) for another broker incarnation.
 
-        Below version 2 topics are found by name, and some errors are older ones.
+        Below version 2, topics are identified by name, and the errors are those of that version.
         """
         self._cluster.check_broker_epoch(request.broker_id, request.broker_epoch)
         by_id = request_version >= _FIRST_WITH_TOPIC_IDS
@@ -148,8 +148,8 @@ class AlterPartition:
             assert isinstance(built.record, PartitionChangeRecord)
             partition = partition.merge(built.record)
             if built.record.leader not in (broker_id, NO_LEADER_CHANGE):
-                # The new ISR ends a reassignment that moves the leader: written, and yet an error,
-                # which makes the old leader read the metadata again.
+                # The new ISR completes a reassignment that changes the leader.  The change is
+                # written, but the result is an error, so that the old leader reads the metadata.
                 return AlteredPartition(
                     index,
                     ErrorCode.new_leader_elected if by_id else ErrorCode.fenced_leader_epoch,
@@ -192,7 +192,7 @@ def _epoch_error(
     broker_id: int, partition: PartitionRegistration, proposed: ProposedPartition
 ) -> ErrorCode | None:
     """The error if the change is based on other epochs than the current ones."""
-    # Epochs from the future: there is a newer controller, and this one does not know it yet.
+    # Higher epochs come from a newer controller, which this one does not know yet.
     if proposed.leader_epoch > partition.leader_epoch:
         return ErrorCode.not_controller
     if proposed.partition_epoch > partition.partition_epoch:

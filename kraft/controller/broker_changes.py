@@ -1,8 +1,8 @@
 """Partition changes that follow when a broker starts, stops or loses a log directory.
 
 :class:`.broker_transitions.BrokerTransitions` is the interface.  The partition records come before
-the broker's record if the broker is fenced, and after it if the broker is unfenced: a reader of
-only the first half sees no fenced leader.
+the broker's record if the broker is fenced, and after it if the broker is unfenced.  So a reader of
+only the first records sees no partition with a fenced leader.
 
 Source: Kafka ``ReplicationControlManager.handleBroker…``, ``handleDirectoriesOffline``,
 ``handleAssignReplicasToDirs`` (KIP-631, KIP-841, KIP-858).
@@ -65,12 +65,12 @@ class BrokerChanges:
         return self._state.brokers_to_isrs.has_leaderships(broker_id)
 
     def handle_broker_fenced(self, broker_id: int) -> list[VersionedRecord]:
-        """Removes the broker from every ISR and fences it."""
+        """The records that remove the broker from every ISR and fence it."""
         epoch = self._registration(broker_id).epoch
         return [*self._gone(broker_id), self._fencing(broker_id, epoch, FENCE)]
 
     def handle_broker_unfenced(self, broker_id: int, broker_epoch: int) -> list[VersionedRecord]:
-        """Unfences the broker and elects it where only it can lead."""
+        """The records that unfence the broker and elect it for leaderless partitions."""
         leaderless = self._state.brokers_to_isrs.partitions_with_no_leader()
         return [
             self._fencing(broker_id, broker_epoch, UNFENCE),
@@ -80,7 +80,7 @@ class BrokerChanges:
     def handle_broker_in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """Records the controlled shutdown once; moves ISRs and leaderships off the broker."""
+        """The record of the shutdown, if not yet written; then moves ISRs and leaders elsewhere."""
         records = []
         if (
             self._changes.metadata_version.is_in_controlled_shutdown_state_supported
@@ -95,7 +95,7 @@ class BrokerChanges:
     def handle_broker_unregistered(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """Removes the broker from ISRs and ELRs and unregisters it."""
+        """The records that remove the broker from ISRs and ELRs and unregister it."""
         in_elr = self._state.brokers_to_isrs.partitions_with_broker_in_elr(broker_id)
         return [
             *self._gone(broker_id),
@@ -141,7 +141,7 @@ class BrokerChanges:
     ) -> ControllerResult[tuple[AnsweredDirectory, ...]]:
         """Records in which log directories the broker's replicas are.
 
-        Deviation: the partitions' ELRs stay, where Kafka 3.9 clears them without a reason.
+        Deviation: the partitions keep their ELRs; Kafka 3.9 clears them without a reason.
         Raises ApiException: UNSUPPORTED_VERSION below 3.7-IV2, STALE_BROKER_EPOCH.
         """
         if not self._changes.metadata_version.is_directory_assignment_supported:

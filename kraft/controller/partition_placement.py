@@ -61,7 +61,8 @@ class PartitionPlacement:
     ) -> None:
         """Raises INVALID_REPLICA_ASSIGNMENT for invalid replicas.
 
-        They must be registered brokers, none twice, and as many as the partitions before had.
+        They must be registered brokers, none named twice, and ``replication_factor`` in number
+        (None: any number).
         """
         if not replicas:
             raise _refusal("an empty replica list.")

@@ -35,19 +35,19 @@ class PartitionRegistration(NamedTuple):
 
     replicas: tuple[int, ...]
     directories: tuple[UUID, ...]
-    """Of each replica, in the order of ``replicas``."""
+    """The log directory of each replica, in the order of ``replicas``."""
     isr: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     leader: int
-    """-1 if no replica may lead."""
+    """The leader's broker id; -1 if the partition has no leader."""
     leader_recovery_state: int
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
     """Brokers outside of the ISR that have every committed record (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """The last leader, while ISR and ELR are empty."""
+    """The last known leader, after the ISR became empty."""
 
     @staticmethod
     def from_record(record: PartitionRecord) -> PartitionRegistration:
@@ -78,7 +78,7 @@ class PartitionRegistration(NamedTuple):
     def merge(self, record: PartitionChangeRecord) -> PartitionRegistration:
         """The partition after that change; the partition epoch rises by one.
 
-        The leader epoch rises whenever the record names a leader, be it the same one.
+        The leader epoch rises if the record names a leader, even the current one.
         """
         replicas = self.replicas if record.replicas is None else record.replicas
         changes_leader = record.leader != NO_LEADER_CHANGE
@@ -108,7 +108,7 @@ class PartitionRegistration(NamedTuple):
     ) -> PartitionRecord:
         """The whole partition as a record, with the fields that this metadata.version supports.
 
-        Below 3.7-IV2 that loses the directories, below 4.0-IV0 the ELR.
+        Below 3.7-IV2 the directories are left out, below 4.0-IV0 the ELR.
         """
         with_elr = metadata_version.is_elr_supported
         with_directories = metadata_version.is_directory_assignment_supported
@@ -145,7 +145,7 @@ class PartitionRegistration(NamedTuple):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, replica: int) -> UUID:
-        """The directory of that replica; IllegalState if the broker has no replica."""
+        """The log directory of the replica on broker ``replica``; IllegalState if it has none."""
         if replica not in self.replicas:
             raise IllegalState(f"Replica {replica} is not assigned to this partition.")
         return self.directories[self.replicas.index(replica)]
@@ -168,7 +168,7 @@ def _checked_directories(
     replica_count: int,
     record: PartitionRecord | PartitionChangeRecord,
 ) -> tuple[UUID, ...]:
-    # Records of before 3.7-IV2 have no directories, and then the number of replicas may change.
+    # Records from before 3.7-IV2 have no directories, also if the number of replicas changes.
     if all(directory == MIGRATING for directory in directories):
         return (MIGRATING,) * replica_count
     if len(directories) != replica_count:

@@ -40,14 +40,14 @@ class ReassignableTopic(NamedTuple):
 
 
 class ReassignedTopic(NamedTuple):
-    """The result for each partition."""
+    """The result for each partition of one topic."""
 
     name: str
     partitions: tuple[tuple[int, ApiError], ...]
 
 
 class OngoingPartitionReassignment(NamedTuple):
-    """A reassignment under way; ``replicas`` includes those being added and removed."""
+    """A reassignment in progress; ``replicas`` includes those being added and removed."""
 
     partition_index: int
     replicas: tuple[int, ...]
@@ -80,7 +80,7 @@ class ReassignmentControl:
     def alter_partition_reassignments(
         self, topics: Iterable[ReassignableTopic]
     ) -> ControllerResult[tuple[ReassignedTopic, ...]]:
-        """One result per partition; those that exceed the size of a batch are refused."""
+        """One result per partition; POLICY_VIOLATION for those beyond 10,000 records."""
         records = BoundedRecords()
         answers = []
         for topic in topics:
@@ -118,12 +118,12 @@ class ReassignmentControl:
         partition: PartitionRegistration,
         replicas: tuple[int, ...],
     ) -> PartitionChangeBuilder:
-        """The record that starts the move; removals wait until the new replicas are in sync."""
+        """The change that starts a move; replicas are removed after the new ones are in sync."""
         self._placement.check_assignment(replicas)
         moving = PartitionReassignmentReplicas.between(partition.replicas, replicas)
         builder = self._changes.builder(topic, partition_id, partition)
         builder.target_replicas = moving.replicas
-        # As Kafka: a set that would be empty stays what the order before made it.
+        # As in Kafka, an empty set does not replace that of an earlier reassignment.
         builder.target_removing = moving.removing or None
         builder.target_adding = moving.adding or None
         return builder
@@ -150,7 +150,7 @@ class ReassignmentControl:
     def list_partition_reassignments(
         self, topics: Iterable[tuple[str, tuple[int, ...]]] | None, epoch: int | None = None
     ) -> tuple[OngoingTopicReassignment, ...]:
-        """The reassignments under way at an epoch: of these partitions, or of all (None)."""
+        """The reassignments in progress at an epoch; ``topics`` None means all partitions."""
         if topics is None:
             by_topic: dict[str, list[int]] = {}
             for key in self._state.reassigning_partitions.members(epoch=epoch):

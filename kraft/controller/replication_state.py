@@ -1,8 +1,8 @@
 """Topics and partitions, as replayed from the metadata log.
 
-Only ``replay`` changes anything here.  Beside the partitions themselves the state keeps what must
-be found without a look at all of them: the partitions of a broker and of a log directory, those
-under reassignment, those not led by their preferred replica.
+Only the ``replay`` methods change anything here.  Besides the partitions, the state keeps indexes,
+so that these are found without a look at every partition: the partitions of a broker or of a log
+directory, those that are being reassigned, and those not led by their preferred replica.
 
 Source: Kafka ``ReplicationControlManager.replay``.
 """
@@ -65,8 +65,8 @@ class ReplicationState:
         self.imbalanced_partitions: TimelineSet[PartitionId] = TimelineSet(registry)
         self.partition_count: TimelineValue[int] = TimelineValue(registry, 0)
         self.unclean_elections: TimelineValue[int] = TimelineValue(registry, 0)
-        """How many leaders came from outside the ISR since the log, or a snapshot, began."""
-        # Names that would collide in metrics; more than one only from before KAFKA-13743.
+        """The number of unclean elections since the log began or a snapshot was loaded."""
+        # Names by their form in metrics; two may share one if created before KAFKA-13743.
         self._names_by_unified: TimelineDict[str, TimelineSet[str]] = TimelineDict(registry)
         self._partitions_by_directory: TimelineDict[UUID, TimelineSet[PartitionId]] = TimelineDict(
             registry
@@ -109,7 +109,7 @@ class ReplicationState:
         self._put(topic, record.partition_id, before, before.merge(record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """Deletes a topic with its partitions; returns its name."""
+        """Deletes a topic with its partitions; returns the topic's name."""
         topic = self.topics.pop(record.topic_id)
         if topic is None:
             raise IllegalState(f"Can't find topic with ID {record.topic_id} to remove.")
@@ -190,7 +190,7 @@ class ReplicationState:
                 yield VersionedRecord(record, record_version)
 
     def topic_named(self, name: str) -> TopicControlInfo | None:
-        """The topic of that name."""
+        """The topic of that name; None if there is none."""
         topic_id = self.topics_by_name.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
 
@@ -200,7 +200,7 @@ class ReplicationState:
         return None if topic is None else topic.partitions.get(key.partition_id)
 
     def located(self, key: PartitionId) -> tuple[TopicControlInfo, PartitionRegistration]:
-        """The partition that an index names; IllegalState if it does not exist."""
+        """The topic and the partition of an index entry; IllegalState if they do not exist."""
         topic = self.topics.get(key.topic_id)
         partition = None if topic is None else topic.partitions.get(key.partition_id)
         if topic is None or partition is None:
@@ -208,7 +208,7 @@ class ReplicationState:
         return topic, partition
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic whose name is the same in metrics."""
+        """An existing topic with the same name in metrics; None if there is none."""
         if not topic_names.has_collision_characters(name):
             return None
         return next(iter(self._names_by_unified.get(topic_names.unified(name)) or ()), None)

@@ -1,8 +1,8 @@
 """Maps, sets and values that can be read as they were at an earlier offset of the log.
 
-Plain use reads and writes the current state.  Reads take an ``epoch`` as well, which must be one
-of the registry's snapshots.  Values must be immutable: a value changed in place changes
-in every snapshot that shows it.
+Without an ``epoch``, the current state is read and written.  Reads accept the ``epoch`` of one of
+the registry's snapshots.  Values must be immutable: a value that is changed in place also changes
+in the snapshots.
 
 Source: Kafka ``TimelineHashMap``, ``TimelineHashSet``, ``TimelineObject``.
 """
@@ -46,7 +46,7 @@ class TimelineDict(Revertable, Generic[K, V]):
     @overload
     def get(self, key: K, default: T, *, epoch: int | None = None) -> V | T: ...
     def get(self, key: K, default: T | None = None, *, epoch: int | None = None) -> V | T | None:
-        """The key's value, now or at an epoch."""
+        """The key's value, now or at an epoch; ``default`` if it has none."""
         if epoch is not None:
             for delta in self._registry.deltas_since(self, epoch):
                 if key in delta:
@@ -62,19 +62,19 @@ class TimelineDict(Revertable, Generic[K, V]):
         return copy
 
     def size(self, *, epoch: int | None = None) -> int:
-        """The number of keys."""
+        """The number of keys, now or at an epoch."""
         return len(self._view(epoch))
 
     def keys(self, *, epoch: int | None = None) -> Iterator[K]:
-        """The keys."""
+        """The keys, now or at an epoch."""
         return iter(self._view(epoch))
 
     def values(self, *, epoch: int | None = None) -> Iterator[V]:
-        """The values."""
+        """The values, now or at an epoch."""
         return iter(self._view(epoch).values())
 
     def items(self, *, epoch: int | None = None) -> Iterator[tuple[K, V]]:
-        """Keys with their values."""
+        """The keys with their values, now or at an epoch."""
         return iter(self._view(epoch).items())
 
     def __getitem__(self, key: K) -> V:
@@ -107,7 +107,7 @@ class TimelineDict(Revertable, Generic[K, V]):
         del self._current[key]
 
     def pop(self, key: K, default: V | None = None) -> V | None:
-        """Removes the key, if it exists, and returns its value."""
+        """Removes the key and returns its value; ``default`` if it has none."""
         if key not in self._current:
             return default
         self._remember(key)
@@ -131,7 +131,7 @@ class TimelineDict(Revertable, Generic[K, V]):
             delta = newest.deltas.get(self)
             if delta is None:
                 delta = newest.deltas[self] = {}
-            # One look-up of each: to hash a key may cost more than all the rest.
+            # Only one look-up in each map: hashing a key may cost more than all the rest.
             delta.setdefault(key, self._current.get(key, ABSENT))
 
     @override
@@ -152,11 +152,11 @@ class TimelineSet(Generic[T]):
         self._members: TimelineDict[T, bool] = TimelineDict(registry)
 
     def members(self, *, epoch: int | None = None) -> Iterator[T]:
-        """The members."""
+        """The members, now or at an epoch."""
         return self._members.keys(epoch=epoch)
 
     def size(self, *, epoch: int | None = None) -> int:
-        """The number of members."""
+        """The number of members, now or at an epoch."""
         return self._members.size(epoch=epoch)
 
     def __contains__(self, member: object) -> bool:
