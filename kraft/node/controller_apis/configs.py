@@ -86,7 +86,7 @@ def _key(resource: NamedResource) -> ConfigResource:
 def _sorted_out(
     resources: Sequence[_R], call: Call
 ) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, _R]]:
-    """The resources refused before the controller, and those for the controller."""
+    """The resources that are refused here, with their errors, and those for the controller."""
     counts = Counter(map(_key, resources))
     refused: dict[ConfigResource, ApiError] = {}
     left: dict[ConfigResource, _R] = {}
@@ -101,7 +101,7 @@ def _sorted_out(
 
 
 def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
-    """The error if this client may not alter that resource."""
+    """The error if this client may not alter that resource; None if it may."""
     permissions = call.permissions
     match resource.resource_type:
         case ConfigResourceType.BROKER | ConfigResourceType.CLIENT_METRICS:
@@ -171,7 +171,7 @@ def _upgrade_type(update: request_types.FeatureUpdateKey) -> UpgradeType:
     code = field_or(update, "upgrade_type", None)
     if code is not None:
         return UpgradeType.from_code(code)
-    # The first version knows no other downgrade than a safe one.
+    # In version 0 every downgrade is a safe one.
     is_downgrade = field_or(update, "allow_downgrade", False)
     return UpgradeType.SAFE_DOWNGRADE if is_downgrade else UpgradeType.UPGRADE
 

@@ -221,7 +221,7 @@ def _election_type(request: request_types.ElectLeadersRequest) -> ElectionType:
 def _verdicts(
     schema: ResponseSchema, class_name: str, topic: ElectedTopic | ReassignedTopic
 ) -> tuple[Any, ...]:
-    """One result row per partition; the two messages name the partition field differently."""
+    """One result per partition; the two messages have different names for its index."""
     return tuple(
         schema.part(
             class_name,

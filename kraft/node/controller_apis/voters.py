@@ -1,7 +1,7 @@
 """AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (80, 81, 82): refused, voters are static.
 
-As long as kraft.version is 0 a leader of Kafka refuses each such request, once it has looked at it;
-so does ours, in the same order.
+While kraft.version is 0, Kafka's leader refuses each such request after it has checked it.  This
+leader does the same, with the checks in the same order.
 
 Source: Kafka ``KafkaRaftClient.handleAddVoterRequest`` and its neighbours, ``AddVoterHandler``,
 ``RemoveVoterHandler``, ``UpdateVoterHandler`` (KIP-853).
@@ -85,7 +85,7 @@ async def _update(request: request_types.UpdateRaftVoterRequest, call: Call) -> 
 
 
 def _early_error(request: _Request, call: Call, *, epoch: int | None = None) -> ApiError | None:
-    """The error for any request; without ``epoch`` the epoch is not checked."""
+    """The error from the checks that all requests share; an ``epoch`` of None is not checked."""
     node = call.services.node
     try:
         call.check()
@@ -116,7 +116,7 @@ def _has_endpoint(request: _Endpoints, node: LocalNode) -> bool:
 
 
 def _late_error(node: LocalNode, doing: str) -> ApiError:
-    """The error for a valid request."""
+    """The error for a request that passed all checks."""
     if node.raft.high_watermark is None:
         return _NOTHING_COMMITTED
     return ApiError(
