@@ -13,7 +13,7 @@ How to read it:
 5. :mod:`.partition_change_builder`: how one partition changes;
 6. :mod:`.timeline` and :mod:`.snapshot_registry`: the state as it was at an earlier offset.
 
-Pure: no asyncio, socket, thread or clock, and no random number that was not handed in.  May import
+Pure: no asyncio, socket, thread or clock; random numbers come from the caller.  May import
 :mod:`kraft.metadata`, :mod:`kraft.raft` and :mod:`kafka_common`.
 
 What must not be done here: change state outside of ``replay``; keep state in anything but a

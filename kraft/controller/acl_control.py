@@ -143,12 +143,12 @@ class AclControlManager:
         self._existing.discard(gone)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every ACL at an epoch."""
+        """A record for every ACL at offset ``epoch``."""
         for acl_id, acl in self._acls_by_id.items(epoch=epoch):
             yield VersionedRecord(_record(acl_id, acl), 0)
 
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
-        """Every ACL by its id, at an epoch or now (None)."""
+        """Every ACL by its id, at offset ``epoch`` or now (None)."""
         return dict(self._acls_by_id.items(epoch=epoch))
 
 

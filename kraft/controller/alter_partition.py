@@ -31,7 +31,7 @@ _FIRST_WITH_TOPIC_IDS: Final = 2
 
 
 class IsrMember(NamedTuple):
-    """A member of a proposed ISR; without a broker epoch, any incarnation is accepted."""
+    """A member of a proposed ISR; broker epoch -1 accepts any incarnation of the broker."""
 
     broker_id: int
     broker_epoch: int = ANY_BROKER_EPOCH
@@ -191,7 +191,7 @@ class AlterPartition:
 def _epoch_error(
     broker_id: int, partition: PartitionRegistration, proposed: ProposedPartition
 ) -> ErrorCode | None:
-    """The error if the change is based on other epochs than the current ones."""
+    """The error if the change is based on other epochs than the current ones; None if not."""
     # Higher epochs come from a newer controller, which this one does not know yet.
     if proposed.leader_epoch > partition.leader_epoch:
         return ErrorCode.not_controller

@@ -67,7 +67,7 @@ class BrokerChanges:
     def handle_broker_fenced(self, broker_id: int) -> list[VersionedRecord]:
         """The records that remove the broker from every ISR and fence it."""
         epoch = self._registration(broker_id).epoch
-        return [*self._gone(broker_id), self._fencing(broker_id, epoch, FENCE)]
+        return [*self._isr_removals(broker_id), self._fencing(broker_id, epoch, FENCE)]
 
     def handle_broker_unfenced(self, broker_id: int, broker_epoch: int) -> list[VersionedRecord]:
         """The records that unfence the broker and elect it for leaderless partitions."""
@@ -90,7 +90,7 @@ class BrokerChanges:
                 broker_id, broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
             )
             records.append(VersionedRecord(change, 1))
-        return [*records, *self._gone(broker_id)]
+        return [*records, *self._isr_removals(broker_id)]
 
     def handle_broker_unregistered(
         self, broker_id: int, broker_epoch: int
@@ -98,13 +98,16 @@ class BrokerChanges:
         """The records that remove the broker from ISRs and ELRs and unregister it."""
         in_elr = self._state.brokers_to_isrs.partitions_with_broker_in_elr(broker_id)
         return [
-            *self._gone(broker_id),
+            *self._isr_removals(broker_id),
             *self._changes.leader_and_isr_updates(in_elr, broker_to_remove=broker_id),
             VersionedRecord(UnregisterBrokerRecord(broker_id, broker_epoch), 0),
         ]
 
     def handle_broker_unclean_shutdown(self, broker_id: int) -> list[VersionedRecord]:
-        """Removes a broker that may have lost records from ISRs and ELRs, from 4.0-IV0 on."""
+        """The records that remove a broker from ISRs and ELRs, as it may have lost records.
+
+        None below metadata.version 4.0-IV0.
+        """
         if not self._changes.metadata_version.is_elr_supported:
             return []
         index = self._state.brokers_to_isrs
@@ -122,7 +125,10 @@ class BrokerChanges:
     def handle_directories_offline(
         self, broker_id: int, broker_epoch: int, offline_dirs: Sequence[UUID]
     ) -> list[VersionedRecord]:
-        """Removes the broker from the ISRs of partitions in newly offline directories."""
+        """The records that remove the broker from ISRs of partitions in newly offline directories.
+
+        The last one has the broker's remaining directories.
+        """
         online = self._registration(broker_id).directories
         newly_offline = [directory for directory in online if directory in offline_dirs]
         if not newly_offline:
@@ -189,7 +195,7 @@ class BrokerChanges:
         records += self._changes.built(builder)
         return ErrorCode.none
 
-    def _gone(self, broker_id: int) -> list[VersionedRecord]:
+    def _isr_removals(self, broker_id: int) -> list[VersionedRecord]:
         in_isr = self._state.brokers_to_isrs.partitions_with_broker_in_isr(broker_id)
         return self._changes.leader_and_isr_updates(in_isr, broker_to_remove=broker_id)
 

@@ -129,7 +129,7 @@ class ClientQuotaControlManager:
         quotas[record.key] = record.value
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every quota at an epoch."""
+        """A record for every quota at offset ``epoch``."""
         for entity, quotas in self._quotas.items(epoch=epoch):
             data = tuple(EntityData(*part) for part in entity)
             for key, value in quotas.items(epoch=epoch):

@@ -122,7 +122,7 @@ class ClusterControlManager:
         return len(self._brokers) - self._fenced_count.get()
 
     def controllers(self, epoch: int | None = None) -> dict[int, ControllerRegistration]:
-        """Every registered controller by id, now or at an epoch."""
+        """Every registered controller by id, now or at offset ``epoch``."""
         return dict(self._controllers.items(epoch=epoch))
 
     def register_broker_record_offset(self, broker_id: int) -> int | None:
@@ -185,7 +185,7 @@ class ClusterControlManager:
         return ((node_id, controller.supported_features) for node_id, controller in controllers)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every registration at an epoch: brokers first, then controllers."""
+        """A record for every registration at offset ``epoch``: brokers first, then controllers."""
         version = self._features.metadata_version_at(epoch)
         for broker in self._brokers.values(epoch=epoch):
             record = broker.to_record(version)
@@ -278,9 +278,11 @@ class ClusterControlManager:
             case UnregisterBrokerRecord():
                 self._replay_unregister_broker(record)
             case FenceBrokerRecord():
-                self._replay_change(self._changing(record.id, record.epoch, record), now_ms, True)
+                self._replay_change(self._registered(record.id, record.epoch, record), now_ms, True)
             case UnfenceBrokerRecord():
-                self._replay_change(self._changing(record.id, record.epoch, record), now_ms, False)
+                self._replay_change(
+                    self._registered(record.id, record.epoch, record), now_ms, False
+                )
             case BrokerRegistrationChangeRecord():
                 self._replay_registration_change(record, now_ms)
             case RegisterControllerRecord():
@@ -306,7 +308,7 @@ class ClusterControlManager:
             self._heartbeats.register(broker_id, fenced=record.fenced, now_ms=now_ms)
 
     def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        broker = self._changing(record.broker_id, record.broker_epoch, record)
+        broker = self._registered(record.broker_id, record.broker_epoch, record)
         self._register_offsets.pop(broker.id)
         if self._heartbeats is not None:
             self._heartbeats.remove(broker.id)
@@ -323,7 +325,7 @@ class ClusterControlManager:
         ):
             raise IllegalState(f"{record} says what cannot be said")
         self._replay_change(
-            self._changing(record.broker_id, record.broker_epoch, record),
+            self._registered(record.broker_id, record.broker_epoch, record),
             now_ms,
             _FENCED_CHANGE[record.fenced],
             _SHUTDOWN_CHANGE[record.in_controlled_shutdown],
@@ -352,7 +354,7 @@ class ClusterControlManager:
         if before is not after:
             self._fenced_count.set(self._fenced_count.get() + after - before)
 
-    def _changing(self, broker_id: int, epoch: int, record: ClusterRecord) -> BrokerRegistration:
+    def _registered(self, broker_id: int, epoch: int, record: ClusterRecord) -> BrokerRegistration:
         broker = self.registration(broker_id)
         if broker is None:
             raise IllegalState(f"{record}: that broker is not registered")

@@ -220,7 +220,7 @@ class ConfigurationControlManager:
     # ------------------------------------------------------------------ reads
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every key that is set at an epoch."""
+        """A record for every key that is set at offset ``epoch``."""
         for resource, configs in self._configs.items(epoch=epoch):
             for key, value in configs.items(epoch=epoch):
                 yield _record(resource, key, value)
@@ -232,7 +232,7 @@ class ConfigurationControlManager:
     def describe_configs(
         self, epoch: int | None, resources: Mapping[ConfigResource, Sequence[str]]
     ) -> dict[ConfigResource, DescribedConfigs]:
-        """The values set at an epoch, or an error; an empty list of keys means every key."""
+        """The values set at offset ``epoch``, or errors; an empty list of keys means every key."""
         described: dict[ConfigResource, DescribedConfigs] = {}
         for resource, keys in resources.items():
             try:

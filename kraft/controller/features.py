@@ -120,13 +120,13 @@ class FeatureControlManager:
         return self.quorum_features.is_controller_id(node_id)
 
     def finalized_features(self, epoch: int | None = None) -> FinalizedControllerFeatures:
-        """Every finalized level, with metadata.version, at an epoch or now (None)."""
+        """Every finalized level, with metadata.version, at offset ``epoch`` or now (None)."""
         levels = {FEATURE_NAME: self._version.get(epoch=epoch).level}
         levels.update(self._finalized.items(epoch=epoch))
         return FinalizedControllerFeatures(levels, epoch)
 
     def changed_at(self, epoch: int) -> int:
-        """The offset of the last level change up to an epoch; ``NEVER_CHANGED`` if there is none.
+        """The offset of the last level change up to ``epoch``; ``NEVER_CHANGED`` without one.
 
         It is the offset of the record, or of the end of its transaction or snapshot.  Kafka reports
         the offset that it had read when it published the change; after a restart that is a higher
@@ -135,7 +135,7 @@ class FeatureControlManager:
         return self._changed_at.get(epoch=epoch)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every level at an epoch; metadata.version first, as others depend on it."""
+        """A record for every level at offset ``epoch``; that of metadata.version comes first."""
         version = self.metadata_version_at(epoch)
         if version.is_feature_level_record_supported:
             yield VersionedRecord(FeatureLevelRecord(FEATURE_NAME, version.level), 0)
@@ -150,7 +150,7 @@ class FeatureControlManager:
             version.refuse_loss("the state of the migration")
 
     def metadata_version_at(self, epoch: int) -> MetadataVersion:
-        """The metadata.version at an epoch."""
+        """The metadata.version at offset ``epoch``."""
         return self._version.get(epoch=epoch)
 
     # ------------------------------------------------------------------ generate

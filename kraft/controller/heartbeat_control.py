@@ -3,7 +3,7 @@
 The heartbeats themselves are only in memory and change at once.  What follows from them for
 brokers and partitions is written as records.
 
-Source: Kafka ``ReplicationControlManager.processBrokerHeartbeat`` and what stands beside it.
+Source: Kafka ``ReplicationControlManager.processBrokerHeartbeat`` and the methods beside it.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class OffsetControlManager:
         self.next_write_offset = next_write_offset
 
     def deactivate(self) -> None:
-        """The controller is no longer active; reverts to the committed offset.
+        """Makes the controller a standby, with the state at the committed offset.
 
         Kafka reverts to the stable offset.  In an open transaction that is too far, because the
         transaction's committed records are not delivered again.  IllegalState if an uncommitted
@@ -138,7 +138,7 @@ class OffsetControlManager:
     # ------------------------------------------------------------------ snapshots of the quorum
 
     def begin_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Resets everything before a snapshot is loaded."""
+        """Resets the offsets and the whole state, before a snapshot is loaded."""
         if self._loading is not None:
             raise IllegalState(f"{self._loading} is still being read, and not {snapshot_id}")
         self._loading = snapshot_id
@@ -180,7 +180,7 @@ class OffsetControlManager:
             case EndTransactionRecord():
                 self._transaction_start_offset.set(NONE)
             case AbortTransactionRecord():
-                # Before the transaction began, none was open.
+                # This also sets the start offset back to NONE.
                 self._registry.revert_to_snapshot(begun_at - 1)
             case _:
                 assert_never(record)

@@ -6,9 +6,9 @@ The steps and their order are Kafka's, since each step uses the results of earli
 2. a broker that left the ISR becomes an eligible leader replica (if ELR is on);
 3. a leader is elected;
 4. the leader epoch rises if a replica is dropped;
-5. ELR, then the ISR;
+5. the ELR is set, then the ISR;
 6. the leader epoch rises if the ISR shrinks (before 3.6-IV0);
-7. the last known leader, then the assignment with its directories, then the recovery state.
+7. the last known leader is set, then the replicas with their directories, then the recovery state.
 
 Source: Kafka ``PartitionChangeBuilder``.
 """
@@ -86,7 +86,7 @@ def is_no_op(record: PartitionChangeRecord) -> bool:
     return record == PartitionChangeRecord(record.partition_id, record.topic_id)
 
 
-def _given(target: Sequence[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
+def _target_or_current(target: Sequence[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
     return current if target is None else tuple(target)
 
 
@@ -100,10 +100,10 @@ class _Change:
     def __init__(self, wanted: PartitionChangeBuilder) -> None:
         self._wanted = wanted
         self._partition = partition = wanted.partition
-        self._isr = _given(wanted.target_isr, partition.isr)
-        self._replicas = _given(wanted.target_replicas, partition.replicas)
-        self._removing = _given(wanted.target_removing, partition.removing_replicas)
-        self._adding = _given(wanted.target_adding, partition.adding_replicas)
+        self._isr = _target_or_current(wanted.target_isr, partition.isr)
+        self._replicas = _target_or_current(wanted.target_replicas, partition.replicas)
+        self._removing = _target_or_current(wanted.target_removing, partition.removing_replicas)
+        self._adding = _target_or_current(wanted.target_adding, partition.adding_replicas)
         self._elr = partition.elr
         self._new_leader = NO_LEADER_CHANGE
         self._new_isr: tuple[int, ...] | None = None

@@ -22,7 +22,7 @@ class CompletedReassignment(NamedTuple):
 
 
 class PartitionReassignmentReplicas(NamedTuple):
-    """A reassignment under way; ``replicas`` includes those being added and removed."""
+    """A reassignment in progress; ``replicas`` includes those being added and removed."""
 
     removing: tuple[int, ...]
     adding: tuple[int, ...]
@@ -61,7 +61,7 @@ class PartitionReassignmentRevert(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     unclean: bool
-    """True if only adding replicas were in the ISR: the restored one may lack committed records."""
+    """True if the ISR had only adding replicas: the restored replica may lack committed records."""
 
     @staticmethod
     def of(partition: PartitionRegistration) -> PartitionReassignmentRevert:

@@ -47,7 +47,7 @@ class PartitionRegistration(NamedTuple):
     elr: tuple[int, ...] = ()
     """Brokers outside of the ISR that have every committed record (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """The last known leader, after the ISR became empty."""
+    """Empty, or after the ISR became empty only the last known leader."""
 
     @staticmethod
     def from_record(record: PartitionRecord) -> PartitionRegistration:
@@ -91,16 +91,16 @@ class PartitionRegistration(NamedTuple):
                 record,
             ),
             self.isr if record.isr is None else record.isr,
-            _either(record.removing_replicas, self.removing_replicas),
-            _either(record.adding_replicas, self.adding_replicas),
+            _changed_or_before(record.removing_replicas, self.removing_replicas),
+            _changed_or_before(record.adding_replicas, self.adding_replicas),
             record.leader if changes_leader else self.leader,
             self.leader_recovery_state
             if recovery_state == NO_RECOVERY_STATE_CHANGE
             else _checked_recovery_state(recovery_state, record),
             self.leader_epoch + changes_leader,
             self.partition_epoch + 1,
-            _either(record.eligible_leader_replicas, self.elr),
-            _either(record.last_known_elr, self.last_known_elr),
+            _changed_or_before(record.eligible_leader_replicas, self.elr),
+            _changed_or_before(record.last_known_elr, self.last_known_elr),
         )
 
     def to_record(
@@ -159,7 +159,7 @@ def is_valid_isr(replicas: Sequence[int], isr: Sequence[int]) -> bool:
     return len(set(isr)) == len(isr) and all(broker >= 0 and broker in replicas for broker in isr)
 
 
-def _either(changed: tuple[int, ...] | None, before: tuple[int, ...]) -> tuple[int, ...]:
+def _changed_or_before(changed: tuple[int, ...] | None, before: tuple[int, ...]) -> tuple[int, ...]:
     return before if changed is None else changed
 
 

@@ -68,7 +68,7 @@ class ProducerIdControlManager:
         self._next_producer_id.set(record.next_producer_id)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record of the first free id at an epoch; none before the first allocation."""
+        """A record of the first free id at offset ``epoch``; none before the first allocation."""
         first_free = self._next_producer_id.get(epoch=epoch)
         if first_free is not None:
             yield VersionedRecord(ProducerIdsRecord(NO_BROKER, NO_BROKER, first_free), 0)

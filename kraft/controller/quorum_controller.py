@@ -194,7 +194,7 @@ class QuorumController:
             self._refuse(event, self._external(_name(event), error, now_ms), now_ms)
 
     def _external(self, name: str, error: Exception, now_ms: int) -> ApiException:
-        """The error for the client, after resigning where the error requires it."""
+        """The error for the client; gives up the leadership first unless it is a refusal."""
         if isinstance(error, ApiException):
             return error
         if isinstance(error, NotLeader):

@@ -42,7 +42,7 @@ SWEEP_EXPIRED_DELEGATION_TOKENS: Final = "sweepExpiredDelegationTokens"
 
 _IMMEDIATELY_MS: Final = 10
 """The delay before a task continues with the rest of its work, so that others run in between."""
-_AFTER_A_FAULT_MS: Final = 60_000
+_FAULT_BACKOFF_MS: Final = 60_000
 
 
 class _Schedule(Enum):
@@ -53,7 +53,7 @@ class _Schedule(Enum):
 
 
 class _Election:
-    """A periodic task that elects some leaders at a time."""
+    """A periodic task that elects leaders, a limited number in each run."""
 
     def __init__(
         self,
@@ -157,14 +157,14 @@ class PeriodicTasks:
         if at_ms is None:
             self._queue.cancel_deferred(MAYBE_FENCE_REPLICAS)
         else:
-            # A session ends after its last millisecond.
+            # In its last millisecond a session is still valid.
             self._schedule_fencing(at_ms + 1)
 
     def _schedule_fencing(self, at_ms: int) -> None:
         def on_failure(error: ApiException, _now_ms: int) -> None:
             is_over = is_timeout(error) or error.error is ErrorCode.not_controller
             if not is_over:
-                self._schedule_fencing(at_ms + _AFTER_A_FAULT_MS)
+                self._schedule_fencing(at_ms + _FAULT_BACKOFF_MS)
 
         operation = WriteOperation(MAYBE_FENCE_REPLICAS, self._fence, on_failure=on_failure)
         self._queue.schedule_deferred(MAYBE_FENCE_REPLICAS, at_ms, WriteEvent(operation))

@@ -150,7 +150,7 @@ class ReassignmentControl:
     def list_partition_reassignments(
         self, topics: Iterable[tuple[str, tuple[int, ...]]] | None, epoch: int | None = None
     ) -> tuple[OngoingTopicReassignment, ...]:
-        """The reassignments in progress at an epoch; ``topics`` None means all partitions."""
+        """The reassignments in progress at offset ``epoch``; ``topics`` of None means all."""
         if topics is None:
             by_topic: dict[str, list[int]] = {}
             for key in self._state.reassigning_partitions.members(epoch=epoch):

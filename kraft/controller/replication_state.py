@@ -151,8 +151,12 @@ class ReplicationState:
         after: PartitionRegistration | None,
     ) -> None:
         self.brokers_to_isrs.update(key, before, after)
-        _keep(self.reassigning_partitions, key, after is not None and after.is_being_reassigned)
-        _keep(self.imbalanced_partitions, key, after is not None and not after.has_preferred_leader)
+        _set_membership(
+            self.reassigning_partitions, key, after is not None and after.is_being_reassigned
+        )
+        _set_membership(
+            self.imbalanced_partitions, key, after is not None and not after.has_preferred_leader
+        )
         old = before.directories if before is not None else ()
         new = after.directories if after is not None else ()
         if old != new:
@@ -178,7 +182,7 @@ class ReplicationState:
     # ------------------------------------------------------------------ reads
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """A record for every topic at an epoch, each followed by its partitions."""
+        """A record for every topic at offset ``epoch``, each followed by its partitions."""
         record_version = version.partition_record_version()
         with_directories = version.is_directory_assignment_supported
         for topic in self.topics.values(epoch=epoch):
@@ -220,20 +224,20 @@ class ReplicationState:
     def find_topic_ids(
         self, names: Iterable[str], epoch: int | None = None
     ) -> dict[str, UUID | ApiError]:
-        """The ids of these topics at an epoch, or UNKNOWN_TOPIC_OR_PARTITION."""
+        """The ids of these topics at offset ``epoch``, or UNKNOWN_TOPIC_OR_PARTITION."""
         unknown = ApiError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
         return {name: self.topics_by_name.get(name, unknown, epoch=epoch) for name in names}
 
     def find_all_topic_ids(self, epoch: int | None = None) -> dict[str, UUID]:
-        """The ids of all topics at an epoch."""
+        """The ids of all topics at offset ``epoch``."""
         return dict(self.topics_by_name.items(epoch=epoch))
 
     def find_topic_names(
         self, topic_ids: Iterable[UUID], epoch: int | None = None
     ) -> dict[UUID, str | ApiError]:
-        """The names of these topics at an epoch, or UNKNOWN_TOPIC_ID."""
+        """The names of these topics at offset ``epoch``, or UNKNOWN_TOPIC_ID."""
         names: dict[UUID, str | ApiError] = {}
         for topic_id in topic_ids:
             topic = self.topics.get(topic_id, epoch=epoch)
@@ -251,7 +255,7 @@ class ReplicationState:
         return names
 
 
-def _keep(partitions: TimelineSet[PartitionId], key: PartitionId, belongs: bool) -> None:
+def _set_membership(partitions: TimelineSet[PartitionId], key: PartitionId, belongs: bool) -> None:
     if belongs:
         partitions.add(key)
     else:

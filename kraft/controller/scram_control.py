@@ -127,7 +127,7 @@ class ScramControlManager:
             raise IllegalState(f"Unable to find credential to delete: {key}")
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """A record for every credential at an epoch."""
+        """A record for every credential at offset ``epoch``."""
         for (name, mechanism), credential in self._credentials.items(epoch=epoch):
             if not version.is_scram_supported:
                 version.refuse_loss("SCRAM credentials")

@@ -97,7 +97,7 @@ class SnapshotRegistry:
         return self.newest.epoch if self.newest is not None else NO_EPOCH
 
     def has_snapshot(self, epoch: int) -> bool:
-        """Whether the state at that epoch can be read."""
+        """Whether there is a snapshot of that epoch, so that its state can be read."""
         return epoch in self._snapshots
 
     def get_snapshot(self, epoch: int) -> RegistrySnapshot:

@@ -15,10 +15,10 @@ from kraft.metadata.records import VersionedRecord
 
 
 def state_records(state: QuorumControllerState, epoch: int) -> Iterator[VersionedRecord]:
-    """The records of the state at an epoch, whose snapshot must stay in the registry meanwhile.
+    """The records of the state at offset ``epoch``, from the registry's snapshot of that offset.
 
-    The state may change while the records are read.  IllegalState if the epoch's snapshot was
-    deleted, UnsupportedVersion if the metadata.version has no record for a part of the state.
+    The state may change while the records are read.  IllegalState if the snapshot was deleted
+    meanwhile, UnsupportedVersion if the metadata.version has no record for a part of the state.
     """
     version = state.features.metadata_version_at(epoch)
     yield from state.features.state_records(epoch)

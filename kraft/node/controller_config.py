@@ -129,7 +129,7 @@ class ControllerServerConfig:
         return next(each for each in self.listeners if each.listener_name == self.listener_name)
 
     def integer(self, key: str) -> int:
-        """The value of a short, int or long key that always has one."""
+        """The value of a key of type short, int or long, which must not be None."""
         return _integer(self.values, key)
 
     def is_enabled(self, key: str) -> bool:

@@ -155,13 +155,13 @@ class _SnapshotTaken:
 
 
 class _Stop:
-    """The last item of the queue."""
+    """The last item of the queue, which ends the thread."""
 
 
 _Happened: TypeAlias = ControllerRequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
 
 
-class _InQueue(NamedTuple):
+class _QueueItem(NamedTuple):
     """An item of the queue, and the monotonic time at which it was added."""
 
     happened: _Happened | _Stop
@@ -187,7 +187,7 @@ class ControllerLoop:
         self._is_closed = False
         # Its length is limited: each connection sends one request at a time, and a listener gets
         # the next commit after it has processed the previous one.
-        self._waiting: queue.SimpleQueue[_InQueue] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_QueueItem] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="quorum-controller", daemon=True)
         # Only the controller's thread uses the following.
         self._controller = make(DriverAppender(driver))
@@ -254,7 +254,7 @@ class ControllerLoop:
                 return await answer
 
     def _put(self, happened: _Happened | _Stop) -> None:
-        self._waiting.put(_InQueue(happened, time.monotonic_ns()))
+        self._waiting.put(_QueueItem(happened, time.monotonic_ns()))
 
     # Inputs from the quorum.
 
@@ -295,13 +295,13 @@ class ControllerLoop:
 
     def _run(self) -> None:
         try:
-            while self._take_in():
+            while self._queue_waiting():
                 self._run_next()
         except Exception as error:  # noqa: BLE001 - the state is unknown now
             _log.error("The controller cannot go on", exc_info=error)
             self._call_in_loop(self._fail, error)
 
-    def _take_in(self) -> bool:
+    def _queue_waiting(self) -> bool:
         """Waits for an input or a due event, then queues all inputs; False after :meth:`close`.
 
         During a long event, broker sessions end although their heartbeats wait here.  These

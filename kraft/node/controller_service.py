@@ -57,7 +57,7 @@ MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
 REGISTRATION_BACKOFF_MS: Final = 100
 REGISTRATION_BACKOFF_MAX_MS: Final = 120_000
 _REGISTRATION_TIMEOUT_MS: Final = 5_000
-_LOOK_AGAIN_S: Final = 0.5
+_CHECK_INTERVAL_S: Final = 0.5
 
 _log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
 
@@ -169,12 +169,12 @@ class ControllerRegistrations:
         backoff_ms = REGISTRATION_BACKOFF_MS
         while True:
             if not await self._loop.look(self._is_due):
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_CHECK_INTERVAL_S)
                 continue
             error = await self._register()
             if error is None:
                 backoff_ms = REGISTRATION_BACKOFF_MS
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_CHECK_INTERVAL_S)
                 continue
             _log.info("Unable to register controller %d: %s", self._node_id, error)
             await asyncio.sleep(backoff_ms / 1000)

@@ -120,7 +120,7 @@ def _check_directory_id(directory_id: UUID, directory: Path, seen: dict[UUID, Pa
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Whether that id is a reserved one.
+    """Whether a directory id is reserved, so that no directory can have it.
 
     Source: Kafka ``DirectoryId.reserved``.
     """

@@ -110,7 +110,7 @@ class QuorumNode:
 
     @property
     def driver(self) -> RaftDriver:
-        """The driver; only after :meth:`started`."""
+        """The node's driver; only after :meth:`started` has returned."""
         assert self._driver is not None, "the node has not started"
         return self._driver
 
@@ -120,7 +120,7 @@ class QuorumNode:
 
     @property
     def controller(self) -> ControllerLoop:
-        """The running controller, if the node has one; only after :meth:`started`."""
+        """The running controller, if the node has one; only after :meth:`started` has returned."""
         assert self._controller is not None, "the node has no controller"
         return self._controller
 

@@ -209,7 +209,7 @@ def _refuse_unsupported(config: ControllerServerConfig) -> None:
             raise ConfigInvalid(key, str(config.values[key]), allowed)
 
 
-class _Lines(QueueHandler):
+class _LineQueue(QueueHandler):
     """Passes log lines to the thread that writes them; drops them while its queue is full."""
 
     @override
@@ -235,7 +235,7 @@ def _log_to_stderr() -> QueueListener:
     writer.setFormatter(logging.Formatter(_FORMAT))
     lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_QUEUED_LINES)
     root = logging.getLogger()
-    root.addHandler(_Lines(lines))
+    root.addHandler(_LineQueue(lines))
     root.setLevel(logging.INFO)
     listener = LineWriter(lines, writer)
     listener.start()

@@ -139,7 +139,7 @@ class QuorumRequests:
             body, mute_ms = await self._whole_body(header, data, start, context)
         except (InvalidFrame, ConnectionAbortedError):
             raise
-        except Exception as failure:  # one request must not cost others theirs
+        except Exception as failure:  # a defect in one request must not affect others
             _log_failure(header, context)
             if header.api_key not in OFFERED:
                 raise ConnectionAbortedError("there is no answer") from failure

@@ -175,7 +175,7 @@ class RaftDriver:
         self._channels: Channels | None = None
         self._inputs: deque[_Input] = deque()
         self._has_input = asyncio.Event()
-        self._room = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
+        self._request_slots = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
         self._answers: AwaitedAnswers[AnyRaftResponse] = AwaitedAnswers()
         self._listeners: dict[str, RaftListener] = {}
         self._left: bool | None = None
@@ -190,7 +190,7 @@ class RaftDriver:
         """
         if self._left is not None:
             raise ConnectionAbortedError("the node has left the quorum")
-        await self._room.acquire()
+        await self._request_slots.acquire()
         request_id = self._answers.new_id()
         with self._answers.expected(request_id) as answer:
             self.put(RaftRequestReceived(request_id, request, listener_name))
@@ -351,7 +351,7 @@ class RaftDriver:
                 continue
         happened = self._inputs.popleft()
         if isinstance(happened, RaftRequestReceived):
-            self._room.release()
+            self._request_slots.release()
         return happened
 
     def _wait_s(self) -> float | None:

@@ -49,7 +49,7 @@ class SnapshotName(NamedTuple):
 
 
 def snapshot_path(directory: Path, snapshot_id: OffsetAndEpoch) -> Path:
-    """``00000000000000000042-0000000003.checkpoint`` for offset 42 and epoch 3."""
+    """The file's path; its name is ``00000000000000000042-0000000003.checkpoint`` for (42, 3)."""
     return directory / f"{_stem(snapshot_id)}{SUFFIX}"
 
 

@@ -178,7 +178,7 @@ class SnapshotGenerator(Generic[W]):
         # The registry no longer holds the state after a snapshot of the leader was loaded.
         if self.disabled_reason is not None or not self._state.registry.is_held(stable):
             return None
-        return _take(records, into)
+        return _fill_batch(records, into)
 
     def _end(self, stable: int) -> None:
         self._state.registry.release(stable)
@@ -250,7 +250,7 @@ class SnapshotGenerator(Generic[W]):
                 return await asyncio.to_thread(finish)
 
 
-def _take(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
+def _fill_batch(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
     """Fills a batch for at most SLICE_S; returns whether no records are left."""
     until = time.monotonic() + SLICE_S
     while len(into) < RECORDS_PER_BATCH and time.monotonic() < until:

@@ -17,8 +17,8 @@ MAX_PARKED_MS: Final = 30_000
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_ANSWER_BYTES: Final = 1024 * 1024
-"""The most records in a Fetch response, unless one batch is larger.  A follower needs 0.2 s to
-check and append 1 MiB of the smallest batches, and responds to no request meanwhile."""
+"""The most bytes of records in a Fetch response, unless one batch is larger.  A follower needs
+0.2 s to check and append 1 MiB of the smallest batches, and responds to no request meanwhile."""
 MAX_COMPLETED_BATCHES: Final = 10
 """The most batches that may wait in the accumulator; further appends are refused."""
 MAX_PARKED_FETCHES: Final = 1_000

@@ -16,7 +16,7 @@ from kraft.raft.values import ElectionState
 
 @dataclass(frozen=True, slots=True)
 class RaftTick:
-    """The time :attr:`~kraft.raft.kafka_raft_client.KafkaRaftClient.deadline_ms` has come."""
+    """The time of :attr:`~kraft.raft.kafka_raft_client.KafkaRaftClient.deadline_ms` has come."""
 
 
 @dataclass(frozen=True, slots=True)

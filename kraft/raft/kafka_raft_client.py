@@ -55,7 +55,7 @@ from kraft.raft.values import (
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
-_MOST_POLLS_A_STEP: Final = 100
+_MAX_POLLS_PER_STEP: Final = 100
 """The most changes of state within one step: after each change the node is polled again."""
 
 
@@ -242,7 +242,7 @@ class KafkaRaftClient:
         return outputs
 
     def _poll_state(self, now_ms: int) -> int:
-        for _ in range(_MOST_POLLS_A_STEP):
+        for _ in range(_MAX_POLLS_PER_STEP):
             deadline_ms = self._polling.poll(now_ms)
             if deadline_ms > now_ms:
                 return deadline_ms

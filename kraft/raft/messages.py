@@ -58,7 +58,7 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A replica fetches from the end of its log and acknowledges all before it (API key 1)."""
+    """A replica fetches at its log end offset and acknowledges all records below it (API key 1)."""
 
     cluster_id: str | None
     replica: ReplicaKey | None

@@ -156,7 +156,7 @@ class Node:
                 pass
 
     def stand(self, now_ms: int) -> None:
-        """Becomes a candidate; a lone voter leads as soon as its vote is on disk.
+        """Becomes a candidate; the only voter becomes the leader once its vote is on disk.
 
         In the last epoch it only logs an error, repeatedly, until the operator acts.
         """
@@ -179,12 +179,12 @@ class Node:
         self._left_leader_and_follower()
 
     def election_persisted(self, election: ElectionState, now_ms: int) -> None:
-        """Handles that ``election`` is on disk: a lone voter then becomes the leader.
+        """Handles that ``election`` is on disk: the only voter then becomes the leader.
 
         If there are other voters, the candidate's requests for votes leave after its own vote is on
-        disk.  A lone voter sends none, so it must wait for its disk.  Otherwise a crash could lose
-        its vote after its epoch began.  With another list of voters, another node could then lead
-        the same epoch.
+        disk.  The only voter sends none, so it must wait for its disk.  Otherwise a crash could
+        lose its vote after its epoch began.  With another list of voters, another node could then
+        lead the same epoch.
         """
         state = self.quorum.state
         if (

@@ -73,7 +73,7 @@ class Polling:
     def _candidate(self, state: CandidateState, now_ms: int) -> int:
         node = self._node
         if state.is_vote_granted:
-            # A lone voter: it becomes the leader when its vote is on disk.
+            # The only voter: it becomes the leader when its vote is on disk.
             return NEVER_MS
         if node.is_shutting_down:
             # A leaving candidate asks for votes, but begins no further election.

@@ -26,7 +26,10 @@ class LogPosition(Enum):
 
 
 class ValidatedPosition(NamedTuple):
-    """The outcome, and the checked position, the point of divergence or a snapshot's id."""
+    """The outcome of a check, with an offset and epoch.
+
+    They are the checked ones, the point where the logs diverge, or the id of a snapshot.
+    """
 
     verdict: LogPosition
     offset_and_epoch: OffsetAndEpoch

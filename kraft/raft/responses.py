@@ -57,7 +57,7 @@ class RaftResponses:
         source, correlation_id = received.source_id, received.correlation_id
         if not requests.is_response_expected(source, correlation_id, now_ms):
             return
-        if self._is_of_use(source, received.response, now_ms):
+        if self._process(source, received.response, now_ms):
             requests.succeeded(source, correlation_id, now_ms)
         else:
             requests.failed(source, correlation_id, now_ms)
@@ -66,7 +66,8 @@ class RaftResponses:
         """Handles a request that gets no response."""
         self._node.requests.failed(failed.destination_id, failed.correlation_id, now_ms)
 
-    def _is_of_use(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
+    def _process(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
+        """Handles a response; False if it was useless, so that the backoff begins."""
         if response.top_level_error is not ErrorCode.none:
             return self._refused(source, response.top_level_error)
         verdict = self._common(source, response, now_ms)
@@ -136,7 +137,7 @@ class RaftResponses:
         return None
 
     def _is_attached(self) -> bool:
-        """Whether this node is not unattached; False delays the next request by the backoff."""
+        """Whether the state is not unattached; False delays the next request by the backoff."""
         return not isinstance(self._node.quorum.state, UnattachedState)
 
     def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
@@ -192,7 +193,7 @@ class RaftResponses:
 
     def _fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         try:
-            return self._take_fetched(source, response, now_ms)
+            return self._process_fetch(source, response, now_ms)
         except LimitReached as reached:
             # This node lacks files or memory; the leader gets the next Fetch after the backoff.
             _log.error("The log cannot take over what leader %d has sent: %s", source, reached)
@@ -202,7 +203,7 @@ class RaftResponses:
                 state.fetch_deadline_ms = self._node.quorum.fetch_deadline_ms(now_ms)
             return False
 
-    def _take_fetched(self, source: int, response: FetchResponse, now_ms: int) -> bool:
+    def _process_fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
         if response.error is not ErrorCode.none or not isinstance(state, FollowerState):
             return self._unexpected(source, response.error)

@@ -120,12 +120,12 @@ class CandidateState:
     @property
     def granting_voters(self) -> tuple[int, ...]:
         """The voters that granted their votes, this candidate included."""
-        return self._with(Vote.GRANTED)
+        return self._voters_with(Vote.GRANTED)
 
     @property
     def unrecorded_voters(self) -> tuple[int, ...]:
         """The voters that have not responded yet."""
-        return self._with(Vote.UNRECORDED)
+        return self._voters_with(Vote.UNRECORDED)
 
     @property
     def is_vote_granted(self) -> bool:
@@ -135,7 +135,7 @@ class CandidateState:
     @property
     def is_vote_rejected(self) -> bool:
         """Whether a majority has become impossible."""
-        return len(self.voters) - len(self._with(Vote.REJECTED)) < self.voters.majority
+        return len(self.voters) - len(self._voters_with(Vote.REJECTED)) < self.voters.majority
 
     def record(self, voter_id: int, vote: Vote) -> bool:
         """Records a voter's response; False for a repeated one, RaftFatal for a changed one."""
@@ -144,7 +144,7 @@ class CandidateState:
         self.votes[voter_id] = vote
         return known is Vote.UNRECORDED
 
-    def _with(self, vote: Vote) -> tuple[int, ...]:
+    def _voters_with(self, vote: Vote) -> tuple[int, ...]:
         return tuple(voter for voter, known in self.votes.items() if known is vote)
 
 

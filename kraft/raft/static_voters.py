@@ -55,11 +55,11 @@ class VoterRecordsGuard:
         if self._is_broken:
             return
         try:
-            self._look_through(data)
+            self._check_batches(data)
         except RecordsRefused:
             self._is_broken = True
 
-    def _look_through(self, data: bytes) -> None:
+    def _check_batches(self, data: bytes) -> None:
         skipped = min(self._to_skip, len(data))
         self._to_skip -= skipped
         self._held += memoryview(data)[skipped:]

@@ -106,8 +106,8 @@ class ElectionState:
 
 def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
     """The ids by offset, highest first; an unknown offset (None) is last, equal ones go by id."""
-    return sorted(offsets, key=lambda voter: (-_or_least(offsets[voter]), voter))
+    return sorted(offsets, key=lambda voter: (-_or_minus_one(offsets[voter]), voter))
 
 
-def _or_least(offset: int | None) -> int:
+def _or_minus_one(offset: int | None) -> int:
     return -1 if offset is None else offset

@@ -47,7 +47,7 @@ async def _incremental_alter(
     others = [each for each in request.resources if each.resource_type != _LOGGER]
     try:
         altered = [alter_loggers(e, call, validate_only=request.validate_only) for e in loggers]
-        refused, resources = _sorted_out(others, call)
+        refused, resources = _split_refused(others, call)
         wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
         for key, resource in resources.items():
             codes = [config.config_operation for config in resource.configs]
@@ -68,7 +68,7 @@ async def _incremental_alter(
 
 async def _legacy_alter(request: request_types.AlterConfigsRequest, call: Call) -> ResponsePayload:
     try:
-        refused, resources = _sorted_out(request.resources, call)
+        refused, resources = _split_refused(request.resources, call)
         wanted: dict[ConfigResource, dict[str, str | None]] = {
             key: {config.name: config.value for config in resource.configs}
             for key, resource in resources.items()
@@ -83,7 +83,7 @@ def _key(resource: NamedResource) -> ConfigResource:
     return ConfigResource(resource.resource_type, resource.resource_name)
 
 
-def _sorted_out(
+def _split_refused(
     resources: Sequence[_R], call: Call
 ) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, _R]]:
     """The resources that are refused here, with their errors, and those for the controller."""
