@@ -103,14 +103,16 @@ class AclControlManager:
 
     def delete_acls(self, filters: AclFilters) -> ControllerResult[tuple[AclDeleteResult, ...]]:
         """Deletes the ACLs that match, with one result per filter; each ACL is deleted once."""
-        gone: dict[UUID, None] = {}
+        to_delete: dict[UUID, None] = {}
         results = []
         acls = self.acls()
-        for wanted, meant in zip(filters, filters.find(acls, MAX_RECORDS_PER_USER_OP), strict=True):
+        for wanted, matching in zip(
+            filters, filters.find(acls, MAX_RECORDS_PER_USER_OP), strict=True
+        ):
             try:
                 _check_filter(wanted)
-                added = [acl_id for acl_id in meant if acl_id not in gone]
-                if len(gone) + len(added) > MAX_RECORDS_PER_USER_OP:
+                added = [acl_id for acl_id in matching if acl_id not in to_delete]
+                if len(to_delete) + len(added) > MAX_RECORDS_PER_USER_OP:
                     raise ApiException(
                         ErrorCode.policy_violation,
                         f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single "
@@ -119,9 +121,11 @@ class AclControlManager:
             except ApiException as refused:
                 results.append(AclDeleteResult(refused.to_error()))
                 continue
-            gone.update(dict.fromkeys(added))
-            results.append(AclDeleteResult(NO_ERROR, tuple(map(acls.__getitem__, meant))))
-        records = [VersionedRecord(RemoveAccessControlEntryRecord(acl_id), 0) for acl_id in gone]
+            to_delete.update(dict.fromkeys(added))
+            results.append(AclDeleteResult(NO_ERROR, tuple(map(acls.__getitem__, matching))))
+        records = [
+            VersionedRecord(RemoveAccessControlEntryRecord(acl_id), 0) for acl_id in to_delete
+        ]
         return ControllerResult.atomic_of(records, tuple(results))
 
     def _unused_id(self, taken: Collection[UUID]) -> UUID:
@@ -137,10 +141,10 @@ class AclControlManager:
             self._acls_by_id[record.id] = acl
             self._existing.add(acl)
             return
-        gone = self._acls_by_id.pop(record.id)
-        if gone is None:
+        removed = self._acls_by_id.pop(record.id)
+        if removed is None:
             raise IllegalState(f"Unable to replay {record}: no acl with that ID found.")
-        self._existing.discard(gone)
+        self._existing.discard(removed)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
         """A record for every ACL at offset ``epoch``."""

@@ -104,20 +104,22 @@ class AlterPartition:
         self._cluster.check_broker_epoch(request.broker_id, request.broker_epoch)
         by_id = request_version >= _FIRST_WITH_TOPIC_IDS
         records: list[VersionedRecord] = []
-        answers = []
+        topic_results = []
         for proposed in request.topics:
             if by_id:
                 topic = self._state.topics.get(proposed.topic_id)
             else:
                 topic = self._state.topic_named(proposed.topic_name)
-            answered = tuple(
-                self._answer(request.broker_id, topic, partition, records, by_id=by_id)
+            partition_results = tuple(
+                self._result(request.broker_id, topic, partition, records, by_id=by_id)
                 for partition in proposed.partitions
             )
-            answers.append(AlteredTopic(proposed.topic_id, proposed.topic_name, answered))
-        return ControllerResult.of(records, tuple(answers))
+            topic_results.append(
+                AlteredTopic(proposed.topic_id, proposed.topic_name, partition_results)
+            )
+        return ControllerResult.of(records, tuple(topic_results))
 
-    def _answer(
+    def _result(
         self,
         broker_id: int,
         topic: TopicControlInfo | None,

@@ -158,22 +158,22 @@ class BrokerChanges:
         online = self._registration(broker_id).directories
         records: list[VersionedRecord] = []
         unreachable: dict[PartitionId, None] = {}
-        answers = []
+        directory_results = []
         for directory, topics in directories:
             is_online = directory_ids.is_online(directory, online)
-            answered = []
+            topic_results = []
             for topic_id, partition_ids in topics:
-                verdicts = []
+                partition_results = []
                 for partition_id in partition_ids:
                     key = PartitionId(topic_id, partition_id)
                     error = self._assign(broker_id, directory, key, records)
                     if error is ErrorCode.none and not is_online:
                         unreachable[key] = None
-                    verdicts.append((partition_id, error))
-                answered.append((topic_id, tuple(verdicts)))
-            answers.append(AnsweredDirectory(directory, tuple(answered)))
+                    partition_results.append((partition_id, error))
+                topic_results.append((topic_id, tuple(partition_results)))
+            directory_results.append(AnsweredDirectory(directory, tuple(topic_results)))
         records += self._changes.leader_and_isr_updates(unreachable, broker_to_remove=broker_id)
-        return ControllerResult.of(records, tuple(answers))
+        return ControllerResult.of(records, tuple(directory_results))
 
     def _assign(
         self,

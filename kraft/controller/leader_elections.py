@@ -78,16 +78,16 @@ class LeaderElections:
                 (topic.name, tuple(topic.partitions)) for topic in self._state.topics.values()
             ]
         records = BoundedRecords()
-        answers = []
+        topic_results = []
         for name, partition_ids in partitions:
-            verdicts = []
+            partition_results = []
             for partition_id in partition_ids:
                 error, elected = self._elect(name, partition_id, election_type)
                 records.extend(elected)
                 if not (wants_all and error is _NOT_NEEDED):
-                    verdicts.append((partition_id, error))
-            answers.append(ElectedTopic(name, tuple(verdicts)))
-        return ControllerResult.of(records.to_tuple(), tuple(answers))
+                    partition_results.append((partition_id, error))
+            topic_results.append(ElectedTopic(name, tuple(partition_results)))
+        return ControllerResult.of(records.to_tuple(), tuple(topic_results))
 
     def _elect(
         self, name: str, partition_id: int, election_type: ElectionType

@@ -124,9 +124,9 @@ class _Change:
         if len(self._isr) >= self._wanted.min_isr:
             self._elr = ()
             return
-        gone = {*self._isr, *self._wanted.unclean_shutdown_replicas}
+        excluded = {*self._isr, *self._wanted.unclean_shutdown_replicas}
         candidates = {*self._elr, *self._partition.isr}
-        self._elr = tuple(sorted(candidates - gone))
+        self._elr = tuple(sorted(candidates - excluded))
 
     def elect(self) -> None:
         partition, wanted = self._partition, self._wanted

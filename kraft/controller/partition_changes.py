@@ -126,10 +126,10 @@ class PartitionChanges:
         or with an unclean shutdown, leaves the ISR and cannot lead, and a broker to add counts as
         active.
         """
-        gone = (broker_to_remove, broker_with_unclean_shutdown)
+        removed = (broker_to_remove, broker_with_unclean_shutdown)
 
         def is_acceptable(broker_id: int) -> bool:
-            return broker_id not in gone and (
+            return broker_id not in removed and (
                 broker_id == broker_to_add or self._cluster.is_active(broker_id)
             )
 
@@ -144,7 +144,7 @@ class PartitionChanges:
             builder.election = election
             if broker_with_unclean_shutdown != NO_LEADER:
                 builder.unclean_shutdown_replicas = (broker_with_unclean_shutdown,)
-            builder.target_isr = tuple(broker for broker in partition.isr if broker not in gone)
+            builder.target_isr = tuple(broker for broker in partition.isr if broker not in removed)
             records += self.built(builder)
         return records
 

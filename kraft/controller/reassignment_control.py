@@ -82,17 +82,17 @@ class ReassignmentControl:
     ) -> ControllerResult[tuple[ReassignedTopic, ...]]:
         """One result per partition; POLICY_VIOLATION for those beyond 10,000 records."""
         records = BoundedRecords()
-        answers = []
+        topic_results = []
         for topic in topics:
-            verdicts = []
+            partition_results = []
             for target in topic.partitions:
                 try:
                     records.extend(self._changes.built(self._altered(topic.name, target)))
-                    verdicts.append((target.partition_index, NO_ERROR))
+                    partition_results.append((target.partition_index, NO_ERROR))
                 except ApiException as refused:
-                    verdicts.append((target.partition_index, refused.to_error()))
-            answers.append(ReassignedTopic(topic.name, tuple(verdicts)))
-        return ControllerResult.atomic_of(records.to_tuple(), tuple(answers))
+                    partition_results.append((target.partition_index, refused.to_error()))
+            topic_results.append(ReassignedTopic(topic.name, tuple(partition_results)))
+        return ControllerResult.atomic_of(records.to_tuple(), tuple(topic_results))
 
     def _altered(self, topic_name: str, target: ReassignablePartition) -> PartitionChangeBuilder:
         topic = self._state.topic_named(topic_name)

@@ -136,10 +136,10 @@ class SnapshotRegistry:
             if old in self._held:
                 kept = self._snapshots[old]
                 continue
-            gone = self._snapshots.pop(old)
+            deleted = self._snapshots.pop(old)
             if kept is not None:
-                kept.merge_from(gone)
-            if gone is self.newest:
+                kept.merge_from(deleted)
+            if deleted is self.newest:
                 self.newest = kept
 
     def hold(self, epoch: int) -> None:

@@ -243,12 +243,12 @@ def _advertised(
     Source: Kafka 3.9.1 ``KafkaConfig.effectiveAdvertisedControllerListeners``.
     """
     text = values["advertised.listeners"]
-    said = (
+    configured = (
         ()
         if text is None
         else parse_endpoints("advertised.listeners", str(text), protocols, distinct_ports=False)
     )
-    by_name = {listener.listener_name: listener for listener in said}
+    by_name = {listener.listener_name: listener for listener in configured}
     inherited = {
         listener.listener_name: replace(listener, host="")
         if listener.host == UNROUTABLE_HOST

@@ -67,12 +67,12 @@ class AclPublisher:
                 case AccessControlEntryRecord():
                     yield self._put(record.id, AclBinding(*standard_acl(record)))
                 case RemoveAccessControlEntryRecord(acl_id):
-                    gone = self._by_id.pop(acl_id, None)
-                    if gone is None:
+                    removed = self._by_id.pop(acl_id, None)
+                    if removed is None:
                         _log.error("The log removes rule %s, which it has not", acl_id)
                         continue
-                    del self._by_pattern[gone.pattern][acl_id]
-                    yield gone.pattern
+                    del self._by_pattern[removed.pattern][acl_id]
+                    yield removed.pattern
                 case _:
                     raise AssertionError(f"{record} is not asked for")
 

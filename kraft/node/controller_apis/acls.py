@@ -84,13 +84,13 @@ async def _create(request: request_types.CreateAclsRequest, call: Call) -> Respo
 async def _created(wanted: Sequence[StandardAcl | ApiError], call: Call) -> Sequence[ApiError]:
     """Creates the ACLs and returns a result for each; errors are passed through as they are."""
     valid = tuple(acl for acl in wanted if isinstance(acl, StandardAcl))
-    verdicts: Sequence[ApiError]
+    results: Sequence[ApiError]
     try:
-        verdicts = await call.ask(CreateAcls(valid))
+        results = await call.ask(CreateAcls(valid))
     except ApiException as refused:
-        verdicts = [refused.to_error()] * len(valid)
-    results = iter(verdicts)
-    return [next(results) if isinstance(acl, StandardAcl) else acl for acl in wanted]
+        results = [refused.to_error()] * len(valid)
+    remaining = iter(results)
+    return [next(remaining) if isinstance(acl, StandardAcl) else acl for acl in wanted]
 
 
 async def _delete(

@@ -132,8 +132,8 @@ class _Deletion:
     async def run(self, timeout_ms: int) -> list[_Result]:
         """The results; ApiException if the request is refused as a whole."""
         to_delete = await self._find()
-        verdicts = await self._call.ask(DeleteTopics(tuple(to_delete)), timeout_ms)
-        for topic_id, error in verdicts.items():
+        results = await self._call.ask(DeleteTopics(tuple(to_delete)), timeout_ms)
+        for topic_id, error in results.items():
             self._add_result(to_delete[topic_id], topic_id, error)
         return self._results
 

@@ -45,7 +45,7 @@ async def _add(request: request_types.AddRaftVoterRequest, call: Call) -> Respon
             f"Add voter request didn't include the endpoint ({named}) for the default listener "
             f"{node.listener_name}",
         )
-    return _answer(ApiKey.ADD_RAFT_VOTER, call, error or _late_error(node, "adding"))
+    return _response(ApiKey.ADD_RAFT_VOTER, call, error or _late_error(node, "adding"))
 
 
 async def _remove(request: request_types.RemoveRaftVoterRequest, call: Call) -> ResponsePayload:
@@ -55,7 +55,7 @@ async def _remove(request: request_types.RemoveRaftVoterRequest, call: Call) -> 
             ErrorCode.invalid_request, "Remove voter request didn't include a valid voter"
         )
     late = _late_error(call.services.node, "removing")
-    return _answer(ApiKey.REMOVE_RAFT_VOTER, call, error or late)
+    return _response(ApiKey.REMOVE_RAFT_VOTER, call, error or late)
 
 
 async def _update(request: request_types.UpdateRaftVoterRequest, call: Call) -> ResponsePayload:
@@ -125,7 +125,7 @@ def _late_error(node: LocalNode, doing: str) -> ApiError:
     )
 
 
-def _answer(api_key: ApiKey, call: Call, error: ApiError) -> ResponsePayload:
+def _response(api_key: ApiKey, call: Call, error: ApiError) -> ResponsePayload:
     return response_schema(api_key, call.version).response(
         error_code=error.error, error_message=error.message
     )
