@@ -80,7 +80,7 @@ class BrokerChanges:
     def handle_broker_in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """The record of the shutdown, if not yet written; then moves ISRs and leaders elsewhere."""
+        """The record of the shutdown, once, and those that take the broker out of ISRs."""
         records = []
         if (
             self._changes.metadata_version.is_in_controlled_shutdown_state_supported

@@ -290,7 +290,7 @@ def _snapshots_of(values: Mapping[str, ConfigValue]) -> SnapshotConfig:
 def _check(
     config: ControllerServerConfig, every: Collection[Endpoint], protocols: Mapping[str, str]
 ) -> None:
-    """The rules that need more than one key, in Kafka's order."""
+    """Checks the rules that involve more than one key, in Kafka's order."""
     voter_ids = ",".join(map(str, config.voters.ids))
 
     def require(is_met: bool, key: str, value: object, allowed: str) -> None:

@@ -76,7 +76,7 @@ class MetadataPublishing:
             self._begin(self._decode_and_take_in(batches))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Replaces everything by a snapshot."""
+        """Replaces the copy of every publisher by a snapshot's records."""
         data = self._driver().read_snapshot(snapshot_id)
         self._begin(self._load(data, snapshot_id.offset))
 
@@ -84,7 +84,7 @@ class MetadataPublishing:
         """Does nothing: the log does not depend on the leader."""
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Starts one batch or snapshot; the next comes after it is finished."""
+        """Starts to apply batches or a snapshot; the next ones come after these are applied."""
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._is_done)
 
