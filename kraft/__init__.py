@@ -7,9 +7,9 @@
 
 Read the docstring of :mod:`.raft` first, then that of :mod:`.controller`, then :mod:`.node`.
 
-Each imports only what is above it here; all may import
-:mod:`kafka_common` and ``zkcontroller.state_changes``, and ``node`` the broker's packages for logs,
-sockets, security and requests.
+Each imports only the packages above it in this list.  All may import :mod:`kafka_common` and
+``zkcontroller.state_changes``; ``node`` may also import the broker's packages for logs, sockets,
+security and requests.
 
 What must not be done here: decide in ``node``; wait, or read a clock, anywhere else.
 """

@@ -65,7 +65,7 @@ class AclFilters(Protocol):
     def __iter__(self) -> Iterator[AclFilter]: ...
 
     def find(self, acls: Mapping[UUID, StandardAcl], most: int) -> Sequence[Sequence[UUID]]:
-        """For each filter the ids of the ACLs that it matches, at most one more than ``most``."""
+        """The ids of the ACLs that each filter matches; at most ``most`` + 1 for each filter."""
 
 
 class AclDeleteResult(NamedTuple):
@@ -85,7 +85,7 @@ class AclControlManager:
         self._existing: TimelineSet[StandardAcl] = TimelineSet(registry)
 
     def create_acls(self, acls: Iterable[StandardAcl]) -> ControllerResult[tuple[ApiError, ...]]:
-        """Creates ACLs, one result each; an existing ACL succeeds and is not written again."""
+        """Creates ACLs, with one result for each; an existing ACL succeeds and writes no record."""
         records = BoundedRecords()
         created: set[StandardAcl] = set()
         taken: set[UUID] = set()
@@ -102,15 +102,17 @@ class AclControlManager:
         return ControllerResult.atomic_of(records.to_tuple(), tuple(results))
 
     def delete_acls(self, filters: AclFilters) -> ControllerResult[tuple[AclDeleteResult, ...]]:
-        """Deletes ACLs by filters; an ACL that several filters match is deleted once."""
-        gone: dict[UUID, None] = {}
+        """Deletes the ACLs that match, with one result per filter; each ACL is deleted once."""
+        to_delete: dict[UUID, None] = {}
         results = []
         acls = self.acls()
-        for wanted, meant in zip(filters, filters.find(acls, MAX_RECORDS_PER_USER_OP), strict=True):
+        for wanted, matching in zip(
+            filters, filters.find(acls, MAX_RECORDS_PER_USER_OP), strict=True
+        ):
             try:
                 _check_filter(wanted)
-                added = [acl_id for acl_id in meant if acl_id not in gone]
-                if len(gone) + len(added) > MAX_RECORDS_PER_USER_OP:
+                added = [acl_id for acl_id in matching if acl_id not in to_delete]
+                if len(to_delete) + len(added) > MAX_RECORDS_PER_USER_OP:
                     raise ApiException(
                         ErrorCode.policy_violation,
                         f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single "
@@ -119,9 +121,11 @@ class AclControlManager:
             except ApiException as refused:
                 results.append(AclDeleteResult(refused.to_error()))
                 continue
-            gone.update(dict.fromkeys(added))
-            results.append(AclDeleteResult(NO_ERROR, tuple(map(acls.__getitem__, meant))))
-        records = [VersionedRecord(RemoveAccessControlEntryRecord(acl_id), 0) for acl_id in gone]
+            to_delete.update(dict.fromkeys(added))
+            results.append(AclDeleteResult(NO_ERROR, tuple(map(acls.__getitem__, matching))))
+        records = [
+            VersionedRecord(RemoveAccessControlEntryRecord(acl_id), 0) for acl_id in to_delete
+        ]
         return ControllerResult.atomic_of(records, tuple(results))
 
     def _unused_id(self, taken: Collection[UUID]) -> UUID:
@@ -137,18 +141,18 @@ class AclControlManager:
             self._acls_by_id[record.id] = acl
             self._existing.add(acl)
             return
-        gone = self._acls_by_id.pop(record.id)
-        if gone is None:
+        removed = self._acls_by_id.pop(record.id)
+        if removed is None:
             raise IllegalState(f"Unable to replay {record}: no acl with that ID found.")
-        self._existing.discard(gone)
+        self._existing.discard(removed)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every ACL at an epoch."""
+        """A record for every ACL at offset ``epoch``."""
         for acl_id, acl in self._acls_by_id.items(epoch=epoch):
             yield VersionedRecord(_record(acl_id, acl), 0)
 
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
-        """Every ACL by its id at an epoch."""
+        """Every ACL by its id, at offset ``epoch`` or now (None)."""
         return dict(self._acls_by_id.items(epoch=epoch))
 
 

@@ -1,6 +1,7 @@
 """The records that a controller writes first when it becomes active.
 
-Into an empty log: how the cluster begins.  Else: what puts in order what its predecessor left.
+Into an empty log these are the bootstrap records of the cluster.  Into another log they abort a
+transaction that an earlier controller left open, and end a migration from ZooKeeper.
 
 Source: Kafka ``ActivationRecordsGenerator``.
 """
@@ -32,9 +33,9 @@ class LogState:
     """The content of the log when a controller becomes active."""
 
     is_empty: bool
-    """Whether no record was ever replayed."""
+    """Whether the log holds no record outside of an open transaction."""
     transaction_start_offset: int
-    """Of the transaction that is open, or NONE."""
+    """The offset of the open transaction; NONE if none is open."""
     metadata_version: MetadataVersion
     zk_migration_state: ZkMigrationState
 
@@ -44,7 +45,7 @@ class LogState:
 
 
 def generate(log: LogState, bootstrap: BootstrapMetadata) -> ControllerResult[None]:
-    """The records of the activation; :class:`IllegalState` if it must not become active."""
+    """The records to write; :class:`IllegalState` if the controller must not become active."""
     return _for_empty_log(log, bootstrap) if log.is_empty else _for_non_empty_log(log)
 
 
@@ -66,7 +67,7 @@ def _for_non_empty_log(log: LogState) -> ControllerResult[None]:
             _check_no_transaction(log, version)
         records.append(_ABORT)
     if version.is_migration_supported and log.zk_migration_state is ZkMigrationState.MIGRATION:
-        # Another controller led the migration; this one leads none, so it is over.
+        # A controller of Kafka ran the migration.  This one runs none, so the migration ends.
         records.append(ZkMigrationState.POST_MIGRATION.to_record())
     return ControllerResult.atomic_of(records, None)
 

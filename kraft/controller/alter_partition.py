@@ -31,7 +31,7 @@ _FIRST_WITH_TOPIC_IDS: Final = 2
 
 
 class IsrMember(NamedTuple):
-    """A member of a proposed ISR; without a broker epoch, any incarnation is accepted."""
+    """A member of a proposed ISR; broker epoch -1 accepts any incarnation of the broker."""
 
     broker_id: int
     broker_epoch: int = ANY_BROKER_EPOCH
@@ -99,25 +99,27 @@ class AlterPartition:
     ) -> ControllerResult[tuple[AlteredTopic, ...]]:
         """Handles one request; ApiException(STALE_BROKER_EPOCH) for another broker incarnation.
 
-        Below version 2 topics are found by name, and some errors are older ones.
+        Below version 2, topics are identified by name, and the errors are those of that version.
         """
         self._cluster.check_broker_epoch(request.broker_id, request.broker_epoch)
         by_id = request_version >= _FIRST_WITH_TOPIC_IDS
         records: list[VersionedRecord] = []
-        answers = []
+        topic_results = []
         for proposed in request.topics:
             if by_id:
                 topic = self._state.topics.get(proposed.topic_id)
             else:
                 topic = self._state.topic_named(proposed.topic_name)
-            answered = tuple(
-                self._answer(request.broker_id, topic, partition, records, by_id=by_id)
+            partition_results = tuple(
+                self._result(request.broker_id, topic, partition, records, by_id=by_id)
                 for partition in proposed.partitions
             )
-            answers.append(AlteredTopic(proposed.topic_id, proposed.topic_name, answered))
-        return ControllerResult.of(records, tuple(answers))
+            topic_results.append(
+                AlteredTopic(proposed.topic_id, proposed.topic_name, partition_results)
+            )
+        return ControllerResult.of(records, tuple(topic_results))
 
-    def _answer(
+    def _result(
         self,
         broker_id: int,
         topic: TopicControlInfo | None,
@@ -148,8 +150,8 @@ class AlterPartition:
             assert isinstance(built.record, PartitionChangeRecord)
             partition = partition.merge(built.record)
             if built.record.leader not in (broker_id, NO_LEADER_CHANGE):
-                # The new ISR ends a reassignment that moves the leader: written, and yet an error,
-                # which makes the old leader read the metadata again.
+                # The new ISR completes a reassignment that changes the leader.  The change is
+                # written, but the result is an error, so that the old leader reads the metadata.
                 return AlteredPartition(
                     index,
                     ErrorCode.new_leader_elected if by_id else ErrorCode.fenced_leader_epoch,
@@ -191,8 +193,8 @@ class AlterPartition:
 def _epoch_error(
     broker_id: int, partition: PartitionRegistration, proposed: ProposedPartition
 ) -> ErrorCode | None:
-    """The error if the change is based on other epochs than the current ones."""
-    # Epochs from the future: there is a newer controller, and this one does not know it yet.
+    """The error if the change is based on other epochs than the current ones; None if not."""
+    # Higher epochs come from a newer controller, which this one does not know yet.
     if proposed.leader_epoch > partition.leader_epoch:
         return ErrorCode.not_controller
     if proposed.partition_epoch > partition.partition_epoch:

@@ -1,8 +1,8 @@
 """Partition changes that follow when a broker starts, stops or loses a log directory.
 
 :class:`.broker_transitions.BrokerTransitions` is the interface.  The partition records come before
-the broker's record if the broker is fenced, and after it if the broker is unfenced: a reader of
-only the first half sees no fenced leader.
+the broker's record if the broker is fenced, and after it if the broker is unfenced.  So a reader of
+only the first records sees no partition with a fenced leader.
 
 Source: Kafka ``ReplicationControlManager.handleBroker…``, ``handleDirectoriesOffline``,
 ``handleAssignReplicasToDirs`` (KIP-631, KIP-841, KIP-858).
@@ -65,12 +65,12 @@ class BrokerChanges:
         return self._state.brokers_to_isrs.has_leaderships(broker_id)
 
     def handle_broker_fenced(self, broker_id: int) -> list[VersionedRecord]:
-        """Removes the broker from every ISR and fences it."""
+        """The records that remove the broker from every ISR and fence it."""
         epoch = self._registration(broker_id).epoch
-        return [*self._gone(broker_id), self._fencing(broker_id, epoch, FENCE)]
+        return [*self._isr_removals(broker_id), self._fencing(broker_id, epoch, FENCE)]
 
     def handle_broker_unfenced(self, broker_id: int, broker_epoch: int) -> list[VersionedRecord]:
-        """Unfences the broker and elects it where only it can lead."""
+        """The records that unfence the broker and elect it for leaderless partitions."""
         leaderless = self._state.brokers_to_isrs.partitions_with_no_leader()
         return [
             self._fencing(broker_id, broker_epoch, UNFENCE),
@@ -80,7 +80,7 @@ class BrokerChanges:
     def handle_broker_in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """Records the controlled shutdown once; moves ISRs and leaderships off the broker."""
+        """The record of the shutdown, once, and those that take the broker out of ISRs."""
         records = []
         if (
             self._changes.metadata_version.is_in_controlled_shutdown_state_supported
@@ -90,21 +90,24 @@ class BrokerChanges:
                 broker_id, broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
             )
             records.append(VersionedRecord(change, 1))
-        return [*records, *self._gone(broker_id)]
+        return [*records, *self._isr_removals(broker_id)]
 
     def handle_broker_unregistered(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """Removes the broker from ISRs and ELRs and unregisters it."""
+        """The records that remove the broker from ISRs and ELRs and unregister it."""
         in_elr = self._state.brokers_to_isrs.partitions_with_broker_in_elr(broker_id)
         return [
-            *self._gone(broker_id),
+            *self._isr_removals(broker_id),
             *self._changes.leader_and_isr_updates(in_elr, broker_to_remove=broker_id),
             VersionedRecord(UnregisterBrokerRecord(broker_id, broker_epoch), 0),
         ]
 
     def handle_broker_unclean_shutdown(self, broker_id: int) -> list[VersionedRecord]:
-        """Removes a broker that may have lost records from ISRs and ELRs, from 4.0-IV0 on."""
+        """The records that remove a broker from ISRs and ELRs, as it may have lost records.
+
+        None below metadata.version 4.0-IV0.
+        """
         if not self._changes.metadata_version.is_elr_supported:
             return []
         index = self._state.brokers_to_isrs
@@ -122,7 +125,10 @@ class BrokerChanges:
     def handle_directories_offline(
         self, broker_id: int, broker_epoch: int, offline_dirs: Sequence[UUID]
     ) -> list[VersionedRecord]:
-        """Removes the broker from the ISRs of partitions in newly offline directories."""
+        """The records that remove the broker from ISRs of partitions in newly offline directories.
+
+        The last one has the broker's remaining directories.
+        """
         online = self._registration(broker_id).directories
         newly_offline = [directory for directory in online if directory in offline_dirs]
         if not newly_offline:
@@ -141,7 +147,7 @@ class BrokerChanges:
     ) -> ControllerResult[tuple[AnsweredDirectory, ...]]:
         """Records in which log directories the broker's replicas are.
 
-        Deviation: the partitions' ELRs stay, where Kafka 3.9 clears them without a reason.
+        Deviation: the partitions keep their ELRs; Kafka 3.9 clears them without a reason.
         Raises ApiException: UNSUPPORTED_VERSION below 3.7-IV2, STALE_BROKER_EPOCH.
         """
         if not self._changes.metadata_version.is_directory_assignment_supported:
@@ -152,22 +158,22 @@ class BrokerChanges:
         online = self._registration(broker_id).directories
         records: list[VersionedRecord] = []
         unreachable: dict[PartitionId, None] = {}
-        answers = []
+        directory_results = []
         for directory, topics in directories:
             is_online = directory_ids.is_online(directory, online)
-            answered = []
+            topic_results = []
             for topic_id, partition_ids in topics:
-                verdicts = []
+                partition_results = []
                 for partition_id in partition_ids:
                     key = PartitionId(topic_id, partition_id)
                     error = self._assign(broker_id, directory, key, records)
                     if error is ErrorCode.none and not is_online:
                         unreachable[key] = None
-                    verdicts.append((partition_id, error))
-                answered.append((topic_id, tuple(verdicts)))
-            answers.append(AnsweredDirectory(directory, tuple(answered)))
+                    partition_results.append((partition_id, error))
+                topic_results.append((topic_id, tuple(partition_results)))
+            directory_results.append(AnsweredDirectory(directory, tuple(topic_results)))
         records += self._changes.leader_and_isr_updates(unreachable, broker_to_remove=broker_id)
-        return ControllerResult.of(records, tuple(answers))
+        return ControllerResult.of(records, tuple(directory_results))
 
     def _assign(
         self,
@@ -189,7 +195,7 @@ class BrokerChanges:
         records += self._changes.built(builder)
         return ErrorCode.none
 
-    def _gone(self, broker_id: int) -> list[VersionedRecord]:
+    def _isr_removals(self, broker_id: int) -> list[VersionedRecord]:
         in_isr = self._state.brokers_to_isrs.partitions_with_broker_in_isr(broker_id)
         return self._changes.leader_and_isr_updates(in_isr, broker_to_remove=broker_id)
 

@@ -1,6 +1,7 @@
 """The checks of a broker registration, in Kafka's order.
 
-The first reason counts, and a client sees which it was, so the order is part of the behaviour.
+The first failed check decides the error that the broker gets, so the order is part of the
+behaviour.
 
 Source: Kafka ``ClusterControlManager.registerBroker``.
 """
@@ -37,7 +38,7 @@ class RegistrationChecks:
     cluster_id: str
     existing: BrokerRegistration | None
     has_valid_session: bool
-    """Whether the existing registration belongs to a broker that is alive."""
+    """Whether the session of the existing registration has not ended."""
     is_in_pre_migration_mode: bool
     version: MetadataVersion
     directory_owner: Callable[[UUID], int | None]
@@ -89,7 +90,7 @@ class RegistrationChecks:
     def _check_features(self, finalized: Mapping[str, int]) -> tuple[BrokerFeature, ...]:
         features = self.request.features
         if all(feature.name != FEATURE_NAME for feature in features):
-            # Who says nothing of metadata.version is older than the feature.
+            # A broker that does not name metadata.version is older than that feature.
             only = MINIMUM_KRAFT_VERSION.level
             features = (*features, BrokerFeature(FEATURE_NAME, only, only))
         for feature in features:

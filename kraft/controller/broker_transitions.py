@@ -1,7 +1,7 @@
 """The records for a broker that is fenced, unfenced, stopped or loses a log directory.
 
-``ReplicationControlManager`` satisfies this protocol.  Each method generates: it returns the
-records and changes nothing.
+:class:`~.broker_changes.BrokerChanges` implements this protocol.  Each method returns records and
+changes nothing.
 
 Source: Kafka ``ReplicationControlManager.handleBroker…``.
 """
@@ -30,7 +30,7 @@ class BrokerTransitions(Protocol):
     def handle_broker_in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """The record of the shutdown, once and from 3.3-IV3 on; then partition changes."""
+        """The record of the shutdown (once, from 3.3-IV3 on), then partition changes."""
 
     def handle_broker_unregistered(
         self, broker_id: int, broker_epoch: int
@@ -38,9 +38,9 @@ class BrokerTransitions(Protocol):
         """Partition changes first, then the UnregisterBrokerRecord."""
 
     def handle_broker_unclean_shutdown(self, broker_id: int) -> list[VersionedRecord]:
-        """The broker leaves ISRs and ELRs; nothing below 4.0-IV0."""
+        """Partition changes that remove the broker from ISRs and ELRs; none below 4.0-IV0."""
 
     def handle_directories_offline(
         self, broker_id: int, broker_epoch: int, offline_dirs: Sequence[UUID]
     ) -> list[VersionedRecord]:
-        """Changes of the partitions there, then the record of the remaining directories."""
+        """Changes of the partitions in these directories, then the broker's other directories."""

@@ -1,7 +1,7 @@
 """Indexes partitions by the brokers that lead them, or are in their ISR or ELR.
 
-The answer to "broker 7 is gone: what changes?" without a look at every partition.  Partitions that
-have no leader stand under the leader -1.
+With it, the partitions that a failed broker affects are found without a look at every partition.
+Partitions without a leader are indexed under leader -1.
 
 Source: Kafka ``BrokersToIsrs``, ``BrokersToElrs``; kept as sets of partitions where Kafka keeps
 arrays of partition ids per topic.
@@ -29,7 +29,7 @@ class BrokersToPartitions:
         self._partitions_of: TimelineDict[int, TimelineSet[PartitionId]] = TimelineDict(registry)
 
     def move(self, partition: PartitionId, before: Sequence[int], after: Sequence[int]) -> None:
-        """Moves the partition from the entries of some brokers to those of others."""
+        """Moves the partition from the brokers in ``before`` to the brokers in ``after``."""
         if before == after:
             return
         for broker_id in before:
@@ -40,7 +40,7 @@ class BrokersToPartitions:
                 self._add(broker_id, partition)
 
     def partitions(self, broker_id: int) -> Iterator[PartitionId]:
-        """The partitions of that broker, oldest first."""
+        """The partitions of that broker, in the order in which they were added."""
         return iter(self._partitions_of.get(broker_id) or ())
 
     def count(self, broker_id: int) -> int:
@@ -79,7 +79,7 @@ class BrokersToIsrs:
         before: PartitionRegistration | None,
         after: PartitionRegistration | None,
     ) -> None:
-        """A partition changed, was created (``before`` is None) or deleted (``after`` is None)."""
+        """Indexes a partition anew; ``before`` is None if it is new, ``after`` if it is deleted."""
         self._leaders.move(partition, _leader(before), _leader(after))
         self._isr_members.move(partition, before.isr if before else (), after.isr if after else ())
         self._elr_members.move(partition, before.elr if before else (), after.elr if after else ())

@@ -27,7 +27,7 @@ IP: Final = "ip"
 _INT: Final = ("an INT", 2**31 - 1)
 _LONG: Final = ("a LONG", 2**63 - 1)
 _KeyLimits: TypeAlias = dict[str, tuple[str, int] | None]
-"""The integral type of each key, and its largest value; None for any number."""
+"""For each key the name of its integral type and its largest value; None allows any number."""
 
 _USER_AND_CLIENT_KEYS: Final[_KeyLimits] = {
     "producer_byte_rate": _LONG,
@@ -39,7 +39,7 @@ _IP_KEYS: Final[_KeyLimits] = {"connection_creation_rate": _INT}
 _LARGEST_FRACTION: Final = 1e-6
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Types with names, in order of the types; a name is None for the default of its type."""
+"""Pairs of entity type and name, ordered by type; the name None means the type's default."""
 
 
 class ClientQuotaAlteration(NamedTuple):
@@ -61,7 +61,10 @@ class ClientQuotaControlManager:
     def alter_client_quotas(
         self, alterations: Iterable[ClientQuotaAlteration]
     ) -> ControllerResult[dict[QuotaEntity, ApiError]]:
-        """One result per entity; of an entity named twice the first alteration is applied."""
+        """One result per entity.
+
+        If an entity is named twice, the first alteration is written, and the result is an error.
+        """
         records = BoundedRecords()
         results: dict[QuotaEntity, ApiError] = {}
         for alteration in alterations:
@@ -126,14 +129,14 @@ class ClientQuotaControlManager:
         quotas[record.key] = record.value
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every quota at an epoch."""
+        """A record for every quota at offset ``epoch``."""
         for entity, quotas in self._quotas.items(epoch=epoch):
             data = tuple(EntityData(*part) for part in entity)
             for key, value in quotas.items(epoch=epoch):
                 yield VersionedRecord(ClientQuotaRecord(data, key, value), 0)
 
     def quotas(self, entity: QuotaEntity) -> dict[str, float]:
-        """The quotas of exactly that entity."""
+        """The quotas by key that are set for exactly that entity."""
         quotas = self._quotas.get(_ordered(entity))
         return {} if quotas is None else dict(quotas.items())
 
@@ -167,7 +170,7 @@ def _check_entity(entity: QuotaEntity) -> None:
 def _check_value(keys: _KeyLimits, key: str, value: float) -> None:
     if key not in keys:
         raise _refusal(f"Invalid configuration key {key}")
-    # Written so that what is no number at all is refused too; Kafka lets NaN pass.
+    # ``not value > 0`` refuses NaN too; Kafka accepts it.
     if not value > 0:
         raise _refusal(f"Quota {key} must be greater than 0")
     limit = keys[key]

@@ -1,9 +1,9 @@
 """Registrations of brokers and controllers.
 
-Registrations are in the log; who is alive is known to the active controller alone
-(:mod:`kraft.controller.heartbeats`).  A broker registers once for each of its starts.
-Its epoch, which it gets with that, marks everything it asks later, so that nothing that an earlier
-start of it asked can be taken for the later one's.
+Registrations are in the log; only the active controller knows which brokers are alive
+(:mod:`kraft.controller.heartbeats`).  A broker registers at each start and gets a broker epoch,
+which it sends with its later requests.  So a request from before its restart cannot be taken for
+one from after it.
 
 Source: Kafka ``ClusterControlManager``.
 """
@@ -56,7 +56,7 @@ ClusterRecord: TypeAlias = (
     | RegisterControllerRecord
 )
 
-# What the numbers in a BrokerRegistrationChangeRecord say.
+# The meaning of the numbers in a BrokerRegistrationChangeRecord; None is no change.
 _FENCED_CHANGE = {0: None, 1: True, -1: False}
 _SHUTDOWN_CHANGE = {0: None, 1: True}
 
@@ -85,13 +85,13 @@ class ClusterControlManager:
     # ------------------------------------------------------------------ activity
 
     def activate(self, now_ms: int) -> None:
-        """The controller became active: every broker's session starts now."""
+        """Makes the manager active: the session of every unfenced broker starts now."""
         self._heartbeats = BrokerHeartbeatManager(self._session_timeout_ms)
         for broker in self._brokers.values():
             self._heartbeats.register(broker.id, fenced=broker.fenced, now_ms=now_ms)
 
     def deactivate(self) -> None:
-        """The controller is no longer active."""
+        """Makes the manager a standby's: forgets the heartbeats."""
         self._heartbeats = None
 
     @property
@@ -104,7 +104,7 @@ class ClusterControlManager:
     # ------------------------------------------------------------------ reads
 
     def registration(self, broker_id: int) -> BrokerRegistration | None:
-        """None for a broker that is not registered."""
+        """The broker's registration; None if it is not registered."""
         return self._brokers.get(broker_id)
 
     def registrations(self) -> list[BrokerRegistration]:
@@ -122,11 +122,14 @@ class ClusterControlManager:
         return len(self._brokers) - self._fenced_count.get()
 
     def controllers(self, epoch: int | None = None) -> dict[int, ControllerRegistration]:
-        """Every registered controller by id, now or at an epoch."""
+        """Every registered controller by id, now or at offset ``epoch``."""
         return dict(self._controllers.items(epoch=epoch))
 
     def register_broker_record_offset(self, broker_id: int) -> int | None:
-        """The log offset of the registration, which the broker must reach to be unfenced."""
+        """The log offset of the broker's registration; None if it is not registered.
+
+        The broker is unfenced only after it has read the log up to that offset.
+        """
         return self._register_offsets.get(broker_id)
 
     def is_unfenced(self, broker_id: int) -> bool:
@@ -163,7 +166,7 @@ class ClusterControlManager:
         return broker is not None and broker.has_online_dir(directory)
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
-        """Raises ApiException(STALE_BROKER_EPOCH) unless that epoch is registered."""
+        """ApiException(STALE_BROKER_EPOCH) unless the broker is registered with that epoch."""
         broker = self.registration(broker_id)
         if broker is None:
             raise _refused(ErrorCode.stale_broker_epoch, f"broker {broker_id} is not registered")
@@ -172,17 +175,17 @@ class ClusterControlManager:
             raise _refused(ErrorCode.stale_broker_epoch, message)
 
     def broker_supported_features(self) -> Iterator[tuple[int, Mapping[str, VersionRange]]]:
-        """The ranges of every registered broker."""
+        """Each registered broker's id and supported ranges, by feature."""
         return ((broker.id, broker.supported_features) for broker in self.registrations())
 
     def controller_supported_features(self) -> Iterator[tuple[int, Mapping[str, VersionRange]]]:
-        """The ranges of every registered controller; UNSUPPORTED_VERSION below 3.7-IV0."""
+        """Each registered controller's id and ranges; UNSUPPORTED_VERSION below 3.7-IV0."""
         self._check_controllers_register()
         controllers = self._controllers.items()
         return ((node_id, controller.supported_features) for node_id, controller in controllers)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """The registrations at an epoch: brokers, then controllers."""
+        """A record for every registration at offset ``epoch``: brokers first, then controllers."""
         version = self._features.metadata_version_at(epoch)
         for broker in self._brokers.values(epoch=epoch):
             record = broker.to_record(version)
@@ -203,9 +206,9 @@ class ClusterControlManager:
         transitions: BrokerTransitions,
         now_ms: int,
     ) -> ControllerResult[BrokerRegistrationReply]:
-        """Registers a broker.
+        """Registers a broker; ApiException if a check fails.
 
-        ``new_broker_epoch`` is for a new incarnation, ``finalized_levels`` has kraft.version too.
+        A new incarnation gets ``new_broker_epoch``.  ``finalized_levels`` includes kraft.version.
         """
         existing = self.registration(request.broker_id)
         supported = self._checks(request, existing, now_ms).run(finalized_levels)
@@ -226,7 +229,7 @@ class ClusterControlManager:
             log_dirs=request.log_dirs if version.is_directory_assignment_supported else (),
         )
         versioned = VersionedRecord(record, version.register_broker_record_version())
-        # Its session begins with the replay: what is too large for a record is not registered.
+        # The session begins with the replay, because a record that is too large is refused.
         reply = BrokerRegistrationReply(record.broker_epoch)
         return ControllerResult.atomic_of([*records, versioned], reply)
 
@@ -268,16 +271,18 @@ class ClusterControlManager:
     # ------------------------------------------------------------------ replay
 
     def replay(self, record: ClusterRecord, offset: int, now_ms: int) -> None:
-        """Replays a record; :class:`IllegalState` for an unregistered broker or broker epoch."""
+        """Replays a record; :class:`IllegalState` for an unknown broker or broker epoch."""
         match record:
             case RegisterBrokerRecord():
                 self._replay_register_broker(record, offset, now_ms)
             case UnregisterBrokerRecord():
                 self._replay_unregister_broker(record)
             case FenceBrokerRecord():
-                self._replay_change(self._changing(record.id, record.epoch, record), now_ms, True)
+                self._replay_change(self._registered(record.id, record.epoch, record), now_ms, True)
             case UnfenceBrokerRecord():
-                self._replay_change(self._changing(record.id, record.epoch, record), now_ms, False)
+                self._replay_change(
+                    self._registered(record.id, record.epoch, record), now_ms, False
+                )
             case BrokerRegistrationChangeRecord():
                 self._replay_registration_change(record, now_ms)
             case RegisterControllerRecord():
@@ -303,7 +308,7 @@ class ClusterControlManager:
             self._heartbeats.register(broker_id, fenced=record.fenced, now_ms=now_ms)
 
     def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        broker = self._changing(record.broker_id, record.broker_epoch, record)
+        broker = self._registered(record.broker_id, record.broker_epoch, record)
         self._register_offsets.pop(broker.id)
         if self._heartbeats is not None:
             self._heartbeats.remove(broker.id)
@@ -320,7 +325,7 @@ class ClusterControlManager:
         ):
             raise IllegalState(f"{record} says what cannot be said")
         self._replay_change(
-            self._changing(record.broker_id, record.broker_epoch, record),
+            self._registered(record.broker_id, record.broker_epoch, record),
             now_ms,
             _FENCED_CHANGE[record.fenced],
             _SHUTDOWN_CHANGE[record.in_controlled_shutdown],
@@ -349,7 +354,7 @@ class ClusterControlManager:
         if before is not after:
             self._fenced_count.set(self._fenced_count.get() + after - before)
 
-    def _changing(self, broker_id: int, epoch: int, record: ClusterRecord) -> BrokerRegistration:
+    def _registered(self, broker_id: int, epoch: int, record: ClusterRecord) -> BrokerRegistration:
         broker = self.registration(broker_id)
         if broker is None:
             raise IllegalState(f"{record}: that broker is not registered")

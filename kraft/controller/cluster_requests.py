@@ -18,7 +18,7 @@ class BrokerRegistrationRequest:
     broker_id: int
     cluster_id: str
     incarnation_id: UUID
-    """Made anew by each start of the broker."""
+    """A new random id for each start of the broker."""
     listeners: tuple[BrokerEndpoint, ...] = ()
     features: tuple[BrokerFeature, ...] = ()
     rack: str | None = None
@@ -28,7 +28,7 @@ class BrokerRegistrationRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationReply:
-    """The broker epoch, which the broker puts into its later requests."""
+    """The response: the broker epoch, which the broker sends with its later requests."""
 
     epoch: int
 

@@ -1,7 +1,7 @@
 """The view of the brokers that the managers of topics and configurations get.
 
-``ClusterControlManager`` satisfies these protocols; they keep partitions from depending on how
-brokers are registered.
+``ClusterControlManager`` implements these protocols.  With them the code for partitions does not
+depend on how brokers are registered.
 
 Source: Kafka ``ClusterControlManager``, ``ClusterDescriber``, ``UsableBroker``.
 """
@@ -22,7 +22,7 @@ class UsableBroker(NamedTuple):
 
 
 class RegisteredBroker(Protocol):
-    """The registration of one broker as the metadata log has it."""
+    """The registration of one broker, as replayed from the metadata log."""
 
     @property
     def epoch(self) -> int:
@@ -36,20 +36,20 @@ class RegisteredBroker(Protocol):
 
     @property
     def directories(self) -> tuple[UUID, ...]:
-        """Its online log directories; empty for a broker that reported none."""
+        """The ids of its online log directories; empty if the broker reported none."""
 
 
 class RegisteredBrokers(Protocol):
-    """The registered brokers and their states, as of the last generated record."""
+    """The registered brokers and their states, as of the last replayed record."""
 
     def registration(self, broker_id: int) -> RegisteredBroker | None:
-        """None for a broker that is not registered."""
+        """The broker's registration; None if it is not registered."""
 
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker is registered, unfenced and not in controlled shutdown."""
 
     def usable_brokers(self) -> Iterable[UsableBroker]:
-        """Every registered broker, in ascending order of ids."""
+        """The brokers that may get replicas, by ascending id; not those in controlled shutdown."""
 
     def default_dir(self, broker_id: int) -> UUID:
         """The log directory of a new replica: the broker's only directory, or UNASSIGNED."""
@@ -58,4 +58,4 @@ class RegisteredBrokers(Protocol):
         """Whether the broker's log directory is online; False for an unknown broker."""
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
-        """Raises ApiException(STALE_BROKER_EPOCH) unless that epoch is registered."""
+        """ApiException(STALE_BROKER_EPOCH) unless the broker is registered with that epoch."""

@@ -1,9 +1,8 @@
 """Configuration keys known to the controller, and the effective value of a key.
 
-The tables of keys belong to the broker; it hands them in as a :class:`ConfigSchema`.  A topic's
-key that the topic does not set is inherited from the broker: the dynamic value of this
-node, the dynamic value of all brokers, then the static one, each under the names that the broker
-has for it.
+The caller provides the broker's tables of keys as a :class:`ConfigSchema`.  A key that a topic
+does not set is inherited: first from this node's dynamic configuration, then from the dynamic
+configuration of all brokers, then from the static one.  There it may have several names (synonyms).
 
 Source: Kafka ``KafkaConfigSchema``, ``ConfigurationValidator``, ``ConfigSource``.
 """
@@ -27,7 +26,7 @@ ALL_BROKERS: Final = ConfigResource(ConfigResourceType.BROKER, "")
 
 
 class InheritedKey(NamedTuple):
-    """A broker's key that a topic's key inherits from, and how its values are converted."""
+    """A broker's key from which a topic's key inherits, and the conversion of its values."""
 
     name: str
     convert: Callable[[str], str] = str
@@ -41,11 +40,11 @@ class ConfigKeySchema(NamedTuple):
     is_list: bool = False
     is_sensitive: bool = False
     synonyms: tuple[InheritedKey, ...] = ()
-    """In the order in which they are looked at."""
+    """The broker's keys from which a topic's key inherits; the first that is set counts."""
 
 
 class EffectiveConfig(NamedTuple):
-    """The effective value of a key, with its source; ``value`` is None if it has none."""
+    """The effective value of a key, and its source; ``value`` is None if there is no value."""
 
     name: str
     value: str | None
@@ -57,7 +56,7 @@ class ConfigSchema(Protocol):
     """The known keys."""
 
     def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
-        """None for a key that this kind of resource does not have."""
+        """The schema of a key; None if this type of resource does not have the key."""
 
     def topic_keys(self) -> Iterable[ConfigKeySchema]:
         """Every key that a topic can have."""
@@ -75,7 +74,7 @@ class ConfigurationValidator(Protocol):
         new_configs: Mapping[str, str],
         existing_configs: Mapping[str, str],
     ) -> None:
-        """Refuses an invalid configuration; gets the complete one that would result."""
+        """Refuses an invalid configuration; ``new_configs`` is the whole one after the change."""
 
 
 class AlterConfigPolicy(Protocol):
@@ -86,7 +85,7 @@ class AlterConfigPolicy(Protocol):
 
 
 class ConfigValues(Protocol):
-    """Values by key: a mapping, or a timeline's."""
+    """Values by key: a mapping or a TimelineDict."""
 
     def __contains__(self, name: object, /) -> bool: ...
 
@@ -100,7 +99,7 @@ def effective_topic_config(
     dynamic_node: ConfigValues,
     dynamic_topic: ConfigValues,
 ) -> EffectiveConfig:
-    """The value of a topic's key, and where it comes from."""
+    """The effective value of a topic's key, and its source."""
     if key.name in dynamic_topic:
         value = dynamic_topic[key.name]
         return EffectiveConfig(key.name, value, ConfigSource.TOPIC, key.is_sensitive)

@@ -1,7 +1,7 @@
 """The dynamic configurations of topics, brokers and client metrics.
 
-A change is refused or accepted for a resource as a whole.  It must pass the validator, its
-resource must exist, and an operator's policy may refuse it; the policy sees only the keys that
+The changes of one resource are accepted or refused together.  They must pass the validator, the
+resource must exist, and an operator's policy may refuse them.  The policy gets only the keys that
 the request names.
 
 Source: Kafka ``ConfigurationControlManager`` (KIP-248, KIP-339).
@@ -89,7 +89,10 @@ class ConfigurationControlManager:
         *,
         is_newly_created: bool = False,
     ) -> ControllerResult[dict[ConfigResource, ApiError]]:
-        """Applies operations; with ``is_newly_created`` the resources need not exist yet."""
+        """Applies operations, with one result per resource.
+
+        With ``is_newly_created`` the resources need not exist yet.
+        """
         records = BoundedRecords()
         errors: dict[ConfigResource, ApiError] = {}
         for resource, operations in changes.items():
@@ -191,7 +194,7 @@ class ConfigurationControlManager:
         if not is_newly_created:
             self._existence_checker(resource)
         if self._policy is not None:
-            # Not what the older AlterConfigs deletes by not naming it (KAFKA-14195).
+            # Not the keys that AlterConfigs deletes because it does not name them (KAFKA-14195).
             self._policy.validate(resource, named)
 
     # ------------------------------------------------------------------ replay
@@ -211,25 +214,25 @@ class ConfigurationControlManager:
         configs[record.name] = record.value
 
     def delete_topic_configs(self, topic: str) -> None:
-        """Part of the replay of a topic's deletion."""
+        """Deletes all keys of a topic, when the topic's deletion is replayed."""
         self._configs.pop(ConfigResource(ConfigResourceType.TOPIC, topic))
 
     # ------------------------------------------------------------------ reads
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every key that is set at an epoch."""
+        """A record for every key that is set at offset ``epoch``."""
         for resource, configs in self._configs.items(epoch=epoch):
             for key, value in configs.items(epoch=epoch):
                 yield _record(resource, key, value)
 
     def configs(self, resource: ConfigResource) -> dict[str, str]:
-        """The keys set for that resource itself."""
+        """The values that are set for that resource itself, by key."""
         return self._current(resource)
 
     def describe_configs(
         self, epoch: int | None, resources: Mapping[ConfigResource, Sequence[str]]
     ) -> dict[ConfigResource, DescribedConfigs]:
-        """The keys set at an epoch; an empty list of keys means every key."""
+        """The values set at offset ``epoch``, or errors; an empty list of keys means every key."""
         described: dict[ConfigResource, DescribedConfigs] = {}
         for resource, keys in resources.items():
             try:
@@ -268,7 +271,7 @@ class ConfigurationControlManager:
         return value is not None and value.lower() == "true"
 
     def min_in_sync_replicas(self, topic: str) -> int:
-        """The effective ``min.insync.replicas`` of the topic; 1 for an inherited text."""
+        """The effective ``min.insync.replicas`` of the topic; 1 if the value is no number."""
         number = parse_int(self.topic_config(topic, MIN_IN_SYNC_REPLICAS).value or "")
         return 1 if number is None else number
 
@@ -276,7 +279,7 @@ class ConfigurationControlManager:
         return self._static_config, self._values(ALL_BROKERS), self._values(self._this_node)
 
     def _values(self, resource: ConfigResource) -> ConfigValues:
-        # Not a copy: every change of a partition's leader asks for values of its topic.
+        # Not a copy: every change of a partition's leader reads values of its topic.
         return self._configs.get(resource) or _NO_CONFIGS
 
     def _current(self, resource: ConfigResource) -> dict[str, str]:
@@ -285,7 +288,7 @@ class ConfigurationControlManager:
 
 
 def _is_worth_writing(resource: ConfigResource, before: str | None, after: str | None) -> bool:
-    # Brokers read their files again (key stores) when a value is set anew (KAFKA-14136).
+    # A broker reloads its key stores even if the same value is set again (KAFKA-14136).
     return before != after or resource.resource_type == ConfigResourceType.BROKER
 
 
@@ -305,7 +308,7 @@ def _set_or_drop(configs: dict[str, str], record: ConfigRecord) -> None:
 
 
 def _split(value: str) -> list[str]:
-    # As Java splits: what is empty at the end does not count, unless there is nothing else.
+    # Like Java's split: empty parts at the end are dropped, except from a text without commas.
     parts = value.split(",")
     if len(parts) == 1:
         return parts

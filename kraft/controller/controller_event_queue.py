@@ -1,6 +1,6 @@
 """The controller's event queue, with deadlines and deferred events.
 
-Source: Kafka ``KafkaEventQueue``.  There a thread waits on it; here its owner asks what is next.
+Source: Kafka ``KafkaEventQueue``.  There a thread waits for events; here the owner calls ``take``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 E = TypeVar("E")
 
-# Entries of the heap that were taken out otherwise stay until they come up, or are this many.
+# Entries that were taken stay in the heap until their deadline comes, or until they are this many.
 _MAX_STALE: Final = 1024
 
 
@@ -21,15 +21,15 @@ class Taken(NamedTuple, Generic[E]):
 
     event: E
     is_timed_out: bool
-    """Its deadline came before its turn."""
+    """Whether the event's deadline passed before it was taken."""
     since_ns: int | None
-    """When it was put, as its owner said."""
+    """The ``since_ns`` that was passed to :meth:`ControllerEventQueue.append`."""
 
 
 @dataclass(slots=True, eq=False)
 class _Entry(Generic[E]):
     event: E | None
-    """None when it is gone: its place among the deadlines outlives it, perhaps by a minute."""
+    """None after the event was removed: its entry stays in the heap until the deadline."""
     deadline_ms: int | None
     tag: str | None
     since_ns: int | None = None
@@ -40,10 +40,10 @@ class _Entry(Generic[E]):
 
 
 class ControllerEventQueue(Generic[E]):
-    """Events in order; an event whose deadline passes is taken early, as timed out.
+    """Events in order; an event whose deadline has passed is taken first, as timed out.
 
-    Its owner bounds it: raft's events come one at a time, and requests are admitted up to
-    ``quorum_controller.MAX_UNANSWERED_REQUESTS``.
+    The owner limits its size: the quorum's events come one at a time, and at most
+    ``quorum_controller.MAX_UNANSWERED_REQUESTS`` requests are accepted.
     """
 
     def __init__(self) -> None:
@@ -64,10 +64,7 @@ class ControllerEventQueue(Generic[E]):
         self._queue.appendleft(_Entry(event, None, None))
 
     def schedule_deferred(self, tag: str, at_ms: int, event: E) -> None:
-        """Schedules the event; one with the same tag keeps the earlier of both times.
-
-        It takes the other one's place.
-        """
+        """Schedules the event; replaces the one with the same tag, at the earlier of both times."""
         previous = self._by_tag.get(tag)
         if previous is not None:
             assert previous.deadline_ms is not None
@@ -84,9 +81,10 @@ class ControllerEventQueue(Generic[E]):
             self._remove(entry)
 
     def take(self, now_ms: int) -> Taken[E] | None:
-        """The next event to run, if any.
+        """Removes and returns the next event to run; None if there is none.
 
-        What is due by time comes first.  So an overloaded controller still fences silent brokers.
+        Events whose time has come are taken first.  So an overloaded controller still fences
+        brokers whose session has ended.
         """
         entry = self._first_by_deadline()
         if entry is not None:
@@ -100,7 +98,7 @@ class ControllerEventQueue(Generic[E]):
         return None
 
     def next_time_ms(self, now_ms: int) -> int | None:
-        """When to call :meth:`take` next; None if no event is queued."""
+        """The time of the next call of :meth:`take`; None if no event is queued."""
         while self._queue and self._queue[0].is_gone:
             self._queue.popleft()
         if self._queue:

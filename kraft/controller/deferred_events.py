@@ -16,8 +16,8 @@ E = TypeVar("E")
 class DeferredEventQueue(Generic[E]):
     """Waiting events, in the order of the offsets they wait for.
 
-    It holds what was asked and not answered; who admits questions bounds it
-    (``quorum_controller.MAX_UNANSWERED_REQUESTS``).
+    Each belongs to a request without a response, so there are at most
+    ``quorum_controller.MAX_UNANSWERED_REQUESTS``.
     """
 
     def __init__(self) -> None:
@@ -47,5 +47,5 @@ class DeferredEventQueue(Generic[E]):
         return failed
 
     def highest_pending_offset(self) -> int | None:
-        """The latest offset that an event waits for."""
+        """The highest offset that an event waits for; None without events."""
         return self._pending[-1][0] if self._pending else None

@@ -1,7 +1,7 @@
 """Delegation tokens of a KRaft cluster, with which clients log in instead of their password.
 
-What proves a token is the HMAC of its id under a secret that all controllers share; it is in no
-record.
+A client proves its token with the HMAC of the token's id, made with a secret that all controllers
+share.  No record contains the HMAC or the secret.
 
 Source: Kafka ``DelegationTokenControlManager`` (KIP-48, KIP-900).
 """
@@ -67,9 +67,10 @@ class DelegationTokenControlManager:
         max_lifetime_ms: int,
         now_ms: int,
     ) -> ControllerResult[CreatedDelegationToken]:
-        """Creates a token for the owner, by default the requester; renewers are type and name.
+        """Creates a token for the owner, by default the requester.
 
-        ``max_lifetime_ms`` of 0 or less means the configured one, which is also the most.
+        ``renewers`` are pairs of principal type and name.  ``max_lifetime_ms`` is limited by the
+        configured lifetime, which also counts for 0 and negative values.
         Raises ApiException: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
         INVALID_PRINCIPAL_TYPE.
         """
@@ -95,10 +96,10 @@ class DelegationTokenControlManager:
     def renew_delegation_token(
         self, requester: str, token_hmac: bytes, renew_period_ms: int, now_ms: int
     ) -> ControllerResult[int]:
-        """The new expiry time of the token; at most the end of its lifetime.
+        """Renews a token; the response is its new expiry time, at most the end of its lifetime.
 
-        Raises ApiException: as above, and DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED,
-        DELEGATION_TOKEN_OWNER_MISMATCH.
+        Raises ApiException: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
+        DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
         """
         token = self._token(token_hmac)
         _check_alive(token, now_ms)
@@ -111,9 +112,9 @@ class DelegationTokenControlManager:
     def expire_delegation_token(
         self, requester: str, token_hmac: bytes, expiry_period_ms: int, now_ms: int
     ) -> ControllerResult[int]:
-        """The new expiry time of the token; a negative period deletes it at once.
+        """Changes the expiry time and returns the new one; a negative period deletes the token.
 
-        Raises ApiException as renewing does.
+        Raises ApiException with the errors of :meth:`renew_delegation_token`.
         """
         token = self._token(token_hmac)
         _check_renewer(token, requester)
@@ -123,13 +124,14 @@ class DelegationTokenControlManager:
         return _expiring(token, now_ms + expiry_period_ms)
 
     def sweep_expired_delegation_tokens(self, now_ms: int) -> list[VersionedRecord]:
-        """Deletes the expired tokens."""
+        """The records that delete all expired tokens."""
         return [_removed(token) for token in self._tokens.values() if _is_expired(token, now_ms)]
 
     def replay(self, record: DelegationTokenRecord | RemoveDelegationTokenRecord) -> None:
         """Replays a committed token record."""
         if isinstance(record, RemoveDelegationTokenRecord):
-            # May be gone: a controller of Kafka sweeps again before it has seen its own removals.
+            # The token may be removed already: Kafka's controller can write a removal twice, if it
+            # sweeps again before the first one is replayed.
             self._tokens.pop(record.token_id)
             if self._config.secret_key is not None:
                 self._ids_by_hmac.pop(token_hmac(self._config.secret_key, record.token_id))
@@ -140,7 +142,7 @@ class DelegationTokenControlManager:
             self._ids_by_hmac[proof] = record.token_id
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """A record for every token at an epoch."""
+        """A record for every token at offset ``epoch``."""
         for token in self._tokens.values(epoch=epoch):
             if not version.is_delegation_token_supported:
                 version.refuse_loss("delegation tokens")

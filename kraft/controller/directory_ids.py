@@ -10,13 +10,13 @@ from typing import Final
 from uuid import UUID
 
 MIGRATING: Final = UUID(int=0)
-"""The partition is older than directory ids, or its broker says nothing of directories."""
+"""The directory is unknown: the partition or its broker is older than directory ids."""
 
 UNASSIGNED: Final = UUID(int=1)
 """The broker has not chosen a directory yet."""
 
 LOST: Final = UUID(int=2)
-"""Some directory that is offline."""
+"""The replica is in an offline directory whose id is not known."""
 
 _RESERVED: Final = 100
 
@@ -29,8 +29,8 @@ def is_reserved(directory: UUID) -> bool:
 def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
     """Whether that directory id is online on a broker with these online directories.
 
-    A broker that named no directories is one from before they were assigned (KAFKA-16162): it
-    counts as having all of them.
+    ``online`` is empty for a broker that registered before directories were assigned
+    (KAFKA-16162): then every directory except LOST counts as online.
     """
     if directory in (UNASSIGNED, MIGRATING):
         return True
@@ -40,7 +40,10 @@ def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
 
 
 def default_directory(directories: Sequence[UUID] | None) -> UUID:
-    """The directory of a new replica on a broker with these directories; None: not registered."""
+    """The directory of a new replica on a broker with these directories.
+
+    ``directories`` is None for a broker that is not registered.
+    """
     if directories is None or len(directories) > 1:
         return UNASSIGNED
     return directories[0] if directories else MIGRATING

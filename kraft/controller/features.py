@@ -1,7 +1,7 @@
 """Finalized feature levels of a KRaft cluster, and the rules for updates.
 
-A level is *finalized* once it stands in the log.  metadata.version is a feature like the
-others for clients, but it determines which records may be written, so it has additional rules.
+A level is *finalized* when it is in the log.  For clients metadata.version is a feature like the
+others.  But it determines which records may be written, so it has additional rules.
 
 Source: Kafka ``FeatureControlManager`` (KIP-584, KIP-778).
 """
@@ -41,7 +41,7 @@ class UpgradeType(IntEnum):
 
     @classmethod
     def from_code(cls, code: int) -> UpgradeType:
-        """The upgrade type with that number in the request."""
+        """The upgrade type with that number in the request; UNKNOWN for any other number."""
         return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN
 
 
@@ -59,17 +59,21 @@ class ClusterFeatureSupport(Protocol):
     """
 
     def broker_supported_features(self) -> Iterable[tuple[int, Mapping[str, VersionRange]]]:
-        """The ranges of every registered broker."""
+        """Each registered broker's id and supported ranges, by feature."""
 
     def controller_supported_features(self) -> Iterable[tuple[int, Mapping[str, VersionRange]]]:
-        """The ranges of every registered controller; only from 3.7-IV0 on."""
+        """Each registered controller's id and supported ranges; only from 3.7-IV0 on."""
 
 
 NEVER_CHANGED: Final = -1
 
 
 class FinalizedControllerFeatures(NamedTuple):
-    """The feature levels at an epoch; epoch None includes uncommitted records."""
+    """Finalized feature levels, and the epoch (offset) at which they were read.
+
+    None as the epoch includes uncommitted records.  In a response ``epoch`` is the offset of the
+    last change.
+    """
 
     levels: Mapping[str, int]
     epoch: int | None
@@ -89,7 +93,7 @@ class FeatureControlManager:
         self.quorum_features = quorum_features
         self._minimum_bootstrap_version = minimum_bootstrap_version
         self._finalized: TimelineDict[str, int] = TimelineDict(registry)
-        # A log of before 3.3 does not say its version.
+        # A log from before Kafka 3.3 has no record of its metadata.version.
         self._version: TimelineValue[MetadataVersion] = TimelineValue(registry, version)
         self._changed_at = TimelineValue(registry, NEVER_CHANGED)
         self._migration_state: TimelineValue[ZkMigrationState] = TimelineValue(
@@ -103,12 +107,12 @@ class FeatureControlManager:
 
     @property
     def zk_migration_state(self) -> ZkMigrationState:
-        """How far the migration is now."""
+        """The current state of the migration from ZooKeeper."""
         return self._migration_state.get()
 
     @property
     def is_in_pre_migration_mode(self) -> bool:
-        """Whether a migration is to come, so that the cluster must not be changed yet."""
+        """Whether a migration is prepared but has not begun; most writes are refused until then."""
         return self.zk_migration_state is ZkMigrationState.PRE_MIGRATION
 
     def is_controller_id(self, node_id: int) -> bool:
@@ -116,22 +120,22 @@ class FeatureControlManager:
         return self.quorum_features.is_controller_id(node_id)
 
     def finalized_features(self, epoch: int | None = None) -> FinalizedControllerFeatures:
-        """Every finalized level, metadata.version included."""
+        """Every finalized level, with metadata.version, at offset ``epoch`` or now (None)."""
         levels = {FEATURE_NAME: self._version.get(epoch=epoch).level}
         levels.update(self._finalized.items(epoch=epoch))
         return FinalizedControllerFeatures(levels, epoch)
 
     def changed_at(self, epoch: int) -> int:
-        """The offset of the last level change up to an epoch; ``NEVER_CHANGED`` if there is none.
+        """The offset of the last level change up to ``epoch``; ``NEVER_CHANGED`` without one.
 
-        That is the offset of the record, or of the end of its transaction or snapshot.  Kafka says
-        where it stood when it published the change, which is later after a restart
-        (``FeaturesPublisher``).
+        It is the offset of the record, or of the end of its transaction or snapshot.  Kafka reports
+        the offset that it had read when it published the change; after a restart that is a higher
+        one (``FeaturesPublisher``).
         """
         return self._changed_at.get(epoch=epoch)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record for every level at an epoch; metadata.version first, the others depend on it."""
+        """A record for every level at offset ``epoch``; that of metadata.version comes first."""
         version = self.metadata_version_at(epoch)
         if version.is_feature_level_record_supported:
             yield VersionedRecord(FeatureLevelRecord(FEATURE_NAME, version.level), 0)
@@ -146,7 +150,7 @@ class FeatureControlManager:
             version.refuse_loss("the state of the migration")
 
     def metadata_version_at(self, epoch: int) -> MetadataVersion:
-        """The version at an epoch."""
+        """The metadata.version at offset ``epoch``."""
         return self._version.get(epoch=epoch)
 
     # ------------------------------------------------------------------ generate
@@ -246,7 +250,7 @@ class FeatureControlManager:
                 assert_never(record)
 
     def transaction_ended(self, begun_at: int, offset: int) -> None:
-        """Sets the offset of the last level change, if it is in this transaction, to its end."""
+        """Moves the offset of a level change inside the transaction to the transaction's end."""
         if self._changed_at.get() >= begun_at:
             self._changed_at.set(offset)
 

@@ -1,8 +1,9 @@
 """Handles broker heartbeats, expired sessions and UnregisterBroker.
 
-Heartbeats are soft state and change at once; what they mean for the cluster is records.
+The heartbeats themselves are only in memory and change at once.  What follows from them for
+brokers and partitions is written as records.
 
-Source: Kafka ``ReplicationControlManager.processBrokerHeartbeat`` and what stands beside it.
+Source: Kafka ``ReplicationControlManager.processBrokerHeartbeat`` and the methods beside it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class HeartbeatControl:
     def process_broker_heartbeat(
         self, heartbeat: BrokerHeartbeat, now_ms: int
     ) -> ControllerResult[BrokerHeartbeatReply]:
-        """The broker's new state; STALE_BROKER_EPOCH for another incarnation."""
+        """Handles a heartbeat; the response has the broker's new state.
+
+        STALE_BROKER_EPOCH for another incarnation of the broker.
+        """
         broker_id, epoch = heartbeat.broker_id, heartbeat.broker_epoch
         registered_at = self._cluster.register_broker_record_offset(broker_id)
         if registered_at is None:
@@ -85,10 +89,10 @@ class HeartbeatControl:
                 assert_never(state)
 
     def process_expired_broker_heartbeat(self, heartbeat: BrokerHeartbeat, now_ms: int) -> None:
-        """A heartbeat that timed out in the queue still counts as contact.
+        """Counts a heartbeat that timed out in the queue as contact.
 
-        Were it not counted, a controller with too much to do would fence healthy brokers, and have
-        more to do.  STALE_BROKER_EPOCH for another life of the broker.
+        Otherwise an overloaded controller would fence healthy brokers and have even more work.
+        STALE_BROKER_EPOCH for another incarnation of the broker.
         """
         self._cluster.check_broker_epoch(heartbeat.broker_id, heartbeat.broker_epoch)
         self._cluster.heartbeats.touch(
@@ -99,9 +103,9 @@ class HeartbeatControl:
         )
 
     def maybe_fence_one_stale_broker(self, now_ms: int) -> ControllerResult[None]:
-        """Fences the broker with the oldest contact, if its session is over.
+        """Fences the broker with the oldest contact, if its session has ended.
 
-        One at a time: where the next one's partitions go depends on where this one's went.
+        Only one at a time: the new leaders of the next broker's partitions depend on this one's.
         """
         heartbeats = self._cluster.heartbeats
         broker_id = heartbeats.find_one_stale_broker(now_ms)

@@ -1,7 +1,7 @@
 """Broker heartbeats on the active controller: contact times, metadata offsets, shutdowns.
 
-Soft state.  It is not in the log, a standby has none of it, and a new active controller begins with
-the belief that every registered broker was in contact just now.
+This state is not in the log, and a standby has none.  A new active controller begins as if every
+registered broker had just been in contact.
 
 Source: Kafka ``BrokerHeartbeatManager``, ``BrokerControlState``, ``BrokerControlStates``.
 """
@@ -19,7 +19,7 @@ from kafka_common.errors import IllegalState
 
 NO_OFFSET: Final = -1
 NO_ACTIVE_BROKER: Final = (1 << 63) - 1
-"""The lowest active offset when no broker is active: beyond every offset."""
+"""The lowest active offset if no broker is active: higher than any real offset."""
 
 
 class BrokerControlState(Enum):
@@ -56,7 +56,7 @@ class BrokerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatReply:
-    """The response to a heartbeat; ``in_controlled_shutdown`` is for the controller itself."""
+    """The response to a heartbeat; ``in_controlled_shutdown`` is not sent to the broker."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -96,10 +96,10 @@ class BrokerHeartbeatManager:
     # ------------------------------------------------------------------ contacts
 
     def register(self, broker_id: int, *, fenced: bool, now_ms: int) -> None:
-        """Handles a replayed registration or a change of one; it counts as contact."""
+        """Handles a replayed registration, or a change of it; both count as contact."""
         broker = self._brokers.setdefault(broker_id, _HeartbeatState(broker_id))
-        # Kafka forgets the offset of a broker whose fencing does not change; its next heartbeat
-        # brings it.
+        # As in Kafka, the metadata offset is kept only if ``fenced`` changes.  Otherwise it is
+        # unknown until the next heartbeat.
         was_turned = broker.is_fenced != fenced
         offset = broker.metadata_offset if was_turned else NO_OFFSET
         self.touch(broker_id, fenced=fenced, metadata_offset=offset, now_ms=now_ms)
@@ -112,7 +112,7 @@ class BrokerHeartbeatManager:
         broker.metadata_offset = metadata_offset
         broker.is_fenced = fenced
         if fenced:
-            # It leaves its controlled shutdown, and may stop at its next heartbeat.
+            # A fenced broker is not in controlled shutdown; it may stop at its next heartbeat.
             broker.controlled_shutdown_offset = NO_OFFSET
         else:
             bisect.insort_right(self._unfenced, broker, key=_last_contact_ms)
@@ -138,13 +138,13 @@ class BrokerHeartbeatManager:
         return broker is not None and self._has_valid_session(broker, now_ms)
 
     def next_check_time_ms(self) -> int | None:
-        """When the next session ends; None if there is no session."""
+        """The time at which the next session ends; None if there is no session."""
         if not self._unfenced:
             return None
         return self._unfenced[0].last_contact_ms + self._session_timeout_ms
 
     def find_one_stale_broker(self, now_ms: int) -> int | None:
-        """The broker with the oldest contact among those whose session has ended."""
+        """The broker with the oldest contact, if its session has ended; None otherwise."""
         if not self._unfenced or self._has_valid_session(self._unfenced[0], now_ms):
             return None
         return self._unfenced[0].broker_id
@@ -152,12 +152,15 @@ class BrokerHeartbeatManager:
     # ------------------------------------------------------------------ shutdown
 
     def lowest_active_offset(self) -> int:
-        """The lowest metadata offset of the active brokers."""
+        """The lowest metadata offset of the active brokers; NO_ACTIVE_BROKER if there is none."""
         offsets = (broker.metadata_offset for broker in self._unfenced if _is_active(broker))
         return min(offsets, default=NO_ACTIVE_BROKER)
 
     def maybe_update_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
-        """Records the offset of a stopping broker's leadership moves; only the first counts."""
+        """Records the log offset of the first leader moves of a controlled shutdown.
+
+        Later calls for the same shutdown do nothing.
+        """
         broker = self._broker(broker_id)
         if broker.is_fenced:
             raise IllegalState(
@@ -167,7 +170,7 @@ class BrokerHeartbeatManager:
             broker.controlled_shutdown_offset = offset
 
     def controlled_shutdown_offset(self, broker_id: int) -> int | None:
-        """That offset; None for a broker that is not in controlled shutdown."""
+        """The log offset of the shutdown's first leader moves; None outside of a shutdown."""
         broker = self._brokers.get(broker_id)
         return broker.controlled_shutdown_offset if broker and broker.is_shutting_down else None
 
@@ -206,7 +209,7 @@ class BrokerHeartbeatManager:
         self, broker_id: int, has_leaderships: Callable[[], bool]
     ) -> BrokerControlState:
         offset = self._broker(broker_id).controlled_shutdown_offset
-        # Until every other broker knows who leads now, clients are still sent to this one.
+        # Until every active broker has read the new leaders, it still sends clients to this one.
         if has_leaderships() or offset > self.lowest_active_offset():
             return BrokerControlState.CONTROLLED_SHUTDOWN
         return BrokerControlState.SHUTDOWN_NOW

@@ -51,7 +51,7 @@ class ElectedTopic(NamedTuple):
 
 
 class LeaderElections:
-    """Generates leader changes that no change of a broker causes."""
+    """Generates the leader changes that a client requests, and the periodic ones."""
 
     def __init__(
         self,
@@ -68,23 +68,26 @@ class LeaderElections:
         election_type: ElectionType,
         partitions: Iterable[tuple[str, tuple[int, ...]]] | None,
     ) -> ControllerResult[tuple[ElectedTopic, ...]]:
-        """One result per partition; None elects all and leaves out those that need no election."""
+        """Elects leaders, with one result per partition.
+
+        None means all partitions; then those that need no election are left out of the result.
+        """
         wants_all = partitions is None
         if partitions is None:
             partitions = [
                 (topic.name, tuple(topic.partitions)) for topic in self._state.topics.values()
             ]
         records = BoundedRecords()
-        answers = []
+        topic_results = []
         for name, partition_ids in partitions:
-            verdicts = []
+            partition_results = []
             for partition_id in partition_ids:
                 error, elected = self._elect(name, partition_id, election_type)
                 records.extend(elected)
                 if not (wants_all and error is _NOT_NEEDED):
-                    verdicts.append((partition_id, error))
-            answers.append(ElectedTopic(name, tuple(verdicts)))
-        return ControllerResult.of(records.to_tuple(), tuple(answers))
+                    partition_results.append((partition_id, error))
+            topic_results.append(ElectedTopic(name, tuple(partition_results)))
+        return ControllerResult.of(records.to_tuple(), tuple(topic_results))
 
     def _elect(
         self, name: str, partition_id: int, election_type: ElectionType
@@ -115,7 +118,7 @@ class LeaderElections:
         return any(True for _ in self._state.brokers_to_isrs.partitions_with_no_leader())
 
     def maybe_balance_partition_leaders(self) -> ControllerResult[bool]:
-        """Elects preferred replicas where possible; True if there may be more to elect."""
+        """Elects preferred replicas where possible; the response is True if more may be left."""
         records: list[VersionedRecord] = []
         for key in self._state.imbalanced_partitions:
             if len(records) >= self._max_elections:
@@ -127,7 +130,10 @@ class LeaderElections:
         return ControllerResult.of(records, len(records) >= self._max_elections)
 
     def maybe_elect_unclean_leaders(self) -> ControllerResult[bool]:
-        """Elects any replica where unclean election is allowed; True: there may be more."""
+        """Elects leaders for leaderless partitions of topics that allow unclean elections.
+
+        The response is True if there may be more to elect.
+        """
         records: list[VersionedRecord] = []
         for key in self._state.brokers_to_isrs.partitions_with_no_leader():
             if len(records) >= self._max_elections:

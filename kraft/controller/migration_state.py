@@ -1,6 +1,6 @@
 """The state of a migration from ZooKeeper to KRaft.
 
-Controllers of Kafka write it; ours leads no migration, and ends one that it finds under way.
+Kafka's controllers write it.  This controller runs no migration, and ends one that is in progress.
 
 Source: Kafka ``ZkMigrationState`` (KIP-866).
 """
@@ -17,13 +17,13 @@ class ZkMigrationState(IntEnum):
     """The states with their numbers in the log; Kafka 3.4's PRE_MIGRATION reads as MIGRATION."""
 
     NONE = 0
-    """The cluster was made without ZooKeeper; also what an empty log means."""
+    """The cluster was created without ZooKeeper; also the state of an empty log."""
     MIGRATION = 1
-    """The log holds everything, and ZooKeeper still gets it too."""
+    """The log holds all metadata, which is still written to ZooKeeper too."""
     PRE_MIGRATION = 2
     """The controller waits until every node is ready; the log does not hold the cluster yet."""
     POST_MIGRATION = 3
-    """ZooKeeper is left behind."""
+    """The migration has ended; ZooKeeper is not written any more."""
 
     @property
     def is_in_progress(self) -> bool:

@@ -1,8 +1,9 @@
 """Committed, stable and next write offset of the controller, with their snapshots.
 
-The *stable* offset is the newest state that readers may see: what is committed, but nothing of
-a metadata transaction that is still open.  The active controller is ahead of it, with a snapshot of
-the state after each batch; when it steps down, it goes back to the stable one.
+The *stable* offset is that of the newest state that readers may see: everything committed, except
+the records of a metadata transaction that is still open.  The active controller is ahead of it,
+with a snapshot of the state after each batch.  When it loses the leadership, it goes back to the
+committed offset.
 
 Source: Kafka ``OffsetControlManager`` (KIP-868 for the transactions).
 """
@@ -26,7 +27,7 @@ TransactionRecord: TypeAlias = (
 )
 
 NONE: Final = -1
-"""An offset or epoch of which there is none yet."""
+"""The value of an offset or epoch that does not exist yet."""
 
 
 class BatchEnd(NamedTuple):
@@ -48,9 +49,9 @@ class OffsetControlManager:
         self.last_stable_offset = NONE
         self._transaction_start_offset = TimelineValue(registry, NONE)
         self.next_write_offset = NONE
-        """Where the next record of the active controller goes; none on a standby."""
+        """The offset of the active controller's next record; NONE on a standby."""
 
-        # The values of metrics; they count batches without records too.
+        # The values of metrics, which also count batches without records.
         self.last_committed_record_offset = NONE
         self.last_applied_record_offset = NONE
         self.last_applied_record_timestamp_ms = NONE
@@ -60,7 +61,7 @@ class OffsetControlManager:
     def transaction_start_offset(self) -> int:
         """The offset of the open transaction; NONE if none is open.
 
-        It goes back with the rest of the state: a transaction whose beginning was not committed
+        It is reverted with the rest of the state: a transaction whose beginning was not committed
         was never open.
         """
         return self._transaction_start_offset.get()
@@ -71,21 +72,21 @@ class OffsetControlManager:
         return self.next_write_offset != NONE
 
     def activate(self, next_write_offset: int) -> None:
-        """The controller becomes active and writes from that offset on."""
+        """Makes the controller active; its first record gets that offset."""
         if self.is_active:
             raise IllegalState("the controller is active already")
         if next_write_offset < 0:
             raise IllegalState(f"{next_write_offset} is no offset to write at")
-        # There is always a way back to what is committed, in an open transaction or not.
+        # The state can always be reverted to the committed offset, also in an open transaction.
         self._registry.get_or_create_snapshot(self.last_committed_offset)
         self.next_write_offset = next_write_offset
 
     def deactivate(self) -> None:
-        """The controller is no longer active; reverts to the committed offset.
+        """Makes the controller a standby, with the state at the committed offset.
 
-        Kafka goes back to the stable offset.  In an open transaction that is too far: the committed
-        records of the transaction do not come again.  IllegalState if they are lost: an abort has
-        been replayed that may never be committed.
+        Kafka reverts to the stable offset.  In an open transaction that is too far, because the
+        transaction's committed records are not delivered again.  IllegalState if an uncommitted
+        abort was replayed, which has deleted the state at the committed offset.
         """
         if not self.is_active:
             raise IllegalState("the controller is not active")
@@ -101,14 +102,14 @@ class OffsetControlManager:
         self.handle_commit_batch_metrics(batch)
 
     def handle_commit_batch_metrics(self, batch: BatchEnd) -> None:
-        """Handles any committed batch, also one of the quorum without records."""
+        """Handles any committed batch, also one of control records that the quorum wrote."""
         self.last_committed_record_offset = batch.last_offset
         if not self.is_active:
             self.last_applied_record_offset = batch.last_offset
             self.last_applied_record_timestamp_ms = batch.append_timestamp_ms
 
     def handle_schedule_append(self, last_offset: int, now_ms: int) -> None:
-        """Handles records that were appended and replayed up to that offset."""
+        """Records that all records up to ``last_offset`` are appended and replayed."""
         self.next_write_offset = last_offset + 1
         self._registry.get_or_create_snapshot(last_offset)
         self.last_applied_record_offset = last_offset
@@ -128,7 +129,7 @@ class OffsetControlManager:
     def _transaction_start_as_committed(self) -> int:
         """The offset of the transaction open at the committed offset; NONE if none is open.
 
-        The active controller may have ended it already, by records that are not committed.
+        The active controller may already have ended it with records that are not committed.
         """
         if self.is_active and self._registry.has_snapshot(self.last_committed_offset):
             return self._transaction_start_offset.get(epoch=self.last_committed_offset)
@@ -137,7 +138,7 @@ class OffsetControlManager:
     # ------------------------------------------------------------------ snapshots of the quorum
 
     def begin_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Resets everything before a snapshot is loaded."""
+        """Resets the offsets and the whole state, before a snapshot is loaded."""
         if self._loading is not None:
             raise IllegalState(f"{self._loading} is still being read, and not {snapshot_id}")
         self._loading = snapshot_id
@@ -147,10 +148,10 @@ class OffsetControlManager:
         self.next_write_offset = NONE
 
     def end_load_snapshot(self, timestamp_ms: int) -> None:
-        """A snapshot was loaded; its last offset is now the committed one.
+        """Completes the load of a snapshot; its last offset becomes the committed one.
 
-        Kafka takes the snapshot's end, which is one beyond, and could not distinguish the state
-        with the next record from the one without it.
+        Kafka uses the snapshot's end offset, which is one higher.  That is also the offset of the
+        next record, so the states with and without that record would have the same offset.
         """
         if self._loading is None:
             raise IllegalState("no snapshot is being read")
@@ -179,7 +180,7 @@ class OffsetControlManager:
             case EndTransactionRecord():
                 self._transaction_start_offset.set(NONE)
             case AbortTransactionRecord():
-                # Before the transaction began, none was open.
+                # This also sets the start offset back to NONE.
                 self._registry.revert_to_snapshot(begun_at - 1)
             case _:
                 assert_never(record)

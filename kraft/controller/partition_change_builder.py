@@ -1,14 +1,14 @@
 """Builds the one record that changes a partition to wanted targets, or None.
 
-The steps and their order are Kafka's, since each sees what those before it decided:
+The steps and their order are Kafka's, since each step uses the results of earlier ones:
 
-1. a reassignment whose newcomers are in sync ends;
-2. who left the ISR becomes an eligible leader replica (if ELR is on);
+1. a reassignment whose target replicas are all in sync is completed;
+2. a broker that left the ISR becomes an eligible leader replica (if ELR is on);
 3. a leader is elected;
 4. the leader epoch rises if a replica is dropped;
-5. ELR, then the ISR;
+5. the ELR is set, then the ISR;
 6. the leader epoch rises if the ISR shrinks (before 3.6-IV0);
-7. the last known leader, then the assignment with its directories, then the recovery state.
+7. the last known leader is set, then the replicas with their directories, then the recovery state.
 
 Source: Kafka ``PartitionChangeBuilder``.
 """
@@ -38,7 +38,7 @@ from kraft.metadata.records import (
 class PartitionChangeBuilder:
     """Collects the targets of one partition; :meth:`build` is called once.
 
-    What is None shall stay as it is.
+    A target of None leaves the partition's value unchanged.
     """
 
     partition: PartitionRegistration
@@ -47,9 +47,9 @@ class PartitionChangeBuilder:
     is_acceptable_leader: Callable[[int], bool]
     metadata_version: MetadataVersion
     min_isr: int
-    """``min.insync.replicas``, or the replication factor where that is less."""
+    """``min.insync.replicas``, or the replication factor if that is lower."""
     default_dir: Callable[[int], UUID]
-    """The directory of a replica that a broker does not have yet."""
+    """Returns the log directory of a new replica on that broker."""
 
     election: PartitionElection = PartitionElection.ONLINE
     is_elr_enabled: bool = False
@@ -59,9 +59,9 @@ class PartitionChangeBuilder:
     target_adding: Sequence[int] | None = None
     target_leader_recovery_state: int | None = None
     unclean_shutdown_replicas: Sequence[int] = ()
-    """Brokers that may have lost records, and so are no eligible leaders any more."""
+    """Brokers that may have lost records, so that they leave the ELR."""
     target_directories: dict[int, UUID] = field(default_factory=dict)
-    """Replicas that are found in another directory than before."""
+    """The new log directory of replicas that change it, by broker id."""
 
     def build(self) -> PartitionChangeRecord | None:
         """The record for the targets; None if nothing changes."""
@@ -86,7 +86,7 @@ def is_no_op(record: PartitionChangeRecord) -> bool:
     return record == PartitionChangeRecord(record.partition_id, record.topic_id)
 
 
-def _given(target: Sequence[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
+def _target_or_current(target: Sequence[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
     return current if target is None else tuple(target)
 
 
@@ -100,10 +100,10 @@ class _Change:
     def __init__(self, wanted: PartitionChangeBuilder) -> None:
         self._wanted = wanted
         self._partition = partition = wanted.partition
-        self._isr = _given(wanted.target_isr, partition.isr)
-        self._replicas = _given(wanted.target_replicas, partition.replicas)
-        self._removing = _given(wanted.target_removing, partition.removing_replicas)
-        self._adding = _given(wanted.target_adding, partition.adding_replicas)
+        self._isr = _target_or_current(wanted.target_isr, partition.isr)
+        self._replicas = _target_or_current(wanted.target_replicas, partition.replicas)
+        self._removing = _target_or_current(wanted.target_removing, partition.removing_replicas)
+        self._adding = _target_or_current(wanted.target_adding, partition.adding_replicas)
         self._elr = partition.elr
         self._new_leader = NO_LEADER_CHANGE
         self._new_isr: tuple[int, ...] | None = None
@@ -124,9 +124,9 @@ class _Change:
         if len(self._isr) >= self._wanted.min_isr:
             self._elr = ()
             return
-        gone = {*self._isr, *self._wanted.unclean_shutdown_replicas}
+        excluded = {*self._isr, *self._wanted.unclean_shutdown_replicas}
         candidates = {*self._elr, *self._partition.isr}
-        self._elr = tuple(sorted(candidates - gone))
+        self._elr = tuple(sorted(candidates - excluded))
 
     def elect(self) -> None:
         partition, wanted = self._partition, self._wanted
@@ -145,7 +145,7 @@ class _Change:
             self._isr = (elected.leader,)
             self._elr = tuple(broker for broker in self._elr if broker != elected.leader)
         if elected.unclean:
-            # The new leader's log becomes the truth: replicas with more records truncate theirs.
+            # The other replicas must truncate the records that the new leader does not have.
             self._new_isr = (elected.leader,)
             if (
                 partition.leader_recovery_state != RECOVERING
@@ -165,12 +165,12 @@ class _Change:
         self._new_elr = _changed(self._elr, self._partition.elr)
 
     def record_isr(self) -> None:
-        # The last member of an ISR never leaves it, unless ELR keeps account of it.
+        # An empty ISR is not written unless ELR is on: the ELR then has the last member.
         if self._new_isr is None and (self._isr or self._wanted.is_elr_enabled):
             self._new_isr = _changed(self._isr, self._partition.isr)
 
     def raise_leader_epoch_for_isr_shrink(self) -> None:
-        # Before 3.6 brokers needed it (KAFKA-15021).
+        # Brokers before 3.6 need a new leader epoch when the ISR shrinks (KAFKA-15021).
         if (
             self._wanted.metadata_version.is_leader_epoch_bump_required_on_isr_shrink
             and self._new_leader == NO_LEADER_CHANGE

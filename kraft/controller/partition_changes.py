@@ -1,7 +1,7 @@
 """Builds partition records with the cluster's brokers, features and configurations.
 
-Every part of the replication manager that changes partitions asks here for a
-:class:`PartitionChangeBuilder` that is ready but for its targets.
+Every manager that changes a partition gets its :class:`PartitionChangeBuilder` here and sets only
+the targets.
 
 Source: Kafka ``ReplicationControlManager.generateLeaderAndIsrUpdates``, ``LeaderAcceptor``.
 """
@@ -46,7 +46,7 @@ class PartitionChanges:
 
     @property
     def metadata_version(self) -> MetadataVersion:
-        """The finalized level, as of the last record."""
+        """The finalized metadata.version, as of the last replayed record."""
         return self._metadata_version()
 
     @property
@@ -74,14 +74,14 @@ class PartitionChanges:
         partition: PartitionRegistration,
         is_acceptable: Callable[[int], bool] | None = None,
     ) -> PartitionChangeBuilder:
-        """A builder whose leaders are brokers with the replica's directory online.
+        """A builder that elects only brokers whose directory of the replica is online.
 
-        ``is_acceptable`` says which brokers else; without it the active ones.
+        They must also satisfy ``is_acceptable``; without it, they must be active.
         """
         is_usable = is_acceptable or self._cluster.is_active
 
         def is_acceptable_leader(broker_id: int) -> bool:
-            # An ELR may name a broker that a reassignment has dropped and brings back now.
+            # A candidate from the ELR may be no replica, if a reassignment removed it before.
             return (
                 broker_id in partition.replicas
                 and is_usable(broker_id)
@@ -122,13 +122,14 @@ class PartitionChanges:
     ) -> list[VersionedRecord]:
         """The records for these partitions when a broker fails, returns or shut down uncleanly.
 
-        The record that fences or unfences the broker is not replayed yet: a broker being fenced
-        counts as gone, in the ISR too, and one being unfenced as active.
+        The record that fences or unfences the broker is not replayed yet.  So a broker to remove,
+        or with an unclean shutdown, leaves the ISR and cannot lead, and a broker to add counts as
+        active.
         """
-        gone = (broker_to_remove, broker_with_unclean_shutdown)
+        removed = (broker_to_remove, broker_with_unclean_shutdown)
 
         def is_acceptable(broker_id: int) -> bool:
-            return broker_id not in gone and (
+            return broker_id not in removed and (
                 broker_id == broker_to_add or self._cluster.is_active(broker_id)
             )
 
@@ -143,7 +144,7 @@ class PartitionChanges:
             builder.election = election
             if broker_with_unclean_shutdown != NO_LEADER:
                 builder.unclean_shutdown_replicas = (broker_with_unclean_shutdown,)
-            builder.target_isr = tuple(broker for broker in partition.isr if broker not in gone)
+            builder.target_isr = tuple(broker for broker in partition.isr if broker not in removed)
             records += self.built(builder)
         return records
 

@@ -1,8 +1,8 @@
 """Elects the leader of a partition.
 
 A leader must be acceptable (alive, its log directory online) and have every committed record: it
-is in the ISR or, where the ISR is empty, among the eligible leader replicas.  What is left
-when no such broker exists is to do without a leader, or to lose records.
+is in the ISR or, if the ISR is empty, among the eligible leader replicas (ELR).  If there is no
+such broker, the partition has no leader, or an unclean one that may lack records.
 
 Source: Kafka ``PartitionChangeBuilder.electLeader`` (KIP-631, KIP-966).
 """
@@ -22,15 +22,15 @@ class PartitionElection(Enum):
     """The kind of election: preferred, online or unclean."""
 
     PREFERRED = "preferred"
-    """The first replica if it can lead, else the current leader; no record is lost."""
+    """The first replica if it can lead, otherwise as ONLINE."""
     ONLINE = "online"
-    """The current leader, else the first replica that can lead."""
+    """The current leader, otherwise the first replica that can lead."""
     UNCLEAN = "unclean"
-    """As ONLINE; a replica that lacks records may lead if no other can."""
+    """As ONLINE; if no replica can lead, also one that may lack committed records."""
 
 
 class ElectionResult(NamedTuple):
-    """The leader, -1 if there is none; ``unclean``: it may lack committed records."""
+    """The leader, -1 if there is none; if ``unclean``, it may lack committed records."""
 
     leader: int
     unclean: bool
@@ -41,13 +41,13 @@ class ElectionCandidates:
     """The brokers among which a leader is elected."""
 
     partition: PartitionRegistration
-    """As it is before the change."""
+    """The partition before the change."""
     replicas: Sequence[int]
     isr: Sequence[int]
     elr: Sequence[int]
     is_acceptable_leader: Callable[[int], bool]
     may_elect_last_known_leader: bool = False
-    """Whether ELR is on."""
+    """True if ELR is on: with an empty ISR and ELR, the last known leader may lead."""
 
     def elect(self, election: PartitionElection) -> ElectionResult:
         """The result of an election of that kind."""
@@ -71,7 +71,7 @@ class ElectionCandidates:
         return in_sync and self.is_acceptable_leader(replica)
 
     def _can_elect_last_known_leader(self) -> bool:
-        # Kafka 3.9 does not ask whether that broker is alive; neither do we.
+        # As in Kafka 3.9, the last known leader is elected even if it is not alive.
         return (
             self.may_elect_last_known_leader
             and not self.elr

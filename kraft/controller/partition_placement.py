@@ -27,7 +27,7 @@ class PartitionPlacement:
         self._placer = placer
 
     def place(self, partition_count: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """Replicas for that many partitions; raises INVALID_REPLICATION_FACTOR."""
+        """The replicas of each new partition; raises INVALID_REPLICATION_FACTOR."""
         brokers = self._cluster.usable_brokers()
         return self._placer.place(partition_count, replication_factor, brokers)
 
@@ -61,7 +61,8 @@ class PartitionPlacement:
     ) -> None:
         """Raises INVALID_REPLICA_ASSIGNMENT for invalid replicas.
 
-        They must be registered brokers, none twice, and as many as the partitions before had.
+        They must be registered brokers, none named twice, and ``replication_factor`` in number
+        (None: any number).
         """
         if not replicas:
             raise _refusal("an empty replica list.")

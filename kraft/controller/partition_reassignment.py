@@ -22,7 +22,7 @@ class CompletedReassignment(NamedTuple):
 
 
 class PartitionReassignmentReplicas(NamedTuple):
-    """A reassignment under way; ``replicas`` includes those being added and removed."""
+    """A reassignment in progress; ``replicas`` includes those being added and removed."""
 
     removing: tuple[int, ...]
     adding: tuple[int, ...]
@@ -30,7 +30,7 @@ class PartitionReassignmentReplicas(NamedTuple):
 
     @staticmethod
     def between(current: Sequence[int], target: Sequence[int]) -> PartitionReassignmentReplicas:
-        """The reassignment between two replica lists; removed replicas stand last, by id."""
+        """The reassignment from one replica list to another; removed replicas come last, by id."""
         removing = tuple(sorted(set(current) - set(target)))
         adding = tuple(sorted(set(target) - set(current)))
         return PartitionReassignmentReplicas(removing, adding, (*target, *removing))
@@ -40,9 +40,9 @@ class PartitionReassignmentReplicas(NamedTuple):
         return bool(self.removing or self.adding)
 
     def completed(self, isr: Sequence[int]) -> CompletedReassignment | None:
-        """The result if these brokers are in sync; None if it cannot complete yet.
+        """The partition after the reassignment, with this ISR; None if it cannot complete yet.
 
-        Every replica that stays must be in sync, and at least one.
+        All replicas that stay must be in the ISR.
         """
         if not self.is_in_progress:
             return None
@@ -61,7 +61,7 @@ class PartitionReassignmentRevert(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     unclean: bool
-    """The ISR consisted of newcomers alone: its only member now may lack committed records."""
+    """True if the ISR had only adding replicas: the restored replica may lack committed records."""
 
     @staticmethod
     def of(partition: PartitionRegistration) -> PartitionReassignmentRevert:

@@ -35,19 +35,19 @@ class PartitionRegistration(NamedTuple):
 
     replicas: tuple[int, ...]
     directories: tuple[UUID, ...]
-    """Of each replica, in the order of ``replicas``."""
+    """The log directory of each replica, in the order of ``replicas``."""
     isr: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     leader: int
-    """-1 if no replica may lead."""
+    """The leader's broker id; -1 if the partition has no leader."""
     leader_recovery_state: int
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
     """Brokers outside of the ISR that have every committed record (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """The last leader, while ISR and ELR are empty."""
+    """Empty, or after the ISR became empty only the last known leader."""
 
     @staticmethod
     def from_record(record: PartitionRecord) -> PartitionRegistration:
@@ -78,7 +78,7 @@ class PartitionRegistration(NamedTuple):
     def merge(self, record: PartitionChangeRecord) -> PartitionRegistration:
         """The partition after that change; the partition epoch rises by one.
 
-        The leader epoch rises whenever the record names a leader, be it the same one.
+        The leader epoch rises if the record names a leader, even the current one.
         """
         replicas = self.replicas if record.replicas is None else record.replicas
         changes_leader = record.leader != NO_LEADER_CHANGE
@@ -91,16 +91,16 @@ class PartitionRegistration(NamedTuple):
                 record,
             ),
             self.isr if record.isr is None else record.isr,
-            _either(record.removing_replicas, self.removing_replicas),
-            _either(record.adding_replicas, self.adding_replicas),
+            _changed_or_before(record.removing_replicas, self.removing_replicas),
+            _changed_or_before(record.adding_replicas, self.adding_replicas),
             record.leader if changes_leader else self.leader,
             self.leader_recovery_state
             if recovery_state == NO_RECOVERY_STATE_CHANGE
             else _checked_recovery_state(recovery_state, record),
             self.leader_epoch + changes_leader,
             self.partition_epoch + 1,
-            _either(record.eligible_leader_replicas, self.elr),
-            _either(record.last_known_elr, self.last_known_elr),
+            _changed_or_before(record.eligible_leader_replicas, self.elr),
+            _changed_or_before(record.last_known_elr, self.last_known_elr),
         )
 
     def to_record(
@@ -108,7 +108,7 @@ class PartitionRegistration(NamedTuple):
     ) -> PartitionRecord:
         """The whole partition as a record, with the fields that this metadata.version supports.
 
-        Below 3.7-IV2 that loses the directories, below 4.0-IV0 the ELR.
+        Below 3.7-IV2 the directories are left out, below 4.0-IV0 the ELR.
         """
         with_elr = metadata_version.is_elr_supported
         with_directories = metadata_version.is_directory_assignment_supported
@@ -145,7 +145,7 @@ class PartitionRegistration(NamedTuple):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, replica: int) -> UUID:
-        """The directory of that replica; IllegalState if the broker has no replica."""
+        """The log directory of the replica on broker ``replica``; IllegalState if it has none."""
         if replica not in self.replicas:
             raise IllegalState(f"Replica {replica} is not assigned to this partition.")
         return self.directories[self.replicas.index(replica)]
@@ -159,7 +159,7 @@ def is_valid_isr(replicas: Sequence[int], isr: Sequence[int]) -> bool:
     return len(set(isr)) == len(isr) and all(broker >= 0 and broker in replicas for broker in isr)
 
 
-def _either(changed: tuple[int, ...] | None, before: tuple[int, ...]) -> tuple[int, ...]:
+def _changed_or_before(changed: tuple[int, ...] | None, before: tuple[int, ...]) -> tuple[int, ...]:
     return before if changed is None else changed
 
 
@@ -168,7 +168,7 @@ def _checked_directories(
     replica_count: int,
     record: PartitionRecord | PartitionChangeRecord,
 ) -> tuple[UUID, ...]:
-    # Records of before 3.7-IV2 have no directories, and then the number of replicas may change.
+    # Records from before 3.7-IV2 have no directories, also if the number of replicas changes.
     if all(directory == MIGRATING for directory in directories):
         return (MIGRATING,) * replica_count
     if len(directories) != replica_count:

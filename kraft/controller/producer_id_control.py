@@ -20,7 +20,7 @@ from kraft.metadata.records import ProducerIdsRecord
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 NO_BROKER: Final = -1
-"""The broker id and epoch in a record that gives no broker a block."""
+"""The broker id and broker epoch in a record that gives a block to no broker."""
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
 
@@ -42,9 +42,9 @@ class ProducerIdControlManager:
     def generate_next_producer_id(
         self, broker_id: int, broker_epoch: int
     ) -> ControllerResult[ProducerIdsBlock]:
-        """The next block.  Raises ApiException: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR at 2^63.
+        """The next block, which the broker may use once the record is committed.
 
-        The block is the broker's once the record is committed.
+        Raises ApiException: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if the ids are used up.
         """
         self._cluster.check_broker_epoch(broker_id, broker_epoch)
         first = self._next_producer_id.get() or 0
@@ -68,7 +68,7 @@ class ProducerIdControlManager:
         self._next_producer_id.set(record.next_producer_id)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """A record of the first free id at an epoch; none before the first allocation."""
+        """A record of the first free id at offset ``epoch``; none before the first allocation."""
         first_free = self._next_producer_id.get(epoch=epoch)
         if first_free is not None:
             yield VersionedRecord(ProducerIdsRecord(NO_BROKER, NO_BROKER, first_free), 0)

@@ -1,22 +1,22 @@
 """The KRaft controller: the active one writes the metadata log, standbys replay it.
 
-Whatever happens comes as a value (:mod:`.quorum_controller_values`) and waits for its turn in
-a queue; :meth:`QuorumController.step` puts one in and runs what is due.
+Every input is a value (:mod:`.quorum_controller_values`) and waits in a queue;
+:meth:`QuorumController.step` adds one and runs the events that are due.
 
-A **write** of the active controller goes in these steps.
+A **write** of the active controller has these steps.
 
-1. A manager *generates* records from the newest state, and an answer.
-2. The records go to the quorum, which says which offsets they get, and are *replayed* into the
+1. A manager *generates* records and a response from the newest state.
+2. The records are passed to the quorum, which assigns their offsets, and are *replayed* into the
    state at once.  The next write builds on them, committed or not.
-3. The answer waits in the purgatory until its records are committed.  A write without records
-   waits too if it may have seen records that are not.
+3. The response waits in the purgatory until its records are committed.  A write without records
+   waits too if the state contains records that are not committed.
 
-When the quorum chooses another leader, what was not committed is undone, and who waits for it is
-refused with NOT_CONTROLLER.  A **standby** replays what is committed, and nothing else.
+When the quorum elects another leader, the uncommitted records are undone, and the requests in the
+purgatory are refused with NOT_CONTROLLER.  A **standby** replays only committed records.
 
-What goes wrong has three degrees.  A refusal (:class:`ApiException`) is an answer.  Anything else
-that a write raises is a fault: the controller gives up its leadership, so that its state is again
-what is committed.  What leaves the state unknown is a :class:`FatalFault`; the process must end.
+There are three kinds of errors.  A refusal (:class:`ApiException`) is a response.  Any other error
+in a write is a fault: the controller resigns, which reverts its state to the committed records.
+A :class:`FatalFault` leaves the state unknown; the process must end.
 
 Source: Kafka ``QuorumController`` (KIP-631).
 """
@@ -76,7 +76,7 @@ from kraft.controller.result import MAX_RECORDS_PER_BATCH
 from kraft.metadata.bootstrap import BootstrapMetadata
 
 MAX_UNANSWERED_REQUESTS: Final = 100_000
-"""Requests that may wait here, for their turn or for a commit; more are refused."""
+"""The most requests that wait in the queue or for a commit; further ones are refused."""
 
 
 class QuorumController:
@@ -94,7 +94,7 @@ class QuorumController:
         self.counters = ControllerCounters()
         self.claim_epoch = NOT_ACTIVE
         self.ran_since_ns: int | None = None
-        """When the event that ran last was put, as :meth:`enqueue` got it; None for a task."""
+        """The ``since_ns`` of the event that ran last, from :meth:`enqueue`; None for a task."""
         self._config = config
         self._raft = raft
         self._bootstrap = bootstrap
@@ -116,10 +116,10 @@ class QuorumController:
         """Whether this controller is active."""
         return self.claim_epoch != NOT_ACTIVE
 
-    # ------------------------------------------------------------------ what its owner calls
+    # ------------------------------------------------------------------ for the owner
 
     def step(self, happened: ControllerInput | None, now_ms: int) -> list[ControllerOutput]:
-        """Takes one input, or None for time alone, and runs every event that is due."""
+        """Queues one input (None: only time has passed) and runs every event that is due."""
         outputs = [] if happened is None else self.enqueue(happened)
         while True:
             done = self.run_next(now_ms)
@@ -130,7 +130,7 @@ class QuorumController:
     def enqueue(
         self, happened: ControllerInput, since_ns: int | None = None
     ) -> list[ControllerOutput]:
-        """Only queues the input; a request that asks for nothing is completed at once."""
+        """Queues the input without running it; a request without entries is completed at once."""
         if isinstance(happened, QueueMark):
             self._queue.append(happened)
             return []
@@ -153,9 +153,9 @@ class QuorumController:
         return self._take_outputs()
 
     def run_next(self, now_ms: int) -> list[ControllerOutput] | None:
-        """Runs the next event; None if there is none.
+        """Runs the next event and returns its outputs; None if there is no event.
 
-        :class:`FatalFault` if nothing here can be trusted any more.
+        :class:`FatalFault` if the state is unknown afterwards: the process must end.
         """
         taken = self._queue.take(now_ms)
         if taken is None:
@@ -170,7 +170,7 @@ class QuorumController:
         return self._take_outputs()
 
     def next_time_ms(self, now_ms: int) -> int | None:
-        """When to call :meth:`step` without an input; None if never."""
+        """The time at which to call :meth:`step` without an input; None if no event is queued."""
         return self._queue.next_time_ms(now_ms)
 
     # ------------------------------------------------------------------ events
@@ -190,11 +190,11 @@ class QuorumController:
                     assert_never(event)
         except FatalFault:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for an answer
+        except Exception as error:  # noqa: BLE001 - the client waits for a response in any case
             self._refuse(event, self._external(_name(event), error, now_ms), now_ms)
 
     def _external(self, name: str, error: Exception, now_ms: int) -> ApiException:
-        """The error for the client, after resigning where the error requires it."""
+        """The error for the client; gives up the leadership first unless it is a refusal."""
         if isinstance(error, ApiException):
             return error
         if isinstance(error, NotLeader):
@@ -236,7 +236,7 @@ class QuorumController:
         self._tasks.after_write(now_ms)
         event.result = result
         if offset is None:
-            # Nothing is pending, so it has seen nothing that is not committed.
+            # No record waits for its commit, so the write saw only committed records.
             self._finish(event)
         else:
             self._purgatory.add(offset, event)
@@ -303,7 +303,7 @@ class QuorumController:
             self.state.cluster.activate(now_ms)
         except Exception as error:
             raise FatalFault(f"cannot claim the leadership of epoch {epoch}") from error
-        # Requests that wait already must find the log in order.
+        # The activation's records must come before those of the requests that already wait.
         operation = WriteOperation(
             f"completeActivation[{epoch}]",
             self._generate_activation_records,
@@ -341,7 +341,7 @@ class QuorumController:
     def _wrong_controller(self) -> ApiException:
         return _not_controller(self._raft.leader_id)
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ responses
 
     def _finish(self, event: WriteEvent) -> None:
         assert event.result is not None

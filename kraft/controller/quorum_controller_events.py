@@ -25,7 +25,7 @@ class WriteEvent:
     operation: WriteOperation
     request_id: int | None = None
     result: AnyResult | None = None
-    """What was generated, while it waits to be committed."""
+    """The generated records and response; None before the write has run."""
 
 
 @dataclass(slots=True, eq=False)

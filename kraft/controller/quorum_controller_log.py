@@ -43,8 +43,8 @@ class QuorumControllerLog:
     def is_empty(self) -> bool:
         """Whether the log holds no effective record.
 
-        What was undone with a lost leadership does not count, and neither does what stands in a
-        transaction that is still open: the next active controller aborts it.
+        Records that were undone with a lost leadership do not count.  Nor do records of an open
+        transaction, which the next active controller aborts.
         """
         begun_at = self._state.offsets.transaction_start_offset
         return self._is_empty.get() if begun_at == NONE else self._is_empty.get(epoch=begun_at - 1)
@@ -52,15 +52,14 @@ class QuorumControllerLog:
     def append(self, result: AnyResult, epoch: int, now_ms: int) -> int:
         """Appends the records to the quorum's log and replays them; returns the last offset.
 
-        ApiException, and nothing is appended, for records that no log can hold: a client may have
-        asked for them.  NotLeader if the epoch is over; IllegalState for an atomic result of too
-        many records.
+        ApiException if a record is too large, which a client can cause; then nothing is appended.
+        NotLeader if the epoch has ended; IllegalState for an atomic result of too many records.
         """
         records, most = result.records, self._max_records_per_batch
         if result.is_atomic and len(records) > most:
             raise IllegalState(f"{len(records)} records cannot be one batch of {most}")
         batches = [records[start : start + most] for start in range(0, len(records), most)]
-        # Encoded before the first one is appended: what is refused must leave nothing behind.
+        # All are encoded before the first is appended: a refused result must append nothing.
         encoded = [_encode(batch) for batch in batches]
         last_offset = 0
         for batch, values in zip(batches, encoded, strict=True):
@@ -75,8 +74,8 @@ class QuorumControllerLog:
         now_ms: int,
     ) -> int:
         last_offset = self._raft.prepare_append(epoch, values)
-        # Replay comes before the quorum may send anything: a record that cannot be replayed must
-        # not reach the others.
+        # The records are replayed before the quorum may send them: one that cannot be replayed
+        # must not reach the other nodes.
         self.replay(records, last_offset - len(records) + 1, now_ms)
         if any(isinstance(record, FeatureLevelRecord) for record, _ in records):
             self._tasks.after_feature_change(now_ms)
@@ -92,7 +91,7 @@ class QuorumControllerLog:
     def replay_snapshot(
         self, records: tuple[VersionedRecord, ...], last_offset: int, now_ms: int
     ) -> None:
-        """Replays the records of a snapshot, as of its last offset."""
+        """Replays the records of a snapshot, each with the snapshot's last offset."""
         for versioned in records:
             self._replay_one(versioned, last_offset, now_ms)
 
@@ -106,10 +105,10 @@ class QuorumControllerLog:
 
 
 def _encode(records: tuple[VersionedRecord, ...]) -> list[bytes]:
-    """The records of one batch as bytes; ApiException if they do not fit into a batch.
+    """The encoded records of one batch; ApiException if they do not fit into a batch.
 
-    Kafka answers a record of a too long field with UNKNOWN_SERVER_ERROR and gives up the
-    leadership, so that one client could depose controller after controller.
+    Kafka responds to a record with a too long field with UNKNOWN_SERVER_ERROR and resigns.  So one
+    client could make one controller after the other resign.
     """
     try:
         values = [encode_record(record, version) for record, version in records]

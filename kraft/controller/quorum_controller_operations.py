@@ -67,11 +67,12 @@ class WriteOperation:
 
     name: str
     generate: Callable[[int], AnyResult]
-    """Given the time; touches no state that the log is about."""
+    """Called with the time; changes nothing that records describe."""
     after_append: Callable[[int, int], None] | None = None
-    """Given the offset of the last record, or of the last one there was, and the time."""
+    """Called with an offset and the time.  The offset is that of the last generated record; without
+    records, that of the last record in the log."""
     on_failure: Callable[[ApiException, int], None] | None = None
-    """Given the error that is answered, and the time."""
+    """Called with the error for the client, and the time."""
     runs_in_premigration: bool = False
 
 
@@ -160,7 +161,7 @@ class WriteOperations:
         reschedule_fencing: Callable[[], None],
         count_timed_out_heartbeat: Callable[[], None],
     ) -> None:
-        """``reschedule_fencing`` schedules the check for silent brokers."""
+        """``reschedule_fencing`` schedules the check for brokers whose session has ended."""
         self._state = state
         self._kraft_version = kraft_version
         self._reschedule_fencing = reschedule_fencing
@@ -341,7 +342,7 @@ class WriteOperations:
 
 
 def is_timeout(error: ApiException) -> bool:
-    """Whether the request timed out or was rejected at shutdown."""
+    """Whether the error is REQUEST_TIMED_OUT: the request's deadline passed in the queue."""
     return error.error is ErrorCode.request_timed_out
 
 

@@ -1,7 +1,7 @@
 """The requests to the quorum controller: one value for each operation.
 
-A *write* goes to the active controller alone and is answered once its records are committed.
-A *read* is answered by any controller, from the newest stable state that it has.
+Only the active controller accepts a *write*; it responds once the records are committed.
+Any controller responds to a *read*, from the newest stable state that it has.
 
 Source: Kafka ``Controller``.
 """
@@ -41,7 +41,7 @@ from kraft.controller.topic_requests import (
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitions:
-    """A leader changes ISRs; not named like the value within."""
+    """Change the ISRs that a broker proposes as their leader (AlterPartition)."""
 
     request: AlterPartitionRequest
     version: int
@@ -49,7 +49,7 @@ class AlterPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Create topics."""
+    """Create topics (CreateTopics)."""
 
     request: CreateTopicsRequest
 
@@ -265,7 +265,7 @@ class FindTopicNames:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigs:
-    """Describe the keys set for resources; an empty list of keys means every key."""
+    """Describe the keys that are set for resources; an empty list of keys means every key."""
 
     resources: Mapping[ConfigResource, tuple[str, ...]]
 
@@ -282,7 +282,7 @@ class DescribeControllers:
 
 @dataclass(frozen=True, slots=True)
 class ListReassignments:
-    """List reassignments under way: of these partitions, or of all (None)."""
+    """List the reassignments in progress of these partitions; None means all partitions."""
 
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
 

@@ -112,11 +112,11 @@ class ControllerEnvironment:
     config_validator: ConfigurationValidator
     placer: ReplicaPlacer
     new_uuid: Callable[[], UUID]
-    """A random one."""
+    """Returns a random UUID."""
     is_resolvable: Callable[[str], bool]
-    """Whether a text is an address or the name of a host."""
+    """Returns whether a text is an address or a host name."""
     wall_time_ms: Callable[[], int]
-    """The machine's clock, which may be set: tokens expire by it.  Waits go by another."""
+    """The machine's clock, by which tokens expire; deadlines use a clock that never goes back."""
     alter_config_policy: AlterConfigPolicy | None = None
 
 
@@ -165,7 +165,7 @@ class QuorumControllerState:
         self.heartbeats = HeartbeatControl(self.cluster, self.features, self.replication.brokers)
 
     def replay(self, record: MetadataRecord, offset: int, now_ms: int) -> None:
-        """Replays one record in the manager that owns it, which may raise its errors."""
+        """Replays one record in the manager that owns it, and raises that manager's errors."""
         match record:
             case (
                 RegisterBrokerRecord()

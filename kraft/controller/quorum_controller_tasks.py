@@ -1,12 +1,12 @@
 """Periodic tasks of the active controller.
 
-* silent brokers are fenced, one at a time;
-* partitions go back to their preferred leaders;
-* leaderless partitions get an unclean leader, where their topics allow it;
-* an idle log gets a NoOpRecord, so that followers see that it is up to date;
-* delegation tokens whose time is over are removed.
+* fence brokers whose session has ended, one at a time;
+* elect preferred leaders;
+* elect unclean leaders for leaderless partitions, if their topics allow it;
+* write a NoOpRecord to an idle log, so that standbys see that they are up to date;
+* remove expired delegation tokens.
 
-Each is a write that schedules its successor; giving up the leadership cancels them.
+Each task is a write that schedules its next run.  All are cancelled when the leadership is lost.
 
 Source: Kafka ``QuorumController.maybeScheduleNext…``, ``rescheduleMaybeFenceStaleBrokers``.
 """
@@ -41,19 +41,19 @@ WRITE_NO_OP_RECORD: Final = "writeNoOpRecord"
 SWEEP_EXPIRED_DELEGATION_TOKENS: Final = "sweepExpiredDelegationTokens"
 
 _IMMEDIATELY_MS: Final = 10
-"""So much later runs what is left over of a task: others get their turn."""
-_AFTER_A_FAULT_MS: Final = 60_000
+"""The delay before a task continues with the rest of its work, so that others run in between."""
+_FAULT_BACKOFF_MS: Final = 60_000
 
 
 class _Schedule(Enum):
     SCHEDULED = auto()
     DEFERRED = auto()
-    """Next time after the interval."""
+    """The next run comes after the task's interval."""
     IMMEDIATELY = auto()
 
 
 class _Election:
-    """A periodic task that elects some leaders at a time."""
+    """A periodic task that elects leaders, a limited number in each run."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _Election:
 
     def _run(self, _now_ms: int) -> AnyResult:
         result = self._elect()
-        # If partitions are left over, the next turn comes at once, behind this one's write.
+        # If partitions are left, the next run is scheduled soon after this run's write.
         self._schedule = _Schedule.IMMEDIATELY if result.response else _Schedule.DEFERRED
         return result
 
@@ -132,7 +132,7 @@ class PeriodicTasks:
         self._queue.cancel_deferred(SWEEP_EXPIRED_DELEGATION_TOKENS)
 
     def after_write(self, now_ms: int) -> None:
-        """Schedules elections if a write left leaders to be elected."""
+        """Schedules elections if partitions need one after a write."""
         self._balancing.maybe_schedule(now_ms)
         self._unclean_elections.maybe_schedule(now_ms)
 
@@ -152,26 +152,26 @@ class PeriodicTasks:
     # ------------------------------------------------------------------ fencing
 
     def reschedule_fencing(self) -> None:
-        """Schedules the check of broker sessions for the end of the next one."""
+        """Schedules the check of broker sessions for the time at which the next one ends."""
         at_ms = self._state.cluster.heartbeats.next_check_time_ms()
         if at_ms is None:
             self._queue.cancel_deferred(MAYBE_FENCE_REPLICAS)
         else:
-            # A session ends after its last millisecond.
+            # In its last millisecond a session is still valid.
             self._schedule_fencing(at_ms + 1)
 
     def _schedule_fencing(self, at_ms: int) -> None:
         def on_failure(error: ApiException, _now_ms: int) -> None:
             is_over = is_timeout(error) or error.error is ErrorCode.not_controller
             if not is_over:
-                self._schedule_fencing(at_ms + _AFTER_A_FAULT_MS)
+                self._schedule_fencing(at_ms + _FAULT_BACKOFF_MS)
 
         operation = WriteOperation(MAYBE_FENCE_REPLICAS, self._fence, on_failure=on_failure)
         self._queue.schedule_deferred(MAYBE_FENCE_REPLICAS, at_ms, WriteEvent(operation))
 
     def _fence(self, now_ms: int) -> AnyResult:
         result = self._state.heartbeats.maybe_fence_one_stale_broker(now_ms)
-        # If there are more, their turn is at once.
+        # If another session has ended, its broker is fenced at once.
         self.reschedule_fencing()
         return result
 

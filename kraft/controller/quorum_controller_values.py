@@ -28,7 +28,7 @@ class FatalFault(ZkControllerError):
 
 
 def unlimited(partition_count: int) -> None:
-    """The partition change quota of an unlimited client."""
+    """The partition change quota of a client without a limit."""
     assert partition_count >= 0
 
 
@@ -37,7 +37,7 @@ def unlimited(partition_count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRequestReceived:
-    """A request arrived; its RequestCompleted or RequestFailed has this ``request_id``."""
+    """A request arrived; the output with its response or error has the same ``request_id``."""
 
     request_id: int
     request: ControllerRequest
@@ -48,7 +48,7 @@ class ControllerRequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A committed batch of the log; a batch that the quorum wrote for itself has no records."""
+    """A committed batch of the log; ``records`` is empty for a batch of control records."""
 
     base_offset: int
     last_offset: int
@@ -66,7 +66,7 @@ class CommitHandled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
-    """The log starts again with a snapshot, which holds these records."""
+    """The state is replaced by a snapshot, which holds these records."""
 
     snapshot_id: OffsetAndEpoch
     records: tuple[VersionedRecord, ...]
@@ -82,7 +82,7 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class QueueMark:
-    """Its owner's mark in the queue: an output as it is, when everything before it has run."""
+    """A mark that the owner queues; it is returned as an output after all events before it."""
 
     what: object
 
@@ -124,7 +124,7 @@ ControllerOutput: TypeAlias = (
 )
 
 
-# ---------------------------------------------------------------------- the quorum below
+# ---------------------------------------------------------------------- the quorum
 
 
 class RaftAppender(Protocol):
@@ -135,11 +135,11 @@ class RaftAppender(Protocol):
 
     @property
     def leader_id(self) -> int | None:
-        """The leader that this node knows."""
+        """The id of the quorum's leader that this node knows; None if unknown."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record, behind prepared and waiting ones."""
+        """The offset of the next record, after those that are prepared but not written yet."""
 
     @property
     def kraft_version(self) -> int:
@@ -148,14 +148,14 @@ class RaftAppender(Protocol):
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
         """Prepares encoded records as one batch, without sending them; returns the last offset.
 
-        :class:`~kafka_common.errors.NotLeader` if the epoch is over.
+        :class:`~kafka_common.errors.NotLeader` if the epoch has ended.
         """
 
     def schedule_prepared_append(self) -> None:
         """Appends the prepared records."""
 
     def resign(self, epoch: int) -> None:
-        """Gives up the leadership of that epoch; does nothing if the epoch is over."""
+        """Gives up the leadership of that epoch; does nothing if the epoch has ended."""
 
 
 @dataclass(slots=True)

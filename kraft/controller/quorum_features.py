@@ -22,7 +22,7 @@ DISABLED: Final = VersionRange(0, 0)
 
 
 def reason_not_supported(level: int, who: str, supported: VersionRange) -> str | None:
-    """Why a node with that range does not support that level; None if it does."""
+    """Why a node with that range does not support the level; None if it does."""
     if supported.contains(level):
         return None
     if supported.max == 0:
@@ -31,12 +31,13 @@ def reason_not_supported(level: int, who: str, supported: VersionRange) -> str |
 
 
 def default_feature_map(*, is_unstable_enabled: bool = False) -> dict[str, VersionRange]:
-    """What a controller of Kafka 3.9 supports, but for ``kraft.version``.
+    """The features that a Kafka 3.9 controller supports, except ``kraft.version``.
 
-    Level 1 of it (voters that the log names) is not built, and like Kafka a controller does not
-    name a feature of which it has only level 0.
+    Of ``kraft.version`` only level 0 (static voters) is supported here.  As in Kafka, a controller
+    does not name a feature of which it supports only level 0.
 
-    Without ``unstable.feature.versions.enable`` that is what is settled.
+    ``is_unstable_enabled`` (``unstable.feature.versions.enable``) adds levels that are not
+    production-ready.
     """
     lowest, newest = metadata_version.MINIMUM_KRAFT_VERSION, metadata_version.LATEST_PRODUCTION
     if is_unstable_enabled:

@@ -40,14 +40,14 @@ class ReassignableTopic(NamedTuple):
 
 
 class ReassignedTopic(NamedTuple):
-    """The result for each partition."""
+    """The result for each partition of one topic."""
 
     name: str
     partitions: tuple[tuple[int, ApiError], ...]
 
 
 class OngoingPartitionReassignment(NamedTuple):
-    """A reassignment under way; ``replicas`` includes those being added and removed."""
+    """A reassignment in progress; ``replicas`` includes those being added and removed."""
 
     partition_index: int
     replicas: tuple[int, ...]
@@ -80,19 +80,19 @@ class ReassignmentControl:
     def alter_partition_reassignments(
         self, topics: Iterable[ReassignableTopic]
     ) -> ControllerResult[tuple[ReassignedTopic, ...]]:
-        """One result per partition; those that exceed the size of a batch are refused."""
+        """One result per partition; POLICY_VIOLATION for those beyond 10,000 records."""
         records = BoundedRecords()
-        answers = []
+        topic_results = []
         for topic in topics:
-            verdicts = []
+            partition_results = []
             for target in topic.partitions:
                 try:
                     records.extend(self._changes.built(self._altered(topic.name, target)))
-                    verdicts.append((target.partition_index, NO_ERROR))
+                    partition_results.append((target.partition_index, NO_ERROR))
                 except ApiException as refused:
-                    verdicts.append((target.partition_index, refused.to_error()))
-            answers.append(ReassignedTopic(topic.name, tuple(verdicts)))
-        return ControllerResult.atomic_of(records.to_tuple(), tuple(answers))
+                    partition_results.append((target.partition_index, refused.to_error()))
+            topic_results.append(ReassignedTopic(topic.name, tuple(partition_results)))
+        return ControllerResult.atomic_of(records.to_tuple(), tuple(topic_results))
 
     def _altered(self, topic_name: str, target: ReassignablePartition) -> PartitionChangeBuilder:
         topic = self._state.topic_named(topic_name)
@@ -118,12 +118,12 @@ class ReassignmentControl:
         partition: PartitionRegistration,
         replicas: tuple[int, ...],
     ) -> PartitionChangeBuilder:
-        """The record that starts the move; removals wait until the new replicas are in sync."""
+        """The change that starts a move; replicas are removed after the new ones are in sync."""
         self._placement.check_assignment(replicas)
         moving = PartitionReassignmentReplicas.between(partition.replicas, replicas)
         builder = self._changes.builder(topic, partition_id, partition)
         builder.target_replicas = moving.replicas
-        # As Kafka: a set that would be empty stays what the order before made it.
+        # As in Kafka, an empty set does not replace that of an earlier reassignment.
         builder.target_removing = moving.removing or None
         builder.target_adding = moving.adding or None
         return builder
@@ -150,7 +150,7 @@ class ReassignmentControl:
     def list_partition_reassignments(
         self, topics: Iterable[tuple[str, tuple[int, ...]]] | None, epoch: int | None = None
     ) -> tuple[OngoingTopicReassignment, ...]:
-        """The reassignments under way at an epoch: of these partitions, or of all (None)."""
+        """The reassignments in progress at offset ``epoch``; ``topics`` of None means all."""
         if topics is None:
             by_topic: dict[str, list[int]] = {}
             for key in self._state.reassigning_partitions.members(epoch=epoch):

@@ -22,12 +22,12 @@ from kraft.metadata.records import (
     RegisterControllerRecord,
 )
 
-# PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
+# The ids of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.
 _SECURITY_PROTOCOLS = range(4)
 
 
 class VersionRange(NamedTuple):
-    """Levels of a feature, both ends included."""
+    """A range of levels of a feature, both ends included."""
 
     min: int
     max: int
@@ -47,7 +47,7 @@ class BrokerRegistration:
 
     id: int
     epoch: int
-    """Which registration of the broker this is; a later one has a greater epoch."""
+    """The broker epoch; a later registration of the broker has a higher one."""
     incarnation_id: UUID
     listeners: Mapping[str, BrokerEndpoint]
     supported_features: Mapping[str, VersionRange]
@@ -101,7 +101,7 @@ class BrokerRegistration:
         in_controlled_shutdown: bool | None = None,
         directories: tuple[UUID, ...] | None = None,
     ) -> BrokerRegistration:
-        """The registration after a change; None leaves a field as it is."""
+        """The registration after a change; an argument of None leaves the field unchanged."""
         shuts_down = in_controlled_shutdown
         return replace(
             self,

@@ -1,10 +1,11 @@
 """Chooses the brokers of new partitions: spread over racks, unfenced brokers first.
 
-Racks take turns, and within a rack its brokers do; both begin at random.  Each partition begins
-one rack and one broker later than the one before it, which draws the stripes: with racks A, B, C
-the first three partitions get A0 B0 C0, B1 C1 A1, C2 A2 B2.  A fenced broker comes only when its
-rack has no other left, and is never the leader.  After as many partitions as there are unfenced
-brokers everything is shuffled, so that the pattern does not repeat.
+The replicas of a partition go to one rack after the other, and within a rack to one broker after
+the other; the first rack and the first broker are random.  Each partition begins one rack and one
+broker later than the one before it: with racks A, B, C the first three partitions get A0 B0 C0,
+B1 C1 A1, C2 A2 B2.  A fenced broker is used only if its rack has no unfenced one left, and never as
+the leader.  After as many partitions as there are unfenced brokers, racks and brokers are shuffled,
+so that the pattern does not repeat.
 
 Source: Kafka ``StripedReplicaPlacer`` (KIP-631).
 """
@@ -38,7 +39,7 @@ class ReplicaPlacer(Protocol):
     ) -> list[tuple[int, ...]]:
         """The replicas of each partition, the preferred leader first.
 
-        Raises ApiException(INVALID_REPLICATION_FACTOR) where that cannot be done.
+        Raises ApiException(INVALID_REPLICATION_FACTOR) if there are not enough brokers.
         """
 
 
@@ -51,7 +52,7 @@ class StripedReplicaPlacer:
     def place(
         self, partition_count: int, replication_factor: int, brokers: Iterable[UsableBroker]
     ) -> list[tuple[int, ...]]:
-        """See :class:`ReplicaPlacer`; refuses a partition whose leader would be fenced."""
+        """See :class:`ReplicaPlacer`; also refuses if all brokers are fenced."""
         racks = _RackList(self._randomness, brokers)
         if replication_factor <= 0:
             raise _refusal(
@@ -73,7 +74,7 @@ def _refusal(message: str) -> ApiException:
 
 
 class _BrokerList:
-    """Brokers in rotation, each at most once for one partition (an epoch)."""
+    """Brokers that are used in turn, each at most once for one partition (an epoch)."""
 
     def __init__(self) -> None:
         self.brokers: list[int] = []
@@ -116,7 +117,7 @@ class _Rack:
 
 
 class _RackList:
-    """The racks in rotation."""
+    """The racks, which are used in turn."""
 
     def __init__(self, randomness: Randomness, brokers: Iterable[UsableBroker]) -> None:
         racks: dict[str | None, _Rack] = {}
@@ -129,7 +130,7 @@ class _RackList:
         self._broker_lists = [each for rack in racks.values() for each in rack.lists()]
         for broker_list in self._broker_lists:
             broker_list.begin_at_random(randomness)
-        # Brokers without a rack make one of their own, before those with names.
+        # Brokers without a rack form a rack of their own, which comes first.
         names = sorted(racks, key=lambda name: (name is not None, name or ""))
         self._racks = [racks[name] for name in names]
         self._randomness = randomness
@@ -138,7 +139,7 @@ class _RackList:
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
         """The replicas of the next partition; the caller has checked the number of brokers."""
-        # One lone unfenced broker would be shuffled for ever without the epoch moving on.
+        # With one unfenced broker every partition would get epoch 0, in which it is used already.
         if self._epoch == self.unfenced_count and self.unfenced_count > 1:
             self._shuffle()
             self._epoch = 0
@@ -150,7 +151,7 @@ class _RackList:
         skipped_leader_rack = False
         while len(replicas) < replication_factor:
             if turn == leader_rack and not skipped_leader_rack:
-                skipped_leader_rack = True  # its turn was the leader's
+                skipped_leader_rack = True  # this rack already has the leader
             else:
                 broker = self._racks[turn].next(self._epoch)
                 if broker is not None:

@@ -1,7 +1,7 @@
 """Topics and partitions of a KRaft cluster: the managers that share their state.
 
 Each manager has its own module; it generates records from the state and changes nothing.
-This module builds the managers and replays committed records.
+This module creates the managers and replays records.
 
 Source: Kafka ``ReplicationControlManager``.
 """
@@ -62,7 +62,7 @@ class ReplicationControlManager:
         new_topic_id: Callable[[], UUID],
         config: ReplicationConfig | None = None,
     ) -> None:
-        """``metadata_version`` returns the finalized level, as of the last record."""
+        """``metadata_version`` returns the finalized level, as of the last replayed record."""
         config = config or ReplicationConfig()
         self._configs = configs
         self.state = ReplicationState(registry)

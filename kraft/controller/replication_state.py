@@ -1,8 +1,8 @@
 """Topics and partitions, as replayed from the metadata log.
 
-Only ``replay`` changes anything here.  Beside the partitions themselves the state keeps what must
-be found without a look at all of them: the partitions of a broker and of a log directory, those
-under reassignment, those not led by their preferred replica.
+Only the ``replay`` methods change anything here.  Besides the partitions, the state keeps indexes,
+so that these are found without a look at every partition: the partitions of a broker or of a log
+directory, those that are being reassigned, and those not led by their preferred replica.
 
 Source: Kafka ``ReplicationControlManager.replay``.
 """
@@ -65,8 +65,8 @@ class ReplicationState:
         self.imbalanced_partitions: TimelineSet[PartitionId] = TimelineSet(registry)
         self.partition_count: TimelineValue[int] = TimelineValue(registry, 0)
         self.unclean_elections: TimelineValue[int] = TimelineValue(registry, 0)
-        """How many leaders came from outside the ISR since the log, or a snapshot, began."""
-        # Names that would collide in metrics; more than one only from before KAFKA-13743.
+        """The number of unclean elections since the log began or a snapshot was loaded."""
+        # Names by their form in metrics; two may share one if created before KAFKA-13743.
         self._names_by_unified: TimelineDict[str, TimelineSet[str]] = TimelineDict(registry)
         self._partitions_by_directory: TimelineDict[UUID, TimelineSet[PartitionId]] = TimelineDict(
             registry
@@ -109,7 +109,7 @@ class ReplicationState:
         self._put(topic, record.partition_id, before, before.merge(record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """Deletes a topic with its partitions; returns its name."""
+        """Deletes a topic with its partitions; returns the topic's name."""
         topic = self.topics.pop(record.topic_id)
         if topic is None:
             raise IllegalState(f"Can't find topic with ID {record.topic_id} to remove.")
@@ -151,8 +151,12 @@ class ReplicationState:
         after: PartitionRegistration | None,
     ) -> None:
         self.brokers_to_isrs.update(key, before, after)
-        _keep(self.reassigning_partitions, key, after is not None and after.is_being_reassigned)
-        _keep(self.imbalanced_partitions, key, after is not None and not after.has_preferred_leader)
+        _set_membership(
+            self.reassigning_partitions, key, after is not None and after.is_being_reassigned
+        )
+        _set_membership(
+            self.imbalanced_partitions, key, after is not None and not after.has_preferred_leader
+        )
         old = before.directories if before is not None else ()
         new = after.directories if after is not None else ()
         if old != new:
@@ -178,7 +182,7 @@ class ReplicationState:
     # ------------------------------------------------------------------ reads
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """A record for every topic at an epoch, each followed by its partitions."""
+        """A record for every topic at offset ``epoch``, each followed by its partitions."""
         record_version = version.partition_record_version()
         with_directories = version.is_directory_assignment_supported
         for topic in self.topics.values(epoch=epoch):
@@ -190,7 +194,7 @@ class ReplicationState:
                 yield VersionedRecord(record, record_version)
 
     def topic_named(self, name: str) -> TopicControlInfo | None:
-        """The topic of that name."""
+        """The topic of that name; None if there is none."""
         topic_id = self.topics_by_name.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
 
@@ -200,7 +204,7 @@ class ReplicationState:
         return None if topic is None else topic.partitions.get(key.partition_id)
 
     def located(self, key: PartitionId) -> tuple[TopicControlInfo, PartitionRegistration]:
-        """The partition that an index names; IllegalState if it does not exist."""
+        """The topic and the partition of an index entry; IllegalState if they do not exist."""
         topic = self.topics.get(key.topic_id)
         partition = None if topic is None else topic.partitions.get(key.partition_id)
         if topic is None or partition is None:
@@ -208,7 +212,7 @@ class ReplicationState:
         return topic, partition
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic whose name is the same in metrics."""
+        """An existing topic with the same name in metrics; None if there is none."""
         if not topic_names.has_collision_characters(name):
             return None
         return next(iter(self._names_by_unified.get(topic_names.unified(name)) or ()), None)
@@ -220,20 +224,20 @@ class ReplicationState:
     def find_topic_ids(
         self, names: Iterable[str], epoch: int | None = None
     ) -> dict[str, UUID | ApiError]:
-        """The ids of these topics at an epoch, or UNKNOWN_TOPIC_OR_PARTITION."""
+        """The ids of these topics at offset ``epoch``, or UNKNOWN_TOPIC_OR_PARTITION."""
         unknown = ApiError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
         return {name: self.topics_by_name.get(name, unknown, epoch=epoch) for name in names}
 
     def find_all_topic_ids(self, epoch: int | None = None) -> dict[str, UUID]:
-        """The ids of all topics at an epoch."""
+        """The ids of all topics at offset ``epoch``."""
         return dict(self.topics_by_name.items(epoch=epoch))
 
     def find_topic_names(
         self, topic_ids: Iterable[UUID], epoch: int | None = None
     ) -> dict[UUID, str | ApiError]:
-        """The names of these topics at an epoch, or UNKNOWN_TOPIC_ID."""
+        """The names of these topics at offset ``epoch``, or UNKNOWN_TOPIC_ID."""
         names: dict[UUID, str | ApiError] = {}
         for topic_id in topic_ids:
             topic = self.topics.get(topic_id, epoch=epoch)
@@ -251,7 +255,7 @@ class ReplicationState:
         return names
 
 
-def _keep(partitions: TimelineSet[PartitionId], key: PartitionId, belongs: bool) -> None:
+def _set_membership(partitions: TimelineSet[PartitionId], key: PartitionId, belongs: bool) -> None:
     if belongs:
         partitions.add(key)
     else:

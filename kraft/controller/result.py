@@ -1,6 +1,6 @@
 """The result of a manager: records to append and the response.
 
-A manager that generates touches no state; the records come back to it by ``replay``.
+Generating a result changes no state; a manager changes its state when the records are replayed.
 
 Source: Kafka ``ControllerResult``, ``ApiMessageAndVersion``, ``BoundedList``.
 """
@@ -34,7 +34,8 @@ MAX_RECORDS_PER_USER_OP: Final = 10_000
 class ControllerResult(Generic[T]):
     """Records to append, and the response to send once they are committed.
 
-    An atomic result is one batch of the log, which no reader sees half of; another may be split.
+    An atomic result is appended as one batch, so no reader sees a part of it.  Any other result may
+    be split into several batches.
     """
 
     records: tuple[VersionedRecord, ...]

@@ -35,7 +35,7 @@ from kraft.metadata.records import (
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialDeletion:
-    """Delete a credential; ``mechanism`` is its number on the wire."""
+    """Delete a credential; ``mechanism`` is the mechanism's number on the wire."""
 
     name: str
     mechanism: int
@@ -69,7 +69,7 @@ class ScramControlManager:
         deletions: Sequence[ScramCredentialDeletion],
         upsertions: Sequence[ScramCredentialUpsertion],
     ) -> ControllerResult[dict[str, ApiError]]:
-        """One result per user; for a user named twice nothing is altered."""
+        """One result per user; a user that is named twice gets an error, and no change."""
         wanted: dict[str, ScramAlteration] = {}
         results: dict[str, ApiError] = {}
         alterations: tuple[ScramAlteration, ...] = (*deletions, *upsertions)
@@ -127,7 +127,7 @@ class ScramControlManager:
             raise IllegalState(f"Unable to find credential to delete: {key}")
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """A record for every credential at an epoch."""
+        """A record for every credential at offset ``epoch``."""
         for (name, mechanism), credential in self._credentials.items(epoch=epoch):
             if not version.is_scram_supported:
                 version.refuse_loss("SCRAM credentials")
@@ -144,7 +144,7 @@ class ScramControlManager:
             )
 
     def credential(self, name: str, mechanism: int) -> ScramCredential | None:
-        """The user's credential, which a server needs to verify the password."""
+        """The user's credential for a mechanism; None if there is none."""
         return self._credentials.get((name, mechanism))
 
 

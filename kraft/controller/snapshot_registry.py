@@ -1,14 +1,14 @@
 """In-memory snapshots: the state as it was at an offset of the metadata log.
 
 The active controller acts on records that the quorum has not committed yet.  Readers must not see
-those, and a controller that loses its leadership must forget them.  So the state is kept in
-*timeline* structures (:mod:`kraft.controller.timeline`), and the registry holds, for
-a few offsets, what it takes to get back to them.
+them, and a controller that loses its leadership must undo them.  So the state is kept in
+*timeline* structures (:mod:`kraft.controller.timeline`), and the registry holds undo logs for a few
+offsets.
 
-A snapshot is an undo log.  Nothing is copied when it is made; the first write to an element
-afterwards leaves there what stood before.  A write costs the same however large the structure is,
-and a snapshot as much memory as was changed after it.  What the state was at an offset is the
-current state with the undo logs from that offset on laid over it, the oldest last.
+A snapshot is an undo log.  Nothing is copied when it is made; the first write to a key after it
+stores the old value there.  So the cost of a write does not depend on the size of the structure,
+and a snapshot needs memory only for the keys changed after it.  To get the state at an offset, the
+undo logs from that offset on are applied to the current state, the newest first.
 
 Source: Kafka ``SnapshotRegistry``, ``RegistrySnapshot``, ``SnapshottableHashTable``.
 """
@@ -22,10 +22,10 @@ from typing import Any, Final, TypeAlias
 
 from kafka_common.errors import IllegalState
 
-# What stood under a key when the snapshot was made: ABSENT if nothing did.
+# The value of each changed key when the snapshot was made; ABSENT if the key did not exist.
 Delta: TypeAlias = dict[Any, Any]
 
-# Older than every snapshot.
+# An epoch lower than that of every snapshot.
 NO_EPOCH: Final = -(1 << 63)
 
 
@@ -45,7 +45,7 @@ class Revertable(ABC):
 
     @abstractmethod
     def undo(self, delta: Delta) -> None:
-        """Restores the values in the delta; no snapshot records this."""
+        """Restores the values in the delta, without recording this in a snapshot."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -59,11 +59,11 @@ class RegistrySnapshot:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        # A structure without other references lives as long as its deltas.
+        # Keeps a structure alive, even one without other references, as long as its deltas.
         self.deltas: dict[Revertable, Delta] = {}
 
     def merge_from(self, later: RegistrySnapshot) -> None:
-        """Takes over the undo log of the next snapshot, which is being deleted."""
+        """Adds the undo log of the next snapshot, which is being deleted, to this one."""
         for structure, delta in later.deltas.items():
             mine = self.deltas.setdefault(structure, delta)
             if mine is not delta:
@@ -74,7 +74,8 @@ class RegistrySnapshot:
 class SnapshotRegistry:
     """The snapshots of one set of structures, by epoch (an offset of the log).
 
-    A structure is held weakly: those of a deleted topic go once no snapshot needs them.
+    It has only weak references to structures: those of a deleted topic are freed when no snapshot
+    needs them.
     """
 
     def __init__(self) -> None:
@@ -84,11 +85,11 @@ class SnapshotRegistry:
         self.newest: RegistrySnapshot | None = None
 
     def register(self, structure: Revertable) -> None:
-        """Adds a structure that :meth:`reset` empties."""
+        """Adds a structure, so that :meth:`reset` empties it too."""
         self._structures.add(structure)
 
     def epochs(self) -> list[int]:
-        """The readable epochs, ascending."""
+        """The epochs that have a snapshot, ascending."""
         return list(self._snapshots)
 
     def latest_epoch(self) -> int:
@@ -96,7 +97,7 @@ class SnapshotRegistry:
         return self.newest.epoch if self.newest is not None else NO_EPOCH
 
     def has_snapshot(self, epoch: int) -> bool:
-        """Whether the state at that epoch can be read."""
+        """Whether there is a snapshot of that epoch, so that its state can be read."""
         return epoch in self._snapshots
 
     def get_snapshot(self, epoch: int) -> RegistrySnapshot:
@@ -107,7 +108,10 @@ class SnapshotRegistry:
         return snapshot
 
     def get_or_create_snapshot(self, epoch: int) -> RegistrySnapshot:
-        """A snapshot of the state as it is now; :class:`IllegalState` if a later one exists."""
+        """The snapshot of that epoch, made from the current state if it does not exist.
+
+        :class:`IllegalState` if a later one exists.
+        """
         latest = self.latest_epoch()
         if epoch < latest:
             raise IllegalState(f"no in-memory snapshot can be made at {epoch}: one is at {latest}")
@@ -126,16 +130,16 @@ class SnapshotRegistry:
             structure.undo(delta)
 
     def delete_snapshots_up_to(self, epoch: int) -> None:
-        """Deletes the snapshots below that epoch, except held ones."""
+        """Deletes the snapshots below that epoch, except those that are held."""
         kept = None
         for old in [epoch_ for epoch_ in self._snapshots if epoch_ < epoch]:
             if old in self._held:
                 kept = self._snapshots[old]
                 continue
-            gone = self._snapshots.pop(old)
+            deleted = self._snapshots.pop(old)
             if kept is not None:
-                kept.merge_from(gone)
-            if gone is self.newest:
+                kept.merge_from(deleted)
+            if deleted is self.newest:
                 self.newest = kept
 
     def hold(self, epoch: int) -> None:
@@ -147,7 +151,7 @@ class SnapshotRegistry:
         self._held.add(epoch)
 
     def is_held(self, epoch: int) -> bool:
-        """Whether that snapshot is kept until it is released."""
+        """Whether :meth:`hold` keeps the snapshot of that epoch."""
         return epoch in self._held
 
     def release(self, epoch: int) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SnapshotConfig:
-    """``metadata.log.max.…``, by Kafka's defaults."""
+    """The keys ``metadata.log.max.…``, with Kafka's defaults."""
 
     max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
     max_snapshot_interval_ms: int = 3_600_000
-    """0: time alone is no reason."""
+    """The longest time between two snapshots; 0 for no limit."""
 
 
 class SnapshotTrigger:
@@ -25,7 +25,7 @@ class SnapshotTrigger:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        """A snapshot was made or loaded."""
+        """Begins to count anew, when a snapshot was made or loaded."""
         self._bytes_read = 0
         self._since_ms = now_ms
 
@@ -34,7 +34,7 @@ class SnapshotTrigger:
         self._bytes_read += size_in_bytes
 
     def reason(self, now_ms: int) -> str | None:
-        """Why a snapshot is due; None if none is."""
+        """Why a snapshot is due; None if it is not."""
         max_bytes = self._config.max_record_bytes_between_snapshots
         interval_ms = self._config.max_snapshot_interval_ms
         if self._bytes_read >= max_bytes:

@@ -1,7 +1,7 @@
 """The controller's state as records: the content of a snapshot.
 
-The order is that of Kafka's snapshots: metadata.version first, by which the rest is read, then
-brokers, without which no partition can have a replica.
+The order is that of Kafka's snapshots: metadata.version first, which determines how the other
+records are read, then brokers, which partitions refer to.
 
 Source: Kafka ``MetadataImage.write``.
 """
@@ -15,10 +15,10 @@ from kraft.metadata.records import VersionedRecord
 
 
 def state_records(state: QuorumControllerState, epoch: int) -> Iterator[VersionedRecord]:
-    """The records of the state at an epoch, whose snapshot must stay in the registry meanwhile.
+    """The records of the state at offset ``epoch``, from the registry's snapshot of that offset.
 
-    The state may change between two of them.  IllegalState once the epoch cannot be read any more,
-    UnsupportedVersion for what its metadata.version has no record for.
+    The state may change while the records are read.  IllegalState if the snapshot was deleted
+    meanwhile, UnsupportedVersion if the metadata.version has no record for a part of the state.
     """
     version = state.features.metadata_version_at(epoch)
     yield from state.features.state_records(epoch)

@@ -1,8 +1,8 @@
 """Maps, sets and values that can be read as they were at an earlier offset of the log.
 
-Plain use reads and writes the current state.  Reads take an ``epoch`` as well, which must be one
-of the registry's snapshots.  Values must be immutable: a value changed in place changes
-in every snapshot that shows it.
+Without an ``epoch``, the current state is read and written.  Reads accept an ``epoch``: the log
+offset of one of the registry's snapshots.  Values must be immutable: a value that is changed in
+place also changes in the snapshots.
 
 Source: Kafka ``TimelineHashMap``, ``TimelineHashSet``, ``TimelineObject``.
 """
@@ -29,7 +29,8 @@ T = TypeVar("T")
 class TimelineDict(Revertable, Generic[K, V]):
     """A map with earlier versions, in insertion order like ``dict``.
 
-    A loop over the current state must not change the map; a loop over an ``epoch`` may.
+    The map must not be changed in a loop over its current state, but it may be in a loop over an
+    earlier one.
     """
 
     __slots__ = ("_current", "_registry")
@@ -46,7 +47,7 @@ class TimelineDict(Revertable, Generic[K, V]):
     @overload
     def get(self, key: K, default: T, *, epoch: int | None = None) -> V | T: ...
     def get(self, key: K, default: T | None = None, *, epoch: int | None = None) -> V | T | None:
-        """The key's value, now or at an epoch."""
+        """The key's value, now or at offset ``epoch``; ``default`` if it has none."""
         if epoch is not None:
             for delta in self._registry.deltas_since(self, epoch):
                 if key in delta:
@@ -55,26 +56,26 @@ class TimelineDict(Revertable, Generic[K, V]):
         return self._current.get(key, default)
 
     def at(self, epoch: int) -> dict[K, V]:
-        """A copy of the whole map as it was at an epoch."""
+        """A copy of the whole map as it was at offset ``epoch``."""
         copy = dict(self._current)
         for delta in reversed(list(self._registry.deltas_since(self, epoch))):
-            _lay_over(copy, delta)
+            _apply_delta(copy, delta)
         return copy
 
     def size(self, *, epoch: int | None = None) -> int:
-        """The number of keys."""
+        """The number of keys, now or at offset ``epoch``."""
         return len(self._view(epoch))
 
     def keys(self, *, epoch: int | None = None) -> Iterator[K]:
-        """The keys."""
+        """The keys, now or at offset ``epoch``."""
         return iter(self._view(epoch))
 
     def values(self, *, epoch: int | None = None) -> Iterator[V]:
-        """The values."""
+        """The values, now or at offset ``epoch``."""
         return iter(self._view(epoch).values())
 
     def items(self, *, epoch: int | None = None) -> Iterator[tuple[K, V]]:
-        """Keys with their values."""
+        """The keys with their values, now or at offset ``epoch``."""
         return iter(self._view(epoch).items())
 
     def __getitem__(self, key: K) -> V:
@@ -107,7 +108,7 @@ class TimelineDict(Revertable, Generic[K, V]):
         del self._current[key]
 
     def pop(self, key: K, default: V | None = None) -> V | None:
-        """Removes the key, if it exists, and returns its value."""
+        """Removes the key and returns its value; ``default`` if it has none."""
         if key not in self._current:
             return default
         self._remember(key)
@@ -131,12 +132,12 @@ class TimelineDict(Revertable, Generic[K, V]):
             delta = newest.deltas.get(self)
             if delta is None:
                 delta = newest.deltas[self] = {}
-            # One look-up of each: to hash a key may cost more than all the rest.
+            # Only one look-up in each map: hashing a key may cost more than all the rest.
             delta.setdefault(key, self._current.get(key, ABSENT))
 
     @override
     def undo(self, delta: Delta) -> None:
-        _lay_over(self._current, delta)
+        _apply_delta(self._current, delta)
 
     @override
     def reset(self) -> None:
@@ -152,11 +153,11 @@ class TimelineSet(Generic[T]):
         self._members: TimelineDict[T, bool] = TimelineDict(registry)
 
     def members(self, *, epoch: int | None = None) -> Iterator[T]:
-        """The members."""
+        """The members, now or at offset ``epoch``."""
         return self._members.keys(epoch=epoch)
 
     def size(self, *, epoch: int | None = None) -> int:
-        """The number of members."""
+        """The number of members, now or at offset ``epoch``."""
         return self._members.size(epoch=epoch)
 
     def __contains__(self, member: object) -> bool:
@@ -196,7 +197,7 @@ class TimelineValue(Revertable, Generic[T]):
         registry.register(self)
 
     def get(self, *, epoch: int | None = None) -> T:
-        """The value, now or at an epoch."""
+        """The value, now or at offset ``epoch``."""
         if epoch is not None:
             for delta in self._registry.deltas_since(self, epoch):
                 before: T = delta[None]
@@ -219,7 +220,7 @@ class TimelineValue(Revertable, Generic[T]):
         self._current = self._initial
 
 
-def _lay_over(current: dict[K, V], delta: Delta) -> None:
+def _apply_delta(current: dict[K, V], delta: Delta) -> None:
     for key, before in delta.items():
         if before is ABSENT:
             current.pop(key, None)

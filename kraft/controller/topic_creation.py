@@ -73,7 +73,7 @@ class TopicCreation:
     ) -> ControllerResult[tuple[CreatableTopicResult, ...]]:
         """One result for each topic, and the records of those that succeed.
 
-        Raises ApiException(POLICY_VIOLATION) if the topics have too many partitions together.
+        Raises ApiException(POLICY_VIOLATION) for more than MAX_PARTITIONS_PER_BATCH partitions.
         """
         self._check_partition_count(request.topics)
         records = BoundedRecords()
@@ -90,8 +90,8 @@ class TopicCreation:
             is_describable = topic.name in request.describable
             results.append(self._result(topic, topic_id, partitions, is_describable))
             records.append(VersionedRecord(TopicRecord(topic.name, topic_id), 0))
-            # Behind the topic, before its partitions: so a broker that opens a partition's log
-            # has the topic's configuration.
+            # After the topic, before its partitions: a broker that opens a partition's log must
+            # have the topic's configuration.
             records.extend(config_records)
             records.extend(
                 self._changes.created(topic_id, partition_id, partition)

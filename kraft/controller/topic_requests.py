@@ -15,7 +15,7 @@ from kraft.controller.config_schema import EffectiveConfig
 from kraft.metadata.records import ZERO_UUID
 
 DEFAULT: Final = -1
-"""As number of partitions or replicas: what the controller is configured with (KIP-464)."""
+"""As a number of partitions or replicas: the controller's configured default (KIP-464)."""
 
 
 class CreatableReplicaAssignment(NamedTuple):
@@ -48,7 +48,7 @@ class CreateTopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopicResult:
-    """The result for one topic; counts and configurations only with permission to describe."""
+    """The result for one topic; counts and configurations only for a client that may see them."""
 
     name: str
     error: ApiError = NO_ERROR
@@ -78,14 +78,14 @@ class CreateTopicPolicy(Protocol):
         assignments: Mapping[int, tuple[int, ...]] | None,
         configs: Mapping[str, str],
     ) -> None:
-        """Refuses with ApiException(POLICY_VIOLATION).
+        """Refuses a topic with ApiException(POLICY_VIOLATION).
 
-        Either the two counts are None or the assignments are.
+        Either both counts are None, or ``assignments`` is None.
         """
 
 
 class PartitionChangeQuota(Protocol):
-    """Limits the partitions that a client creates and deletes in a time (KIP-599)."""
+    """Limits how many partitions a client creates and deletes per second (KIP-599)."""
 
     def __call__(self, partition_count: int, /) -> None:
         """Counts partition changes; ApiException(THROTTLING_QUOTA_EXCEEDED) above the quota."""

@@ -47,7 +47,7 @@ def validate_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def _split(text: str) -> list[str]:
-    # As Java splits: what is empty at the end does not count, unless there is nothing else.
+    # Like Java's split, empty parts at the end are dropped; but one part always stays.
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -65,14 +65,14 @@ def _check_interval(text: str) -> None:
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether it is ``property=regex`` with a known client property."""
+    """Whether the text is ``property=regex`` with a known client property."""
     parts = text.rstrip("=").split("=")
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         return False
     try:
         re.compile(parts[1].strip())
     except re.error as wrong:
-        # The brokers apply it, and Java has escapes that are unknown here.
+        # The brokers apply the pattern, and Java has escapes that Python does not know.
         return _UNKNOWN_ESCAPE in str(wrong)
     except (OverflowError, RecursionError):
         return False

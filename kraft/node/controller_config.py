@@ -1,7 +1,8 @@
 """The configuration of a KRaft node: its roles, its quorum, its metadata log.
 
-Of the same ``server.properties`` as a broker's, by the same table of keys; what is a broker's alone
-is not looked at.  A wrong value is refused with its key and what is allowed.
+It is read from the same ``server.properties`` as a broker's, with the same table of keys.  Each
+known key must have a valid value; rules for broker keys alone are not checked.  The error names the
+key and the allowed values.
 
 Source: Kafka ``KafkaConfig.validateValues`` (in KRaft mode), ``QuorumConfig``, ``KRaftConfigs``.
 """
@@ -42,21 +43,21 @@ class ControllerServerConfig:
     """A valid configuration of a KRaft node; fields are named like its keys."""
 
     originals: Mapping[str, str]
-    """What the file says, as text."""
+    """The keys and values in the file, as text."""
     values: Mapping[str, ConfigValue]
-    """Every known key, typed, defaults filled in."""
+    """The typed value of every known key; the default if the file does not set it."""
     roles: tuple[str, ...]
     """``broker``, ``controller`` or both."""
     node_id: int
     voters: VoterSet
-    """Static ones; empty if the quorum is found by its bootstrap servers."""
+    """The static voters; empty if the quorum is found by its bootstrap servers."""
     bootstrap_servers: tuple[NodeAddress, ...]
     controller_listener_names: tuple[str, ...]
-    """The first one is that by which the quorum talks."""
+    """The first one is the quorum's listener."""
     listeners: tuple[Endpoint, ...]
-    """Those of the controller, to be bound; an empty host stands for every interface."""
+    """The controller's listeners to bind; an empty host stands for every interface."""
     advertised: tuple[Endpoint, ...]
-    """Where others reach them; an empty host stands for the machine's name."""
+    """The addresses of ``listeners`` for others; an empty host stands for the machine's name."""
     log_dirs: tuple[Path, ...]
     metadata_log_dir: Path
     quorum: QuorumConfig
@@ -65,7 +66,7 @@ class ControllerServerConfig:
 
     @staticmethod
     def parse(properties: Mapping[str, str]) -> ControllerServerConfig:
-        """The configuration these properties describe; ConfigInvalid if one of them is refused."""
+        """The configuration in the properties; ConfigInvalid if a value is refused."""
         known = {key: text for key, text in properties.items() if key in BROKER_KEYS}
         values: dict[str, ConfigValue] = {
             key: definition.parse(known[key]) if key in known else definition.default
@@ -106,7 +107,7 @@ class ControllerServerConfig:
 
     @property
     def effective(self) -> Mapping[str, str]:
-        """The set values as text; none of them changes while the node runs."""
+        """The keys and values in the file, as text; none changes while the node runs."""
         return self.originals
 
     @property
@@ -119,16 +120,16 @@ class ControllerServerConfig:
 
     @property
     def listener_name(self) -> str:
-        """The listener of the quorum."""
+        """The name of the quorum's listener."""
         return self.controller_listener_names[0]
 
     @property
     def quorum_listener(self) -> Endpoint:
-        """The quorum's listener with address and protocol."""
+        """The quorum's listener, with its address and security protocol."""
         return next(each for each in self.listeners if each.listener_name == self.listener_name)
 
     def integer(self, key: str) -> int:
-        """The value of a short, int or long key that always has one."""
+        """The value of a key of type short, int or long, which must not be None."""
         return _integer(self.values, key)
 
     def is_enabled(self, key: str) -> bool:
@@ -138,7 +139,7 @@ class ControllerServerConfig:
         return value
 
     def check_voters_are_routable(self) -> None:
-        """At the start of a node: ConfigInvalid for a voter at 0.0.0.0, which a format accepts."""
+        """ConfigInvalid for a voter at 0.0.0.0; for a node's start, as formatting accepts it."""
         for voter_id, endpoint in self.voters.endpoints.items():
             if endpoint.host == UNROUTABLE_HOST:
                 raise ConfigInvalid(
@@ -149,12 +150,12 @@ class ControllerServerConfig:
 
 
 def load_controller_config(path: Path) -> ControllerServerConfig:
-    """The configuration in the file; ConfigInvalid."""
+    """The configuration in the file; ConfigInvalid if a value is refused."""
     return ControllerServerConfig.parse(read_properties_file(path))
 
 
 def parse_voters(entries: Collection[str]) -> dict[int, NodeAddress]:
-    """``id@host:port`` each; ConfigInvalid.
+    """The address of each voter from entries ``id@host:port``; ConfigInvalid for another form.
 
     Source: Kafka ``QuorumConfig.parseVoterConnections``.
     """
@@ -170,7 +171,7 @@ def parse_voters(entries: Collection[str]) -> dict[int, NodeAddress]:
 
 
 def parse_address(key: str, text: str) -> NodeAddress:
-    """``host:port``, an IPv6 host in brackets; ConfigInvalid names ``key``."""
+    """The address in ``host:port``, an IPv6 host in brackets; ConfigInvalid names ``key``."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found[2]) > _HIGHEST_PORT:
         raise ConfigInvalid(key, text, "an address in the form `{host}:{port}`")
@@ -214,10 +215,11 @@ def _controller_listener_names(values: Mapping[str, ConfigValue]) -> tuple[str, 
 
 
 def _protocols_of(values: Mapping[str, ConfigValue], known: Mapping[str, str]) -> dict[str, str]:
-    """Listener name to security protocol.
+    """The security protocol of each listener name.
 
-    Without a map of its own, and unless TLS or SASL is in use, a controller's listener is in plain
-    text.  Source: Kafka ``KafkaConfig.effectiveListenerSecurityProtocolMap``.
+    Without ``listener.security.protocol.map``, a controller listener is PLAINTEXT unless a listener
+    is named after another protocol.
+    Source: Kafka ``KafkaConfig.effectiveListenerSecurityProtocolMap``.
     """
     protocols = parse_protocol_map(str(values["listener.security.protocol.map"]))
     if "listener.security.protocol.map" in known:
@@ -241,12 +243,12 @@ def _advertised(
     Source: Kafka 3.9.1 ``KafkaConfig.effectiveAdvertisedControllerListeners``.
     """
     text = values["advertised.listeners"]
-    said = (
+    configured = (
         ()
         if text is None
         else parse_endpoints("advertised.listeners", str(text), protocols, distinct_ports=False)
     )
-    by_name = {listener.listener_name: listener for listener in said}
+    by_name = {listener.listener_name: listener for listener in configured}
     inherited = {
         listener.listener_name: replace(listener, host="")
         if listener.host == UNROUTABLE_HOST
@@ -288,7 +290,7 @@ def _snapshots_of(values: Mapping[str, ConfigValue]) -> SnapshotConfig:
 def _check(
     config: ControllerServerConfig, every: Collection[Endpoint], protocols: Mapping[str, str]
 ) -> None:
-    """The rules that need more than one key, in Kafka's order."""
+    """Checks the rules that involve more than one key, in Kafka's order."""
     voter_ids = ",".join(map(str, config.voters.ids))
 
     def require(is_met: bool, key: str, value: object, allowed: str) -> None:

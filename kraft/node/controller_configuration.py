@@ -37,7 +37,7 @@ class BrokerConfigSchema:
     """Topic and broker keys; a topic's key inherits from the broker's synonym."""
 
     def __init__(self) -> None:
-        # Made once: the response for every created topic has all its keys.
+        # Made once, because the response for each created topic has all topic keys.
         self._keys: dict[int, dict[str, ConfigKeySchema]] = {
             resource_type: {name: _schema(key, resource_type) for name, key in keys.items()}
             for resource_type, keys in (
@@ -47,7 +47,7 @@ class BrokerConfigSchema:
         }
 
     def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
-        """None for a key that this kind of resource does not have."""
+        """The schema of a key; None if this type of resource does not have the key."""
         return self._keys.get(resource_type, {}).get(name)
 
     def topic_keys(self) -> Iterable[ConfigKeySchema]:
@@ -75,9 +75,9 @@ def _synonym(name: str, unit: int) -> InheritedKey:
 
 
 def _integer(name: str, text: str) -> int:
-    """A broker's value as a 32-bit integer; what is none counts as 0, and the log says so.
+    """A broker's value as a 32-bit integer; 0, with an error in the log, if it is none.
 
-    Any text may stand there: a configuration of brokers is stored without a check of its values.
+    The value may be any text, because configurations of brokers are stored unchecked.
     Source: Kafka ``ConfigSynonym.valueToInt``.
     """
     trimmed = text.strip()
@@ -94,7 +94,7 @@ class BrokerConfigValidator:
     """Validates topic configurations and resource names."""
 
     def __init__(self, static_values: Mapping[str, ConfigValue]) -> None:
-        """``static_values``: this node's own configuration, which topics inherit."""
+        """``static_values`` is this node's own configuration, which topics inherit."""
         self._static_values = static_values
 
     def validate_resource(self, resource: ConfigResource) -> None:
@@ -124,7 +124,7 @@ class BrokerConfigValidator:
         new_configs: Mapping[str, str],
         existing_configs: Mapping[str, str],  # noqa: ARG002 - only tiered storage looks at it
     ) -> None:
-        """Refuses the whole configuration that the resource would have."""
+        """Refuses an invalid configuration; ``new_configs`` is the whole one after the change."""
         self.validate_resource(resource)
         if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
             validate_client_metrics(new_configs)

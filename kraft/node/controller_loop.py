@@ -1,14 +1,14 @@
 """Runs the quorum controller in its own thread: requests, commits, timers.
 
-What is committed comes from the raft driver as bytes and goes into the controller as records; what
-the controller writes goes the other way.  Each event runs at once, so nothing comes in between:
-a write is generated, appended and replayed before anything else is looked at.  Before each event
-all that has come meanwhile is put into the controller's queue, which decides what is next.
+Committed batches come from the raft driver as bytes and are passed to the controller as records;
+the controller's own records go the other way.  Each event runs to its end before the next: a write
+is generated, appended and replayed without an interruption.  Before each event, all waiting inputs
+are added to the controller's queue, which chooses the next event.
 
-A step may take seconds, when a broker dies that led tens of thousands of partitions.  Elections
-and heartbeats of the quorum are answered meanwhile, for they are the event loop's.  Between the two
-goes nothing but values: inputs by a queue, outputs by ``loop.call_soon_threadsafe``.  Only that
-thread reads the controller's state; other code passes a function to
+An event may take seconds, for example when a broker fails that led tens of thousands of partitions.
+Meanwhile the event loop still responds to the quorum's requests, such as Vote and Fetch.  The two
+threads exchange only values: inputs through a queue, outputs by ``loop.call_soon_threadsafe``.
+Only the controller's thread reads the controller's state; other code passes a function to
 :meth:`ControllerLoop.look`.
 
 Source: Kafka ``QuorumController`` (its event queue's thread, ``QuorumMetaLogListener``).
@@ -63,7 +63,7 @@ from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 
 LISTENER_NAME: Final = "controller"
 _MAX_WAIT_MS: Final = 60_000
-"""The thread looks at the clock that often: no lock waits for the longest configurable time."""
+"""The longest wait for an input, because a lock cannot wait for the longest configurable time."""
 
 _log: Final = logging.getLogger("org.apache.kafka.controller.QuorumController")
 T = TypeVar("T")
@@ -77,12 +77,12 @@ class DriverAppender:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader that this node knows."""
+        """The id of the quorum's leader that this node knows; None if unknown."""
         return self._driver.leader_and_epoch.leader_id
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record."""
+        """The offset of the next record, after those that are prepared but not written yet."""
         return self._driver.next_append_offset
 
     @property
@@ -107,10 +107,10 @@ class CommitObserver(Protocol):
     """Gets the controller's progress, in the controller's thread; must not take long."""
 
     def committed(self, progress: CommittedProgress) -> None:
-        """The controller has processed a commit."""
+        """Called after the controller has processed a commit."""
 
     def loaded(self) -> None:
-        """The controller has loaded a snapshot."""
+        """Called after the controller has loaded a snapshot."""
 
 
 AnyObserver = TypeVar("AnyObserver", bound=CommitObserver)
@@ -118,7 +118,7 @@ AnyObserver = TypeVar("AnyObserver", bound=CommitObserver)
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """Batches as they stand in the log, still to be decoded."""
+    """Committed batches as bytes of the log, not decoded yet."""
 
     batches: CommittedBatches
     is_latest: bool
@@ -126,7 +126,7 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A whole snapshot, still to be decoded."""
+    """A whole snapshot as bytes, not decoded yet."""
 
     snapshot_id: OffsetAndEpoch
     data: bytes
@@ -142,27 +142,27 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class _CommitTaken:
-    """Stands in the controller's queue behind a commit."""
+    """A mark in the controller's queue after a commit."""
 
     progress: CommittedProgress
 
 
 @dataclass(frozen=True, slots=True)
 class _SnapshotTaken:
-    """Stands in the controller's queue behind a snapshot."""
+    """A mark in the controller's queue after a snapshot."""
 
     snapshot_id: OffsetAndEpoch
 
 
 class _Stop:
-    """The last item of the queue."""
+    """The last item of the queue, which ends the thread."""
 
 
 _Happened: TypeAlias = ControllerRequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
 
 
-class _InQueue(NamedTuple):
-    """An item of the queue, with the time it was put."""
+class _QueueItem(NamedTuple):
+    """An item of the queue, and the monotonic time at which it was added."""
 
     happened: _Happened | _Stop
     since_ns: int
@@ -180,33 +180,33 @@ class ControllerLoop:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[Exception] = self._loop.create_future()
-        """Done, with the reason, when the process must end."""
+        """Completed with the error when the process must end."""
         self._driver = driver
         self._now_ms = now_ms
         self._responses: AwaitedResponses[Any] = AwaitedResponses()
         self._is_closed = False
-        # No longer than there are connections, each of which waits for its answer, and listeners,
-        # each of which gets a commit when it has taken in the last one.
-        self._waiting: queue.SimpleQueue[_InQueue] = queue.SimpleQueue()
+        # Its length is limited: each connection sends one request at a time, and a listener gets
+        # the next commit after it has processed the previous one.
+        self._waiting: queue.SimpleQueue[_QueueItem] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="quorum-controller", daemon=True)
-        # What follows is the thread's.
+        # Only the controller's thread uses the following.
         self._controller = make(DriverAppender(driver))
         self._observer: CommitObserver | None = None
         self._metrics = metrics
 
     def observe(self, make: Callable[[QuorumController], AnyObserver]) -> AnyObserver:
-        """Adds an observer before :meth:`start`; it sees everything that the controller reads."""
+        """Makes the observer, before :meth:`start`, so that it gets every commit; returns it."""
         made = make(self._controller)
         self._observer = made
         return made
 
     def start(self) -> None:
-        """Begins to read the log."""
+        """Starts the thread, and registers the controller as a listener of the log."""
         self._thread.start()
         self._driver.register(LISTENER_NAME, self)
 
     async def close(self) -> None:
-        """Ends the controller after its current step; waiting requests get no answer."""
+        """Ends the controller after its current event; waiting requests get no response."""
         self._is_closed = True
         self._put(_Stop())
         await asyncio.to_thread(self._thread.join)
@@ -220,8 +220,8 @@ class ControllerLoop:
     ) -> Any:
         """The controller's response, once its records are committed; ApiException if refused.
 
-        With ``timeout_ms`` it is not begun later than that.  ``apply_quota`` is called in the
-        controller's thread.
+        A request that has not begun after ``timeout_ms`` gets REQUEST_TIMED_OUT.  ``apply_quota``
+        is called in the controller's thread.
         """
         if self.failure.done():
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
@@ -231,11 +231,10 @@ class ControllerLoop:
         return await self._answer_to(request_id, lambda _: happened)
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
-        """The result of ``read``, called with the controller between two steps.
+        """The result of ``read``, called with the controller between two events.
 
-        It is called in the controller's thread, which does nothing else meanwhile: it must neither
-        change anything nor give away what changes later.  ConnectionAbortedError if the controller
-        has ended.
+        ``read`` runs in the controller's thread and delays it.  It must not change anything, nor
+        return an object that changes later.  ConnectionAbortedError if the controller has ended.
         """
         result: T = await self._answer_to(
             self._responses.new_id(), lambda answer: _Look(read, answer)
@@ -251,13 +250,13 @@ class ControllerLoop:
             raise ConnectionAbortedError("the controller stops")
         with self._responses.expected(request_id) as answer:
             self._put(asked(answer))
-            with abandonable():  # the controller has it, and goes on
+            with abandonable():  # the controller still handles it
                 return await answer
 
     def _put(self, happened: _Happened | _Stop) -> None:
-        self._waiting.put(_InQueue(happened, time.monotonic_ns()))
+        self._waiting.put(_QueueItem(happened, time.monotonic_ns()))
 
-    # What the quorum says.
+    # Inputs from the quorum.
 
     def handle_commit(self, batches: CommittedBatches) -> None:
         """Queues committed batches."""
@@ -265,7 +264,7 @@ class ControllerLoop:
         self._put(_Commit(batches, is_latest))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Queues a snapshot that replaces the state."""
+        """Queues a snapshot that replaces the controller's state."""
         self._put(_Snapshot(snapshot_id, self._driver.read_snapshot(snapshot_id)))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
@@ -296,17 +295,17 @@ class ControllerLoop:
 
     def _run(self) -> None:
         try:
-            while self._take_in():
+            while self._queue_waiting():
                 self._run_next()
         except Exception as error:  # noqa: BLE001 - the state is unknown now
             _log.error("The controller cannot go on", exc_info=error)
-            self._tell(self._fail, error)
+            self._call_in_loop(self._fail, error)
 
-    def _take_in(self) -> bool:
-        """Queues all that waits, at first until there is something to do; False at the end.
+    def _queue_waiting(self) -> bool:
+        """Waits for an input or a due event, then queues all inputs; False after :meth:`close`.
 
-        During a long step sessions end whose heartbeats wait.  They must be queued before the
-        next event is chosen.
+        During a long event, broker sessions end although their heartbeats wait here.  These
+        heartbeats must be queued before the next event is chosen.
         """
         now_ms = self._now_ms()
         next_ms = self._controller.next_time_ms(now_ms)
@@ -367,13 +366,13 @@ class ControllerLoop:
                     self._metrics.caught_up()
                 if self._observer is not None:
                     self._observer.committed(progress)
-                self._tell(self._driver.advanced, LISTENER_NAME, progress.next_offset)
+                self._call_in_loop(self._driver.advanced, LISTENER_NAME, progress.next_offset)
             case _SnapshotTaken(snapshot_id):
                 if self._observer is not None:
                     self._observer.loaded()
                 if self._metrics is not None:
                     self._metrics.loaded()
-                self._tell(self._driver.advanced, LISTENER_NAME, snapshot_id.offset)
+                self._call_in_loop(self._driver.advanced, LISTENER_NAME, snapshot_id.offset)
             case _:
                 raise AssertionError(f"{mark} was not put here")
 
@@ -381,21 +380,21 @@ class ControllerLoop:
         try:
             found = read(self._controller)
         except Exception as error:  # noqa: BLE001 - the caller gets the error
-            self._tell(_finish, result, None, error)
+            self._call_in_loop(_finish, result, None, error)
         else:
-            self._tell(_finish, result, found, None)
+            self._call_in_loop(_finish, result, found, None)
 
     def _send(self, outputs: Sequence[ControllerOutput]) -> None:
         if outputs:
-            self._tell(self._deliver, outputs)
+            self._call_in_loop(self._deliver, outputs)
 
-    def _tell(self, what: Callable[..., None], *arguments: object) -> None:
+    def _call_in_loop(self, what: Callable[..., None], *arguments: object) -> None:
         self._loop.call_soon_threadsafe(what, *arguments)
 
 
 def _finish(result: asyncio.Future[Any], found: object, error: Exception | None) -> None:
     if result.done():
-        return  # the caller has gone
+        return  # the caller was cancelled
     if error is None:
         result.set_result(found)
     else:

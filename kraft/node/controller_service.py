@@ -57,7 +57,7 @@ MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
 REGISTRATION_BACKOFF_MS: Final = 100
 REGISTRATION_BACKOFF_MAX_MS: Final = 120_000
 _REGISTRATION_TIMEOUT_MS: Final = 5_000
-_LOOK_AGAIN_S: Final = 0.5
+_CHECK_INTERVAL_S: Final = 0.5
 
 _log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
 
@@ -65,9 +65,9 @@ _log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
 def read_bootstrap(
     metadata_log_dir: Path, inter_broker_protocol_version: str | None
 ) -> BootstrapMetadata:
-    """The first records of an empty log: from the format's file, else the configuration.
+    """The first records of an empty log: from the file of the formatting, or the configuration.
 
-    CorruptRecord or InvalidRecord for a file that cannot be read, or is without a metadata.version.
+    CorruptRecord or InvalidRecord if the file is malformed or has no metadata.version.
     """
     file = metadata_log_dir / BOOTSTRAP_FILE
     if not file.exists():
@@ -79,7 +79,7 @@ def read_bootstrap(
 def controller_maker(
     config: ControllerServerConfig, cluster_id: str, bootstrap: BootstrapMetadata
 ) -> Callable[[RaftAppender], QuorumController]:
-    """Builds the controller of that configuration for a given quorum."""
+    """Returns a function that makes the controller, given its interface to the quorum."""
     chance = random.Random()
     environment = ControllerEnvironment(
         quorum_features=QuorumFeatures(config.node_id, default_feature_map(), config.voters.ids),
@@ -115,7 +115,7 @@ def controller_maker(
 
 
 def _is_address(name: str) -> bool:
-    # Kafka takes names of hosts too and asks the resolver: nothing may wait for that here.
+    # Kafka also accepts host names and resolves them; the controller must not wait for a resolver.
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(name)
         return True
@@ -125,7 +125,7 @@ def _is_address(name: str) -> bool:
 class ControllerRegistrations:
     """Registers this controller with the active controller.
 
-    Features can be raised only once every controller of the quorum has said what it can do.
+    Feature levels can be raised only after every controller has registered the levels it supports.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class ControllerRegistrations:
         )
 
     async def run(self) -> None:
-        """Registers, and again whenever the registration is missing; ends with the controller."""
+        """Registers whenever the registration is missing, until the controller ends."""
         with contextlib.suppress(ConnectionAbortedError):
             await self._keep_registered()
 
@@ -169,12 +169,12 @@ class ControllerRegistrations:
         backoff_ms = REGISTRATION_BACKOFF_MS
         while True:
             if not await self._loop.look(self._is_due):
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_CHECK_INTERVAL_S)
                 continue
             error = await self._register()
             if error is None:
                 backoff_ms = REGISTRATION_BACKOFF_MS
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_CHECK_INTERVAL_S)
                 continue
             _log.info("Unable to register controller %d: %s", self._node_id, error)
             await asyncio.sleep(backoff_ms / 1000)
@@ -188,7 +188,7 @@ class ControllerRegistrations:
         return known is None or known.incarnation_id != self._wanted.incarnation_id
 
     async def _register(self) -> str | None:
-        """Sends the registration to the active controller; returns the error."""
+        """Sends the registration to the active controller; returns the error, None without one."""
         leader_id = self._driver.node.leader_and_epoch.leader_id
         if leader_id is None:
             return "no controller is active"

@@ -1,6 +1,6 @@
 """A controller's configuration in the form of a broker's, for DescribeConfigs.
 
-Kafka has one class for both.
+Kafka uses one class for both configurations.
 
 Source: Kafka ``KafkaConfig``.
 """
@@ -25,11 +25,11 @@ UNCONFIGURED: Final = BrokerConfig(
     log_dirs=(),
     inter_broker_version=LATEST,
 )
-"""That of a node without a file: every key has its default."""
+"""The configuration of a node without a file: every key has its default."""
 
 
 def described_config(config: ControllerServerConfig) -> BrokerConfig:
-    """The configuration for DescribeConfigs; it was validated before."""
+    """A valid controller configuration, in the form that DescribeConfigs needs."""
     return BrokerConfig(
         originals=config.originals,
         values={**config.values, _NODE_ID: config.node_id, _BROKER_ID: config.node_id},

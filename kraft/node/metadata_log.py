@@ -1,22 +1,21 @@
 """The metadata log of one node on disk: a partition log and snapshots.
 
-The batches are kept by :class:`~replica_manager.log.unified_log.UnifiedLog`, with the offsets
-and epochs that they come with: nothing is assigned, and no rule for clients' records applies.  What
-is old goes only when a snapshot covers it, never by the retention of topics.
+:class:`~replica_manager.log.unified_log.UnifiedLog` stores the batches with the offsets and epochs
+that they already have.  The rules for clients' records do not apply.  Old records are deleted only
+when a snapshot covers them, never by the retention of topics.
 
 What its owner must do:
 
-1. open it before serving (it blocks: the whole log is read and checked), close it at the end;
-2. call it from one thread, in which it waits for nothing but the page cache; the one exception is
-   :meth:`KafkaMetadataLog.finish_download`: a snapshot must be on disk before the log behind it
-   goes;
-3. to flush, take :meth:`KafkaMetadataLog.plan_flush`, run the plan in any thread, and hand it to
-   :meth:`KafkaMetadataLog.finish_flush`; during a download it does so before each part, so that the
-   last one alone is left to be waited for;
-4. now and then take what is due of :attr:`KafkaMetadataLog.deferred_tasks` and perform it in any
-   thread;
-5. write snapshots (:meth:`KafkaMetadataLog.create_snapshot`) in any thread, and tell the log when
-   one is frozen.
+1. open it before it serves requests (this blocks: the whole log is read and checked), and close it
+   at the end;
+2. call it from one thread.  The methods do not wait for the disk, except
+   :meth:`KafkaMetadataLog.finish_download`: a snapshot must be on disk before the log is truncated;
+3. to flush, call :meth:`KafkaMetadataLog.plan_flush`, run the plan in any thread, and pass it to
+   :meth:`KafkaMetadataLog.finish_flush`.  During a download, flush before each part, so that
+   ``finish_download`` waits only for the last part;
+4. regularly run the due tasks of :attr:`KafkaMetadataLog.deferred_tasks`, in any thread;
+5. write snapshots (:meth:`KafkaMetadataLog.create_snapshot`) in any thread, and call
+   :meth:`KafkaMetadataLog.add_snapshot` when one is frozen.
 
 Source: Kafka ``KafkaMetadataLog``.
 """
@@ -48,7 +47,7 @@ from replica_manager.log.unified_log import UnifiedLog
 _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 
 FOLDER: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
-"""Of the log, within ``metadata.log.dir``."""
+"""The name of the log's folder in ``metadata.log.dir``."""
 _PRIVATE_FOLDER_MODE: Final = 0o700
 _NEVER_MS: Final = 2**31 - 1
 
@@ -60,7 +59,7 @@ class MetadataFlushPlan(NamedTuple):
     download: SnapshotWriter | None
 
     def run(self) -> None:
-        """Flushes to disk.  Blocks; for an executor.  OSError if the disk fails.
+        """Flushes to disk.  Blocks, so it runs in an executor.  OSError if the disk fails.
 
         The download must neither be finished nor dropped meanwhile.
         """
@@ -71,7 +70,7 @@ class MetadataFlushPlan(NamedTuple):
 
 
 class KafkaMetadataLog:
-    """A :class:`~kraft.raft.raft_log.RaftLog` in a folder.  KafkaStorage if disks fail."""
+    """A :class:`~kraft.raft.raft_log.RaftLog` on disk; KafkaStorage if the disk fails."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class KafkaMetadataLog:
         config: MetadataLogConfig,
         environment: LogEnvironment,
     ) -> None:
-        """Used by :meth:`open`."""
+        """Only for :meth:`open`."""
         self._log = log
         self._snapshots = snapshots
         self._config = config
@@ -97,14 +96,14 @@ class KafkaMetadataLog:
     ) -> KafkaMetadataLog:
         """The log in that directory, created if needed.  Blocks during recovery.
 
-        Every batch is read and checked, however the log was left, as Kafka does it for this log.
-        RaftFatal if what the snapshots hold is missing in the log and the log in the snapshots;
-        InconsistentTopicId if it is another topic's; OSError if the disk fails.
+        Every batch is read and checked, even after a clean shutdown, as Kafka does for this log.
+        RaftFatal if no snapshot covers the records before the log's start; InconsistentTopicId if
+        the directory belongs to another topic; OSError if the disk fails.
         """
         directory = metadata_log_dir / FOLDER
         directory.mkdir(parents=True, exist_ok=True)
         # The log holds the credentials of SCRAM and the secrets of tokens.
-        with contextlib.suppress(PermissionError):  # another user's: that user decides
+        with contextlib.suppress(PermissionError):  # it belongs to another user, who decides
             directory.chmod(_PRIVATE_FOLDER_MODE)
         claim(directory)
         start_offset = find_start_offset(directory)
@@ -125,10 +124,10 @@ class KafkaMetadataLog:
         )
         snapshots = recover_snapshots(directory, log.log_start_offset)
         opened = KafkaMetadataLog(log, snapshots, config, environment)
-        # Killed after a snapshot had come from the leader, and before the log made way for it.
+        # The process may have been killed after a download, before the log was restarted.
         opened._truncate_to_latest_snapshot()
-        # The next Fetch acknowledges whatever is here, and a killed process leaves records behind
-        # that are in the page cache alone.
+        # A killed process leaves records that are only in the page cache, and the next Fetch
+        # acknowledges them.
         opened.flush()
         return opened
 
@@ -142,7 +141,7 @@ class KafkaMetadataLog:
         """Deferred work for other threads: flushes of old segments, deletions."""
         return self._environment.deferred_tasks
 
-    # Where the log is.
+    # Offsets and epochs.
 
     @property
     def start_offset(self) -> int:
@@ -182,7 +181,7 @@ class KafkaMetadataLog:
             return OffsetAndEpoch(self.end_offset, self.last_epoch)
         earliest = self._snapshots.earliest
         if earliest is not None and found.epoch == epoch and found.end_offset == earliest.offset:
-            # Smaller than every epoch of the log: what is before its start is in the snapshot.
+            # All epochs in the log are higher; the snapshot has the records before its start.
             return earliest
         return OffsetAndEpoch(found.end_offset, found.epoch)
 
@@ -226,10 +225,10 @@ class KafkaMetadataLog:
         found = self._log.read(offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True)
         return b"" if found.slice is None else found.slice.read()
 
-    # To disk.
+    # Flushes.
 
     def plan_flush(self) -> MetadataFlushPlan | None:
-        """The flush that makes everything so far durable, for any thread; None if it is."""
+        """A flush of all data that is not on disk, to run in any thread; None if there is none."""
         log, download = self._log.plan_flush(), self._download
         if download is not None and download.synced_size == download.size:
             download = None
@@ -238,16 +237,16 @@ class KafkaMetadataLog:
         return MetadataFlushPlan(log, download)
 
     def finish_flush(self, plan: MetadataFlushPlan) -> None:
-        """The flush has run."""
+        """Records that the plan was run; in the log's own thread."""
         if plan.log is not None:
             self._log.finish_flush(plan.log)
 
     def flush(self) -> None:
-        """Plan, run and finish in one.  Blocks."""
+        """Flushes the records of the log.  Blocks."""
         self._log.flush()
 
     def close(self) -> None:
-        """Writes what is only in memory, and drops an unfinished download.  Blocks."""
+        """Closes the log, with its data on disk, and drops an unfinished download.  Blocks."""
         self.drop_download()
         self._log.close()
 
@@ -268,9 +267,9 @@ class KafkaMetadataLog:
         return self._snapshots.read(snapshot_id, position, max_bytes)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotWriter | None:
-        """A writer for the state before that offset; None if no such snapshot is needed.
+        """A writer for the snapshot; None if it exists, or the log starts behind its end.
 
-        ValueError for an offset that is not committed, or an epoch that it has not in this log.
+        ValueError if the offset is not committed, or has another epoch in this log.
         """
         if snapshot_id.offset < self.start_offset:
             _log.info(
@@ -297,7 +296,7 @@ class KafkaMetadataLog:
         """Adds a frozen snapshot of :meth:`create_snapshot`."""
         require(written.is_frozen, f"{written.snapshot_id} is not whole")
         if written.snapshot_id.offset < self.start_offset:
-            # A later one has come from the leader meanwhile.
+            # A later snapshot was downloaded from the leader meanwhile.
             self._remove_later(self._snapshots.discard(written.snapshot_id))
         else:
             self._snapshots.add(written.snapshot_id)
@@ -312,7 +311,7 @@ class KafkaMetadataLog:
         return self._download.append(data)
 
     def finish_download(self) -> None:
-        """Makes the download a snapshot.  Blocks until the unflushed rest is on disk."""
+        """Makes the download a snapshot.  Blocks until its unflushed part is on disk."""
         download, self._download = self._download, None
         if download is None:
             raise RaftFatal("no download was begun")
@@ -321,9 +320,9 @@ class KafkaMetadataLog:
         self.restart_at(download.snapshot_id)
 
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begins anew behind a snapshot, also where the log ends in a later epoch than it.
+        """Restarts the log behind a snapshot, even if the log ends in a later epoch.
 
-        There Kafka's node ends (``truncateToLatestSnapshot`` compares the epochs), although its
+        Then a node of Kafka ends (``truncateToLatestSnapshot`` compares the epochs), although the
         leader does not have those records.
         """
         latest = self._snapshots.latest
@@ -364,7 +363,7 @@ class KafkaMetadataLog:
         )
 
     def _clean_while(self, breach: SnapshotBreach) -> bool:
-        """Deletes the oldest snapshots while there is a reason and a newer one."""
+        """Deletes the oldest snapshots while the limit is exceeded and a newer one exists."""
         has_cleaned = False
         for oldest, following in pairwise(self._snapshots.ids):
             reason = breach.reason(oldest)
@@ -374,7 +373,7 @@ class KafkaMetadataLog:
         return has_cleaned
 
     def _delete_before(self, snapshot_id: OffsetAndEpoch, reason: str) -> bool:
-        """Moves the log's start to that snapshot's end; returns whether anything was deleted."""
+        """Moves the log's start to the snapshot's end; returns whether anything was deleted."""
         if not self.start_offset < snapshot_id.offset <= self.high_watermark:
             # After a restart the high watermark is not known at once.
             return False

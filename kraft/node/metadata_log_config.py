@@ -17,16 +17,17 @@ _UNLIMITED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class MetadataLogConfig:
-    """``metadata.log.*`` and ``metadata.max.retention.*``, by Kafka's defaults."""
+    """The keys ``metadata.log.*`` and ``metadata.max.retention.*``, with Kafka's defaults."""
 
     segment_bytes: int = 1024**3
     segment_min_bytes: int = MAX_BATCH_BYTES
-    """For tests alone: a segment must take any batch."""
+    """The lower limit of ``segment_bytes``, so that every batch fits; lower only in tests."""
     segment_ms: int = 604_800_000
     retention_max_bytes: int = 104_857_600
-    """Of log and snapshots together; below zero for no limit."""
+    """The most bytes of log and snapshots together; below zero for no limit."""
     retention_ms: int = 604_800_000
-    """How old the last record of an older snapshot may be; below zero for no limit."""
+    """The greatest age of a snapshot's last record, if a newer snapshot exists; below zero for no
+    limit."""
     file_delete_delay_ms: int = 60_000
 
     def __post_init__(self) -> None:
@@ -39,7 +40,7 @@ class MetadataLogConfig:
 
     @property
     def log_config(self) -> LogConfig:
-        """The configuration of the log below: without retention and compaction."""
+        """The configuration of the partition log, without retention and compaction."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=self.segment_ms,

@@ -1,9 +1,9 @@
 """Publishes committed metadata records, on the event loop, to the parts that need them.
 
-The controller keeps its own state, in its own thread.  What answers requests beside it, such as the
-authorizer, has a copy of the few records it needs: of those types a :class:`MetadataPublishing`
-hands on every committed record, in order, and after a snapshot all that are in it.  Records of a
-transaction come when it ends, and never if it is aborted.
+The controller keeps its own state, in its own thread.  Other parts of the node, such as the
+authorizer, keep a copy of the few records that they need.  A :class:`MetadataPublishing` passes
+them every committed record of these types, in order, and after a snapshot all such records in it.
+Records of a transaction are passed when it ends, and never if it is aborted.
 
 Source: Kafka ``MetadataLoader``, ``MetadataBatchLoader``, ``MetadataPublisher`` (KIP-868).
 """
@@ -27,7 +27,7 @@ from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 
 LISTENER_NAME: Final = "metadata-publishing"
 DECODED_AT_ONCE_BYTES: Final = 32 * 1024
-"""Of more a thread makes records: others need not wait meanwhile."""
+"""The most bytes that are decoded on the event loop; more are decoded in a thread."""
 _TRANSACTIONS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 _log: Final = logging.getLogger("org.apache.kafka.image.loader.MetadataLoader")
@@ -47,7 +47,7 @@ class MetadataPublisher(Protocol):
         """Replaces everything by these records."""
 
     def caught_up(self) -> None:
-        """Called once: everything that was known to be committed has been applied."""
+        """Called once, when all records that are known to be committed have been applied."""
 
 
 class MetadataPublishing:
@@ -70,13 +70,13 @@ class MetadataPublishing:
         """Applies committed batches."""
         if len(batches.data) <= DECODED_AT_ONCE_BYTES:
             records = self._records(batches.data, batches.first_offset)
-            # The driver has to register this listener first.
+            # Not applied within this call: the driver has to register this listener first.
             self._begin(self._take_in(records, batches.next_offset))
         else:
             self._begin(self._decode_and_take_in(batches))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Replaces everything by a snapshot."""
+        """Replaces the copy of every publisher by a snapshot's records."""
         data = self._driver().read_snapshot(snapshot_id)
         self._begin(self._load(data, snapshot_id.offset))
 
@@ -84,14 +84,14 @@ class MetadataPublishing:
         """Does nothing: the log does not depend on the leader."""
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Starts one batch or snapshot; the next comes after it is finished."""
+        """Starts to apply batches or a snapshot; the next ones come after these are applied."""
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._is_done)
 
     def _is_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            # Without new ACLs a client whose permission was removed would keep it.
+            # Without new records, a client would keep a permission that was removed.
             _log.error("The metadata log cannot be followed any more", exc_info=error)
             self._driver().listener_failed(error)
 
@@ -137,7 +137,7 @@ class MetadataPublishing:
 
     def _advance(self, next_offset: int) -> None:
         driver = self._driver()
-        # A new leader does not know it before its first commit, which comes here too.
+        # A new leader knows its high watermark only after its first commit, which comes here too.
         committed = driver.node.high_watermark
         if self._is_catching_up and committed is not None and next_offset >= committed:
             self._is_catching_up = False

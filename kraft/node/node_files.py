@@ -1,7 +1,7 @@
 """The log directories of a KRaft node at its start: identity checks and locks.
 
-Each has a ``meta.properties`` that a format has written.  They must agree on the cluster and name
-this node; each directory gets an id of its own if it has none yet.
+Formatting writes a ``meta.properties`` into each.  All must name the same cluster and this node; a
+directory without a directory id gets one.
 
 Source: Kafka ``MetaPropertiesEnsemble``, ``KafkaRaftServer.initializeLogDirs``,
 ``KafkaRaftManager.lockDataDir``.
@@ -46,9 +46,9 @@ class LogDirs:
 
     found: Mapping[Path, MetaProperties]
     empty: tuple[Path, ...]
-    """Without ``meta.properties``, or not there at all."""
+    """The directories that do not exist or have no ``meta.properties``."""
     failed: Mapping[Path, str]
-    """Those whose file cannot be read, and why."""
+    """The directories whose file cannot be read, each with the error."""
 
     @property
     def directory_ids(self) -> tuple[UUID, ...]:
@@ -63,7 +63,7 @@ class LogDirs:
 
 
 def load_log_dirs(directories: Iterable[Path]) -> LogDirs:
-    """Reads every directory's file.  Blocks."""
+    """Reads the ``meta.properties`` of every directory.  Blocks."""
     found: dict[Path, MetaProperties] = {}
     empty: list[Path] = []
     failed: dict[Path, str] = {}
@@ -81,7 +81,10 @@ def load_log_dirs(directories: Iterable[Path]) -> LogDirs:
 
 
 def verify_log_dirs(log_dirs: LogDirs, *, node_id: int, cluster_id: str | None = None) -> None:
-    """NodeFilesInvalid unless all directories agree with each other and with the expectation."""
+    """NodeFilesInvalid unless all directories name this node and one cluster.
+
+    With a ``cluster_id``, they must name that cluster.
+    """
     seen: dict[UUID, Path] = {}
     for directory, meta in log_dirs.found.items():
         path = directory / FILE_NAME
@@ -117,7 +120,7 @@ def _check_directory_id(directory_id: UUID, directory: Path, seen: dict[UUID, Pa
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Whether that id is a reserved one.
+    """Whether a directory id is reserved, so that no directory can have it.
 
     Source: Kafka ``DirectoryId.reserved``.
     """
@@ -125,7 +128,7 @@ def is_reserved(directory_id: UUID) -> bool:
 
 
 def new_directory_id(new_uuid: Callable[[], UUID], taken: Collection[UUID]) -> UUID:
-    """A new directory id."""
+    """A new directory id, neither reserved nor taken."""
     while True:
         directory_id = usable_uuid(new_uuid)
         if not is_reserved(directory_id) and directory_id not in taken:
@@ -135,10 +138,10 @@ def new_directory_id(new_uuid: Callable[[], UUID], taken: Collection[UUID]) -> U
 def initialize_log_dirs(
     log_dirs: Collection[Path], metadata_log_dir: Path, node_id: int, new_uuid: Callable[[], UUID]
 ) -> LogDirs:
-    """The directories of a starting node; gives each an id.  Blocks.
+    """The directories of a starting node; gives each a directory id.  Blocks.
 
-    Log directories that cannot be read are in ``failed``; NodeFilesInvalid for all else that
-    forbids to start, OSError if a file cannot be written.
+    Log directories that cannot be read are in ``failed``.  NodeFilesInvalid if the node must not
+    start for another reason, OSError if a file cannot be written.
     """
     loaded = load_log_dirs({*log_dirs, metadata_log_dir})
     if not loaded.found:
@@ -183,8 +186,8 @@ def lock_metadata_log_dir(
 ) -> LogDirLocks:
     """Locks the metadata directory against other processes until ``release``.
 
-    Where a broker of the same process locks the directory, this locks nothing.  ConfigInvalid if
-    another process has it.
+    Locks nothing if a broker in the same process locks the directory.  ConfigInvalid if another
+    process has locked it.
     """
     locks = LogDirLocks()
     is_separate = metadata_log_dir.absolute() not in {path.absolute() for path in log_dirs}

@@ -1,7 +1,7 @@
 """Security of a quorum node: listeners, connections to other nodes, authorizer.
 
-The rules, and the credentials of SCRAM, are those of the metadata log.  So nodes of the quorum
-cannot log in at one another by SCRAM unless the log is there already: PLAIN, or certificates, can.
+ACLs and SCRAM credentials are in the metadata log.  So quorum nodes can authenticate to each other
+with SCRAM only if they already have the log; with PLAIN or certificates they always can.
 
 Source: Kafka ``ControllerServer``, ``KafkaRaftManager.buildNetworkClient``, ``CredentialProvider``
 (KIP-801, KIP-900).
@@ -36,17 +36,17 @@ class NodeSecurity:
     """The security of listeners and connections, and the publishers that update it."""
 
     authenticators: Mapping[str, ListenerAuthenticator]
-    """What the listeners require of a client, by name."""
+    """How clients authenticate, by listener name; only for listeners with TLS or SASL."""
     client: ClientSecurity
-    """What the other nodes' listeners ask of us."""
+    """How this node connects and authenticates to other nodes."""
     authorizer: StandardAuthorizer | None
-    """None: every client may do everything."""
+    """None if every client may do everything."""
     publishers: Sequence[MetadataPublisher]
-    """What the log tells them makes the difference."""
+    """They update ACLs and SCRAM credentials from the metadata log."""
 
 
 def node_security(config: ControllerServerConfig) -> NodeSecurity:
-    """The security in the configuration; ConfigInvalid if invalid.  Reads key stores."""
+    """The security that is configured; ConfigInvalid if invalid.  Reads key stores."""
     credentials = ScramCredentials()
     secured = {
         name: each

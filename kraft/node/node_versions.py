@@ -1,8 +1,8 @@
 """ApiVersions (18) of a quorum node: offered APIs and finalized features.
 
-The finalized features are the controller's to tell.  A controller that has much to do is not waited
-for, because the other nodes ask this before anything else, and elections would wait with them: then
-the answer is what it said last.
+The controller provides the finalized features.  A busy controller is waited for only briefly: other
+nodes send ApiVersions before any other request, so elections would wait too.  Then the response has
+the features that the controller returned last.
 
 Source: Kafka ``SimpleApiVersionManager``, ``ApiVersionsResponse``, ``FeaturesPublisher`` (KIP-511,
 KIP-584).
@@ -35,29 +35,29 @@ from kraft.node.controller_apis.call import Controller
 
 API_VERSIONS: Final = (0, 4)
 LONGEST_WAIT_S: Final = 0.05
-"""So long the controller is waited for."""
+"""The longest wait for the controller."""
 _NAMES_SOFTWARE_SINCE: Final = 3
 _SUPPORTS_LEVEL_0_SINCE: Final = 4
 _UNKNOWN: Final = FinalizedControllerFeatures(
     {FEATURE_NAME: MINIMUM_KRAFT_VERSION.level}, NEVER_CHANGED
 )
-"""What a controller of Kafka says that has read nothing yet."""
+"""The features that a Kafka controller returns before it has read a record."""
 
 
 class NodeVersions:
-    """Answers ApiVersions for one node.  For the event loop."""
+    """Responds to ApiVersions for one node.  For the event loop."""
 
     def __init__(
         self, offered: Mapping[int, tuple[int, int]], controller: Controller | None
     ) -> None:
-        """``offered``: API key to first and last version; without a controller no features."""
+        """``offered`` is first and last version by API key; no controller means no features."""
         self._offered = offered
         self._controller = controller
         self._known = _UNKNOWN
         self._asking: asyncio.Task[None] | None = None
 
     async def answer(self, header: RequestHeader, data: bytes, start: int) -> ResponsePayload:
-        """The answer to the request at ``start``; InvalidFrame if it is none."""
+        """The response to the request at ``start``; InvalidFrame if it is malformed."""
         first, last = API_VERSIONS
         version = header.api_version
         if not first <= version <= last:
@@ -86,7 +86,7 @@ class NodeVersions:
         try:
             self._known = await controller.ask(GetFinalizedFeatures())
         except (ApiException, ConnectionAbortedError):
-            # It has ended: what was true then has to do.
+            # Without a controller, the features that it returned last are used.
             return
 
 
@@ -106,7 +106,7 @@ def _feature_fields(
                 "SupportedFeatureKey", name=name, min_version=levels.min, max_version=levels.max
             )
             for name, levels in sorted(default_feature_map().items())
-            # Clients that are older take a level of 0 for a mistake.
+            # Older clients take level 0 for an error.
             if levels.min > 0 or schema.version >= _SUPPORTS_LEVEL_0_SINCE
         ),
         "finalized_features_epoch": finalized.epoch,

@@ -1,7 +1,7 @@
 """Metrics of a KRaft controller and its cluster, by Kafka's names.
 
-After each step of the controller its thread has :class:`QuorumControllerMetrics` look at it;
-readers of the metrics see this copy, never the controller itself.
+After each step the controller's thread calls :meth:`QuorumControllerMetrics.observe`, which copies
+the values.  Readers of the metrics see this copy, never the controller itself.
 
 Source: Kafka ``QuorumControllerMetrics``, ``ControllerMetadataMetrics``, ``MetadataLoaderMetrics``.
 """
@@ -17,11 +17,11 @@ from kraft.controller.quorum_controller import QuorumController
 
 _DOMAIN: Final = "kafka.controller"
 _MS: Final = 1_000_000
-"""Nanoseconds."""
+"""Nanoseconds in a millisecond."""
 
 
 class _Seen(NamedTuple):
-    """Values copied after a step; some fields are gauges of KafkaController."""
+    """Values copied after a step; capitalized fields are gauges of KafkaController."""
 
     ActiveControllerCount: int = 0
     LastAppliedRecordOffset: int = NONE
@@ -85,7 +85,7 @@ class QuorumControllerMetrics:
     # For the controller's thread.
 
     def observe(self, controller: QuorumController) -> None:
-        """Copies the values of the controller between two steps."""
+        """Copies the controller's values between two steps."""
         state, counters = controller.state, controller.counters
         offsets, topics = state.offsets, state.replication.state
         before, self._seen = (
@@ -116,14 +116,14 @@ class QuorumControllerMetrics:
             self._unclean.mark(elections)
 
     def caught_up(self) -> None:
-        """The controller has read the whole log: only elections from now on count."""
+        """Begins to count unclean elections, when the controller has read the whole log."""
         self._has_caught_up = True
 
     def loaded(self) -> None:
-        """The controller has loaded a snapshot."""
+        """Counts a snapshot that the controller has loaded."""
         self._snapshots_loaded += 1
 
     def processed(self, waited_ns: int, took_ns: int) -> None:
-        """Records how long an event was queued and how long it ran."""
+        """Records how long an event was queued and how long it ran, in nanoseconds."""
         self._queue_time.update(waited_ns // _MS)
         self._processing_time.update(took_ns // _MS)

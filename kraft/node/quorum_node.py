@@ -1,7 +1,7 @@
 """A running node of the quorum: log, listener, connections to other nodes.
 
-Where it is given a controller (:meth:`QuorumNode.set_controller`), that one writes the log while
-the node leads; without one it votes, follows and leads, with nothing but the change of leader.
+With a controller (:meth:`QuorumNode.set_controller`), the controller writes records while the node
+is the leader.  Without one, the node votes, follows and leads, but writes only a LeaderChange.
 
 Source: Kafka ``KafkaRaftManager``, ``SharedServer``, ``ControllerServer`` (their order of starting
 and stopping).
@@ -50,9 +50,9 @@ from replica_manager.quotas.mutation_quotas import MutationQuotas
 from replica_manager.security.authorizer import Authorizer
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
-"""A leader that stops waits for so long until another one has been elected."""
+"""The longest time that a stopping leader waits for the election of another leader."""
 UPKEEP_S: Final = 1.0
-"""How often is looked what the log has left to be done: deletions, flushes of old segments."""
+"""The interval at which the log's deferred tasks run: deletions, flushes of old segments."""
 
 _log: Final = logging.getLogger("kafka.raft.KafkaRaftManager")
 
@@ -66,29 +66,29 @@ class QuorumNodeSettings:
     metadata_log_dir: Path
     voters: VoterSet
     listeners: tuple[Endpoint, ...]
-    """Where to listen; the first one is the quorum's."""
+    """The listeners to bind; the first one is the quorum's."""
     advertised: Endpoints
-    """How others reach this node, by listener name."""
+    """The addresses at which others reach this node, by listener name."""
     bootstrap_servers: tuple[NodeAddress, ...] = ()
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
-    """How often a node with a controller makes them."""
+    """When a node with a controller makes a snapshot."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     authenticators: Mapping[str, ListenerAuthenticator] = field(default_factory=dict)
-    """What the listeners require of a client, by name."""
+    """How clients authenticate, by listener name; only for listeners with TLS or SASL."""
     security: ClientSecurity = PLAINTEXT
-    """What the other nodes' listeners ask of us."""
+    """How this node connects and authenticates to other nodes."""
     authorizer: Authorizer | None = None
-    """The authorizer; None: every client may do everything."""
+    """None if every client may do everything."""
     config: BrokerConfig = UNCONFIGURED
     """The whole configuration, for DescribeConfigs."""
     mutations: MutationQuotas | None = None
-    """The quotas of partitions that clients create and delete."""
+    """The quotas of partitions that clients create and delete; None for no quotas."""
 
     @property
     def listener_name(self) -> str:
-        """The listener of the quorum."""
+        """The name of the quorum's listener."""
         return self.listeners[0].listener_name
 
 
@@ -96,7 +96,7 @@ class QuorumNode:
     """One node.  :meth:`run` lasts until the node stops."""
 
     def __init__(self, settings: QuorumNodeSettings, metrics: Metrics | None = None) -> None:
-        """Opens nothing yet."""
+        """Opens no file and no socket; :meth:`run` does."""
         self._settings = settings
         self._metrics = metrics
         self._now_ms = WallClock()
@@ -110,26 +110,26 @@ class QuorumNode:
 
     @property
     def driver(self) -> RaftDriver:
-        """The driver; only after :meth:`started`."""
+        """The node's driver; only after :meth:`started` has returned."""
         assert self._driver is not None, "the node has not started"
         return self._driver
 
     def set_controller(self, make: Callable[[RaftAppender], QuorumController]) -> None:
-        """Sets the maker of the node's controller; before :meth:`run`."""
+        """Sets the function that makes the node's controller; call it before :meth:`run`."""
         self._make_controller = make
 
     @property
     def controller(self) -> ControllerLoop:
-        """The running controller, if the node has one; only after :meth:`started`."""
+        """The running controller, if the node has one; only after :meth:`started` has returned."""
         assert self._controller is not None, "the node has no controller"
         return self._controller
 
     def add_listener(self, name: str, listener: RaftListener) -> None:
-        """Adds a listener of committed records; before :meth:`run`."""
+        """Adds a listener of committed records; call it before :meth:`run`."""
         self._listeners[name] = listener
 
     async def started(self) -> None:
-        """Returns when the node listens."""
+        """Returns when the node accepts connections."""
         await self._started.wait()
 
     def stop(self) -> None:
@@ -137,10 +137,10 @@ class QuorumNode:
         self._stop_wanted.set()
 
     async def run(self) -> bool:
-        """Runs until :meth:`stop`; returns whether another node could take over before it left.
+        """Runs until :meth:`stop`; returns whether the node left the quorum before the timeout.
 
-        RaftFatal, KafkaStorage or OSError if it must not go on; ConfigInvalid for an address that
-        cannot be listened on.
+        RaftFatal, KafkaStorage or OSError if the node must not continue; ConfigInvalid if it cannot
+        bind a listener's address.
         """
         async with self._open_log() as log:
             node = self._raft_node(log)
@@ -188,7 +188,8 @@ class QuorumNode:
             protected_listener=settings.listener_name,
             authenticators=settings.authenticators,
         )
-        # Bound before anything is said to others, accepting only when there is an answer.
+        # The ports are bound before the driver sends anything.  The driver starts before the first
+        # request is handled, because nothing is awaited in between.
         server.open()
         running = asyncio.create_task(driver.run(channels))
         stopping = asyncio.create_task(self._stop_wanted.wait())
@@ -269,7 +270,7 @@ class QuorumNode:
     @asynccontextmanager
     async def _open_log(self) -> AsyncIterator[KafkaMetadataLog]:
         settings = self._settings
-        # Blocks: everything in it is read and checked.
+        # In a thread, because the whole log is read and checked.
         log = await asyncio.to_thread(
             KafkaMetadataLog.open, settings.metadata_log_dir, settings.log, self._now_ms
         )
@@ -287,7 +288,7 @@ class QuorumNode:
                     if task.after is not None:
                         task.after()
                 except Exception:  # noqa: BLE001 - the upkeep must go on whatever happens
-                    # What it leaves behind is seen to at the next start.
+                    # The next start cleans up after a failed task.
                     _log.exception("%s of %s failed", task.name, task.partition)
 
 

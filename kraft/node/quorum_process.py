@@ -1,8 +1,9 @@
 """The process of a quorum node: from its properties file to its exit code.
 
-SIGTERM and SIGINT have it leave the quorum, a second one ends it at once.  Exit code 0 after a
-stop; 1 if it could not start, or had to end because its bookkeeping was contradicted or its disk
-failed: then a supervisor starts it again, and it reads from its files where it stands.
+On SIGTERM or SIGINT the node leaves the quorum; a second signal ends the process at once.  The exit
+code is 0 after a stop, and 1 if the node could not start, or had to end because an input
+contradicted its state or its disk failed.  Then a supervisor may start it again: it reads its state
+from its files.
 
 Source: Kafka ``kafka.Kafka``, ``KafkaRaftServer``, ``SharedServer`` (its fatal fault handler).
 """
@@ -53,21 +54,23 @@ from replica_manager.quotas.mutation_quotas import MutationQuotas
 
 FAILED: Final = 1
 MAX_QUEUED_LINES: Final = 10_000
-"""So many lines wait to be written; more are lost, for no election may wait for a terminal."""
+"""The most log lines that wait to be written.  Further ones are lost, because elections must not
+wait for a terminal."""
 _FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 _REFUSED: Final[Mapping[str, str]] = {
     "zookeeper.metadata.migration.enable": "false: migration from ZooKeeper is not supported",
     "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
     "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
 }
-"""Keys that may only have their default: to ignore them would leave out what the user relies on."""
+"""Keys that are not supported, with the only allowed value.  A user relies on a value that is set,
+so it is refused and not ignored."""
 _log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
 
 
 def run_node(path: Path, metrics_port: int | None = None) -> int:
     """Runs the node of that controller.properties until it is stopped; returns the exit code.
 
-    ConfigInvalid or NodeFilesInvalid, before anything has begun, for a node that must not start.
+    ConfigInvalid or NodeFilesInvalid if the node must not start.
     """
     config = load_controller_config(path)
     config.check_voters_are_routable()
@@ -206,8 +209,8 @@ def _refuse_unsupported(config: ControllerServerConfig) -> None:
             raise ConfigInvalid(key, str(config.values[key]), allowed)
 
 
-class _Lines(QueueHandler):
-    """Passes lines to a thread that writes them."""
+class _LineQueue(QueueHandler):
+    """Passes log lines to the thread that writes them; drops them while its queue is full."""
 
     @override
     def enqueue(self, record: logging.LogRecord) -> None:
@@ -218,11 +221,11 @@ class _Lines(QueueHandler):
 
 
 class LineWriter(QueueListener):
-    """The thread that writes lines; ``stop`` returns when all are written."""
+    """The thread that writes log lines; ``stop`` returns when all are written."""
 
     @override
     def enqueue_sentinel(self) -> None:
-        # There may be no room behind unread lines: wait for their reader.
+        # The queue may be full: wait until the thread has written a line.
         cast("queue.Queue[object]", self.queue).put(None)
 
 
@@ -232,7 +235,7 @@ def _log_to_stderr() -> QueueListener:
     writer.setFormatter(logging.Formatter(_FORMAT))
     lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_QUEUED_LINES)
     root = logging.getLogger()
-    root.addHandler(_Lines(lines))
+    root.addHandler(_LineQueue(lines))
     root.setLevel(logging.INFO)
     listener = LineWriter(lines, writer)
     listener.start()

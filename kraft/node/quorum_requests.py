@@ -1,12 +1,13 @@
 """Requests to a quorum node: from a frame to its response.
 
-What is the quorum's goes through the raft step, one request after another; what is the controller's
-goes to it, where the node has one; ApiVersions alone is answered here.  A frame that is no request,
-or one of an API or version that is not offered, closes the connection without an answer.
+Requests of the quorum are handled by the raft step, one after another; the controller's requests by
+the controller, if the node has one.  ApiVersions, and a SASL request after the login, are handled
+here.  A malformed frame, or an API or version that is not offered, closes the connection without a
+response.
 
-A request that meets a defect, or whose answer cannot be encoded, is named in the log.  A request of
-the quorum and an envelope are then answered UNKNOWN_SERVER_ERROR, any other costs its client the
-connection.
+If handling a request or encoding its response fails unexpectedly, the log names the request.  Then
+a request of the quorum or an Envelope gets UNKNOWN_SERVER_ERROR; for any other, the connection is
+closed.
 
 Source: Kafka ``ControllerApis``, ``SocketServer`` of a controller.
 """
@@ -76,18 +77,18 @@ _log: Final = logging.getLogger("kafka.server.ControllerApis")
 _OPERATIONS: Final[Mapping[int, AclOperation]] = {
     ApiKey.DESCRIBE_QUORUM: AclOperation.DESCRIBE,
 }
-"""What must be allowed on the cluster, for whatever is not among nodes of the quorum alone."""
+"""The operation on the cluster that a request needs; CLUSTER_ACTION for all other requests."""
 
 ALL_OFFERED: Final[Mapping[int, tuple[int, int]]] = {
     **OFFERED,
     **OFFERED_FOR_LOGINS,
     ApiKey.API_VERSIONS: API_VERSIONS,
 }
-"""What ApiVersions tells: API key to first and last version."""
+"""The APIs of a node without a controller: first and last version by API key."""
 
 
 class QuorumRequests:
-    """Answers the requests of one node."""
+    """Responds to the requests that one node receives."""
 
     def __init__(
         self,
@@ -102,8 +103,8 @@ class QuorumRequests:
     ) -> None:
         """Without a controller only the quorum's APIs are offered.
 
-        ``authorizer``: None where every client may do everything.  The first of the listeners is
-        the quorum's.  ``config`` is the node's configuration for clients.
+        ``authorizer`` is None if every client may do everything.  The first of the listeners is
+        the quorum's.  ``config`` is what DescribeConfigs shows.
         """
         self._driver = driver
         self._cluster_id = cluster_id
@@ -119,9 +120,10 @@ class QuorumRequests:
         self._versions = NodeVersions(self._offered, controller)
 
     async def respond(self, data: bytes, peer: Peer) -> ResponseFrame:
-        """The answer to the request in ``data``; InvalidFrame if it must not be answered.
+        """The response to the request in ``data``; an error closes the connection.
 
-        ConnectionAbortedError if it cannot be, or the node ends.
+        InvalidFrame if the request is malformed or not offered, ConnectionAbortedError if handling
+        it failed or the node ends.
         """
         header, start = parse_request_header(data)
         context = ControllerRequestContext(
@@ -137,7 +139,7 @@ class QuorumRequests:
             body, mute_ms = await self._whole_body(header, data, start, context)
         except (InvalidFrame, ConnectionAbortedError):
             raise
-        except Exception as failure:  # one request must not cost others theirs
+        except Exception as failure:  # a defect in one request must not affect others
             _log_failure(header, context)
             if header.api_key not in OFFERED:
                 raise ConnectionAbortedError("there is no answer") from failure
@@ -175,8 +177,8 @@ class QuorumRequests:
     async def _envelope(self, header: RequestHeader, data: bytes, start: int, call: Call) -> bytes:
         """Handles the request inside an envelope and wraps its response.
 
-        NOT_CONTROLLER is an error of the envelope itself, so that the broker
-        looks for the one that is.
+        NOT_CONTROLLER becomes an error of the Envelope response itself, so that the broker looks
+        for the active controller.
         """
         request: Any = read_message(ApiKey.ENVELOPE, call.version, data, start)
         error = self._refusal_of(call.context)
@@ -192,7 +194,7 @@ class QuorumRequests:
         except EnvelopeRefused as refused:
             return write_envelope(None, refused.error)
         except InvalidFrame:
-            # Of what it could not read in an envelope Kafka says so too.
+            # As in Kafka, this is the error for a request inside that cannot be read.
             return write_envelope(None, ErrorCode.unsupported_version)
         except ConnectionAbortedError:
             raise  # the node ends
@@ -220,7 +222,7 @@ class QuorumRequests:
         return write_response(await self._driver.ask(request, context.listener_name), version)
 
     def _refusal_of(self, context: ControllerRequestContext) -> ErrorCode | None:
-        """The error if the client may not send that quorum request."""
+        """The error if the client may not send the request; None if it may."""
         operation = _OPERATIONS.get(context.api_key, AclOperation.CLUSTER_ACTION)
         try:
             is_allowed = permissions_of(context, self._authorizer).allow_on_cluster(operation)
@@ -253,7 +255,7 @@ def refusal(data: bytes, error: ErrorCode) -> bytes | None:
 
 
 class _Watched:
-    """A controller that notes whether it answered NOT_CONTROLLER."""
+    """Passes requests to a controller and records whether one failed with NOT_CONTROLLER."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -265,7 +267,7 @@ class _Watched:
         timeout_ms: int | None = None,
         apply_quota: PartitionChangeQuota = unlimited,
     ) -> Any:
-        """Asks the controller, and notes whether it has moved."""
+        """Passes the request on; sets ``has_moved`` if it fails with NOT_CONTROLLER."""
         try:
             return await self._controller.ask(request, timeout_ms, apply_quota)
         except ApiException as error:

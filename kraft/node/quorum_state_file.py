@@ -1,9 +1,9 @@
 """``quorum-state``: the persisted election of a quorum node, one line of JSON.
 
-Version 0 belongs to static voters and lists them, version 1 to ``kraft.version`` 1 and has the
-directory id of the candidate voted for.  The file is written beside itself, synced and renamed, so
-that a crash leaves the old one or the new one.  It is read strictly: a node that is wrong about its
-vote could vote twice.
+Version 0 is for static voters and lists them; version 1 is for ``kraft.version`` 1 and has the
+directory id of the candidate voted for.  A new file is written under another name, synced and
+renamed, so a crash leaves either the old or the new one.  A malformed file is refused: a node with
+a wrong vote could vote twice.
 
 Source: Kafka ``FileQuorumStateStore``, ``QuorumStateData``.
 """
@@ -29,7 +29,7 @@ _NO_DIRECTORY: Final = UUID(int=0)
 
 
 class QuorumStateCorrupt(ZkControllerError):
-    """The file is not what it should be; without it this node's vote is unknown."""
+    """The file is malformed, so this node's vote is unknown."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"Error while reading the Quorum status from the file {path}: {reason}")
@@ -39,12 +39,12 @@ class QuorumStateFile:
     """Stores the election of one node in ``quorum-state``."""
 
     def __init__(self, directory: Path, voters: VoterSet) -> None:
-        """``directory``: the log's directory."""
+        """``directory`` is the metadata log's directory."""
         self._directory = directory
         self._voters = voters
 
     def read(self) -> ElectionState | None:
-        """As :func:`read_quorum_state`."""
+        """The stored election; see :func:`read_quorum_state`."""
         return read_quorum_state(self._directory)
 
     def write(self, election: ElectionState) -> None:
@@ -81,7 +81,7 @@ def read_quorum_state(directory: Path) -> ElectionState | None:
 def encode_quorum_state(
     election: ElectionState, voter_ids: Sequence[int], *, version: int
 ) -> bytes:
-    """The line, without a line end."""
+    """The file's only line, without a line end."""
     assert 0 <= version <= NEWEST_VERSION, f"data_version {version}"
     voted = election.voted_key
     leader_id = NO_LEADER if election.leader_id is None else election.leader_id

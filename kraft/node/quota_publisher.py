@@ -1,7 +1,7 @@
 """Applies the ``controller_mutation_rate`` of the metadata log to a controller's quotas.
 
-The event loop publishes, the controller's thread charges: each change makes a new table of quotas,
-which takes the place of the one before as a whole.
+The event loop applies records while the controller's thread uses the quotas.  So each change makes
+a new table of quotas, which then replaces the old one.
 
 Source: Kafka ``DynamicClientQuotaPublisher``, ``ClientQuotaMetadataManager`` (KIP-599).
 """
@@ -23,7 +23,7 @@ _CLIENT_ID: Final = "client-id"
 
 
 def mutation_quotas(config: ControllerServerConfig) -> MutationQuotas:
-    """The quotas of a node, none yet, over the configured window."""
+    """The quotas of a node, without any bound yet, for the configured time window."""
     window_s = config.integer("controller.quota.window.num") * config.integer(
         "controller.quota.window.size.seconds"
     )
@@ -31,7 +31,7 @@ def mutation_quotas(config: ControllerServerConfig) -> MutationQuotas:
 
 
 class MutationQuotaPublisher:
-    """Keeps the quotas of a controller's clients equal to the log."""
+    """Keeps the mutation quotas of a controller's clients equal to the log."""
 
     record_types = frozenset((ClientQuotaRecord,))
 

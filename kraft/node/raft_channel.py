@@ -1,11 +1,11 @@
 """Channels to the other nodes of a quorum: one connection and one request in flight for each.
 
-A request is sent once.  Any failure is reported at once, and whether it is
-sent again is the raft step's decision.  After a failed connection the node is left in peace for a
-moment that grows with each failure; a request that comes meanwhile fails at once.
+A request is sent once.  A failure is reported at once, and the raft step decides whether the
+request is sent again.  After a failed connection no new one is opened for a time that grows with
+each failure; a request in that time fails at once.
 
-The first request on a connection is ApiVersions: a message goes out in the highest version that
-both sides know.
+The first request on a connection is ApiVersions, because every request is sent in the highest
+version that both sides support.
 
 Source: Kafka ``KafkaNetworkChannel``, ``NetworkClient``.  Deviation: a request that the raft step
 no longer waits for, because its state has changed, does not keep the next one waiting: its
@@ -48,8 +48,8 @@ class _VersionMismatch(Exception):
 
 
 async def versions_of(connection: Connection) -> dict[int, tuple[int, int]]:
-    """The API versions of the peer: API key to first and last version."""
-    # Version 0 is understood by every node, so nothing has to be tried twice.
+    """The first and last version that the peer supports of each API, by API key."""
+    # Every node supports version 0, so no second request is needed.
     response: Any = await connection.request(request_schema(ApiKey.API_VERSIONS, 0).request())
     return {
         int(each.api_key): (int(each.min_version), int(each.max_version))
@@ -78,7 +78,7 @@ class RaftChannels:
         self._channels: dict[int, _Channel] = {}
 
     def send(self, send: SendRequest) -> None:
-        """Sends a request, soon; a request in flight to the same node is dropped."""
+        """Begins to send a request; a request in flight to the same node is abandoned."""
         channel = self._channels.get(send.destination_id)
         if channel is None:
             channel = self._channels[send.destination_id] = _Channel(
@@ -98,7 +98,7 @@ class RaftChannels:
 
 
 class _Channel:
-    """One destination."""
+    """The connection to one node, with at most one request in flight."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Channel:
 
     async def _exchange(self, send: SendRequest, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
-            # It must have let go of the connection.
+            # The abandoned request must have released the connection.
             await asyncio.wait((before,))
         loop = asyncio.get_running_loop()
         if loop.time() < self._not_before_s:
@@ -158,7 +158,7 @@ class _Channel:
                 send,
                 ErrorCode.network_exception if is_refused else ErrorCode.broker_not_available,
             )
-        except Exception:  # noqa: BLE001 - an outcome is owed for every request
+        except Exception:  # noqa: BLE001 - every request must have an outcome
             _log.exception("Request to node %d failed", send.destination_id)
             await self._disconnect()
             self._fail(send, ErrorCode.unknown_server_error)
@@ -210,10 +210,10 @@ class _Channel:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the peer was reached and refused us, by TLS or by SASL.
+    """Whether the peer was reached and refused this node, by TLS or by SASL.
 
-    :meth:`Connection.open` says the one as a plain ConnectionError, the other as LoginRefused; an
-    error of the operating system is of a class of its own, or the cause.
+    :meth:`Connection.open` raises LoginRefused if SASL fails, and a plain ConnectionError if TLS
+    fails.  An error of the operating system is a subclass of ConnectionError, or the cause of one.
     """
     if isinstance(error, LoginRefused):
         return True

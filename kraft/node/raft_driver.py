@@ -1,13 +1,13 @@
 """Runs a quorum node: gives the pure raft step real time, sockets and disk.
 
-One task takes what has happened, in order, has
-:class:`~kraft.raft.kafka_raft_client.KafkaRaftClient` step, and performs what comes out, strictly
-in order.  While it waits for a disk (one thread does all fsyncs), what happens meanwhile queues up,
-and everything else on the event loop goes on.  Nothing here may take long: a leader that is late by
-two seconds is deposed.
+One task takes the inputs in order, passes each to
+:meth:`KafkaRaftClient.step <kraft.raft.kafka_raft_client.KafkaRaftClient.step>`, and performs its
+outputs strictly in order.  While it waits for the disk (one thread does all fsyncs), further inputs
+are queued, and other tasks of the event loop run.  Nothing here may take long: a leader that does
+not respond for two seconds loses its leadership.
 
-Everything is for the event loop, but for what a writer of records calls from a thread of its own:
-:meth:`RaftDriver.prepare_append` and its neighbours.  A lock keeps those and the step apart.
+All methods are for the event loop, except those that the writer of records calls from its own
+thread: :meth:`RaftDriver.prepare_append` and its neighbours.  A lock excludes them during a step.
 
 Source: Kafka ``KafkaRaftClientDriver``, ``KafkaRaftClient``, ``BlockingMessageQueue``.
 """
@@ -57,16 +57,16 @@ from kraft.raft.outputs import (
 from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
 
 MAX_QUEUED_REQUESTS: Final = 1_000
-"""This many requests of other nodes may wait for the step; further ones wait to be read."""
+"""The most received requests that are queued for a step; a further one waits in :meth:`ask`."""
 MAX_COMMIT_BYTES: Final = 1024 * 1024
-"""A listener gets so much at a time, or one batch if that is larger."""
+"""The most bytes that a listener gets at a time, unless one batch is larger."""
 MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
-"""A larger snapshot is not loaded: it is in memory all at once."""
+"""The largest snapshot that is loaded, because it is in memory as a whole."""
 _READ_BYTES: Final = 8 * 1024 * 1024
 STEPS_AT_ONCE: Final = 8
-"""After so many the rest of the event loop has its turn."""
+"""The number of steps after which other tasks of the event loop run."""
 STEP_PAUSE_S: Final = 0.1
-"""Between two looks whether a step may begin."""
+"""The interval at which a waiting driver checks whether a step may begin."""
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClientDriver")
 T = TypeVar("T")
@@ -76,9 +76,9 @@ class Flush(NamedTuple):
     """Flushes the log to disk."""
 
     run: Callable[[], None]
-    """Blocks; in a thread."""
+    """Called in a thread; blocks."""
     finish: Callable[[], None]
-    """Afterwards, on the event loop."""
+    """Called afterwards on the event loop."""
 
 
 class ElectionStore(Protocol):
@@ -100,12 +100,12 @@ class Channels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatches:
-    """Whole batches that are committed, as they stand in the log."""
+    """Whole committed batches, as bytes of the log."""
 
     first_offset: int
-    """The first record that is new to the listener."""
+    """The offset of the first record that is new to the listener; its batch may begin before."""
     next_offset: int
-    """What to say to :meth:`RaftDriver.advanced` when they are taken in."""
+    """The offset to pass to :meth:`RaftDriver.advanced` when the batches are processed."""
     data: bytes
 
 
@@ -116,13 +116,13 @@ class RaftListener(Protocol):
     """
 
     def handle_commit(self, batches: CommittedBatches) -> None:
-        """Takes batches; the next ones come after :meth:`RaftDriver.advanced` was called."""
+        """Receives batches; the next ones come after :meth:`RaftDriver.advanced` was called."""
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Takes a snapshot that replaces all earlier records."""
+        """Receives the id of a snapshot that replaces all earlier records."""
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Takes the current leader."""
+        """Receives the current leader and epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +157,13 @@ class RaftDriver:
         now_ms: Callable[[], int] | None = None,
         may_step: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``plan_flush`` returns how to flush the log as it is now, if needed.
+        """``plan_flush`` returns the flush that the log needs now, None if it needs none.
 
-        ``may_step``: no step begins unless it says so; for what a step needs and must not lack.
+        No step begins while ``may_step`` returns False, for example because too few files can be
+        opened.
         """
         self.node = node
-        """To look at, on the event loop; only the driver has it step."""
+        """For reading on the event loop; only the driver calls its ``step``."""
         self._stepping = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._plan_flush = plan_flush
@@ -174,49 +175,49 @@ class RaftDriver:
         self._channels: Channels | None = None
         self._inputs: deque[_Input] = deque()
         self._has_input = asyncio.Event()
-        self._room = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
+        self._request_slots = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
         self._responses: AwaitedResponses[AnyRaftResponse] = AwaitedResponses()
         self._listeners: dict[str, RaftListener] = {}
         self._left: bool | None = None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="raft-disk")
 
-    # What happens.
+    # Inputs.
 
     async def ask(self, request: RaftRequest, listener_name: str) -> AnyRaftResponse:
         """The response to a request of another node or tool; a Fetch may wait for records.
 
-        ConnectionAbortedError if the node leaves before it has answered.
+        ConnectionAbortedError if the node leaves the quorum before it has responded.
         """
         if self._left is not None:
             raise ConnectionAbortedError("the node has left the quorum")
-        await self._room.acquire()
+        await self._request_slots.acquire()
         request_id = self._responses.new_id()
         with self._responses.expected(request_id) as answer:
             self.put(RaftRequestReceived(request_id, request, listener_name))
             return await answer
 
     def put(self, happened: Outcome | RaftRequestReceived) -> None:
-        """Takes the outcome of a sent request."""
+        """Queues an input: the outcome of a sent request, or a received request."""
         self._put(happened)
 
     def register(self, name: str, listener: RaftListener) -> None:
-        """Adds a listener, which gets everything that is committed, from the beginning.
+        """Adds a listener, which gets all committed records from the beginning.
 
-        Once for a name: what an earlier one has yet to report would be taken for the later one's.
+        Each name only once: a late report of an earlier listener would count for the later one.
         """
         assert name not in self._listeners, f"{name} listens already"
         self._listeners[name] = listener
         self._put(_Registration(name))
 
     def advanced(self, name: str, next_offset: int) -> None:
-        """That listener has processed everything below ``next_offset``."""
+        """Queues a listener's report that it has processed everything below ``next_offset``."""
         self._put(ListenerAdvanced(name, next_offset))
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """The whole snapshot for a listener: some 0.3 ms for each MB.
+        """The whole snapshot, for a listener; reading takes some 0.3 ms for each MB.
 
-        To be read at once, before it can be deleted.  RaftFatal if it is gone, or
-        larger than MAX_SNAPSHOT_BYTES.
+        A listener must call this within ``handle_load_snapshot``, before the snapshot can be
+        deleted.  RaftFatal if it does not exist, or is larger than MAX_SNAPSHOT_BYTES.
         """
         log = self.node.log
         size = log.snapshot_bytes(snapshot_id)
@@ -226,7 +227,7 @@ class RaftDriver:
         return b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
 
     def listener_failed(self, error: Exception) -> None:
-        """A listener failed: :meth:`run` raises its error, and the node ends."""
+        """Reports that a listener failed: :meth:`run` raises its error, and the node ends."""
         self._put(_ListenerFailed(error))
 
     def shut_down(self, timeout_ms: int) -> None:
@@ -234,37 +235,37 @@ class RaftDriver:
         self._is_leaving = True
         self._put(RaftShutdown(timeout_ms))
 
-    # What may be called from any one thread: the writer's.
+    # For one thread of its own: that of the writer of records.
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The leader that the node knows, and the epoch."""
+        """The node's epoch and the leader that it knows, None if unknown."""
         with self._stepping:
             return self.node.leader_and_epoch
 
     @property
     def next_append_offset(self) -> int:
-        """The offset of the next record, behind those that wait to be written."""
+        """The offset of the next record; at a leader, after the records that wait to be written."""
         with self._stepping:
             return self.node.next_append_offset
 
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
         """Adds records as one batch to be written; returns the offset of the last one.
 
-        As :meth:`~kraft.raft.kafka_raft_client.KafkaRaftClient.prepare_append`.
+        See :meth:`~kraft.raft.kafka_raft_client.KafkaRaftClient.prepare_append` for its errors.
         """
         with self._stepping:
             return self.node.prepare_append(epoch, values, self._now_ms())
 
     def schedule_prepared_append(self) -> None:
-        """Lets prepared records be written after the linger time."""
+        """Allows prepared records to be written, after the linger time."""
         with self._stepping:
             self.node.schedule_prepared_append()
-        # There is a new time to wait for.
+        # The node's deadline may be earlier now.
         self._loop.call_soon_threadsafe(self._has_input.set)
 
     def resign(self, epoch: int) -> None:
-        """Gives up the leadership of that epoch, if it still lasts."""
+        """Gives up the leadership of that epoch; does nothing if the epoch has ended."""
         self._loop.call_soon_threadsafe(self._put, Resign(epoch))
 
     def _put(self, happened: _Input) -> None:
@@ -276,8 +277,8 @@ class RaftDriver:
     async def run(self, channels: Channels) -> bool:
         """Runs the node until it has left the quorum; returns whether it left gracefully.
 
-        RaftFatal if its bookkeeping is contradicted, OSError if its disk fails, whatever a listener
-        failed of: the process must end, for nothing that it says can be trusted any more.
+        RaftFatal if an input contradicts the node's state, OSError if its disk fails, or the error
+        of a failed listener.  Then the process must end.
         """
         self._channels = channels
         try:
@@ -301,11 +302,11 @@ class RaftDriver:
     async def _end(self) -> None:
         self._left = bool(self._left)
         self._responses.refuse_all(lambda: ConnectionAbortedError("the node has left the quorum"))
-        # The log must not be closed during a write.
+        # Waits for the disk's thread: the log must not be closed during a write.
         await asyncio.to_thread(self._disk.shutdown)
 
     async def _wait_until_step_is_allowed(self) -> None:
-        """Waits as long as a step might fail half way; other nodes elect another leader then."""
+        """Waits while a step might fail half-way; meanwhile other nodes may elect a leader."""
         if self._may_step() or self._is_leaving:
             return
         _log.error("The node waits: it takes no part in the quorum before it can open files")
@@ -317,8 +318,8 @@ class RaftDriver:
         if isinstance(happened, _ListenerFailed):
             raise happened.error
         if _is_part_of_a_snapshot(happened):
-            # What came before is on disk first: with its last part it must be there as a whole,
-            # and the step waits for that.
+            # Earlier parts are flushed first.  The step that completes the snapshot waits until it
+            # is on disk, and so only for the last part.
             await self._flush()
         now_ms = self._now_ms()
         with self._stepping:
@@ -346,18 +347,18 @@ class RaftDriver:
             if self._metrics is not None:
                 self._metrics.was_idle(time.monotonic_ns() - idle_since_ns)
             if not self._inputs:
-                # Its time has come, or there is another one.
+                # The deadline has come or has changed.
                 continue
         happened = self._inputs.popleft()
         if isinstance(happened, RaftRequestReceived):
-            self._room.release()
+            self._request_slots.release()
         return happened
 
     def _wait_s(self) -> float | None:
         deadline_ms = self.node.deadline_ms
         return None if deadline_ms is None else max(0, deadline_ms - self._now_ms()) / 1000
 
-    # What is to be done.
+    # Outputs.
 
     async def _perform(self, outputs: Sequence[RaftOutput]) -> None:
         for output in outputs:

@@ -1,7 +1,7 @@
 """Metrics of a quorum node: Kafka's ``raft-metrics``.
 
-The driver has :class:`RaftMetrics` look at the node after each step; what has changed since the
-last look is what the rates and latencies are made of.
+The driver calls :meth:`RaftMetrics.observe` after each step.  Rates and latencies are computed from
+the changes since the call before.
 
 Source: Kafka ``KafkaRaftMetrics``, ``TimeRatio``.
 """
@@ -23,7 +23,7 @@ from kraft.raft.states import StateName
 from kraft.raft.values import NO_LEADER, ReplicaKey
 
 MAX_PENDING_COMMITS: Final = 1_000
-"""So many appends are timed at once until they are committed; of more, the oldest is not."""
+"""The most appends that are timed until their commit; with more, the oldest is not timed."""
 _MBEAN: Final = "kafka.server:type=raft-metrics"
 _NO_DIRECTORY: Final = UUID(int=0)
 
@@ -52,7 +52,7 @@ class RaftMetrics:
     """The metrics of one node.  The driver's loop updates them; any thread may read."""
 
     def __init__(self, metrics: Metrics, node: KafkaRaftClient, local: ReplicaKey | None) -> None:
-        """Shows the node's current values."""
+        """Registers the metrics, with the node's current values."""
         self._local = local
         self._is_observer = local is None or local.id not in node.voters
         self._seen = _look(node)
@@ -75,7 +75,7 @@ class RaftMetrics:
             "high-watermark": lambda: _number(self._seen.high_watermark),
             "log-end-offset": lambda: self._seen.end_offset,
             "log-end-epoch": lambda: self._seen.last_epoch,
-            # Static voters are all known by address.
+            # The addresses of all static voters are known.
             "number-unknown-voter-connections": lambda: 0,
             "fetch-records-rate": lambda: self._fetched.rate_per_s(_monotonic_ms()),
             "append-records-rate": lambda: self._appended.rate_per_s(_monotonic_ms()),
@@ -152,7 +152,7 @@ class IdleRatio:
         self._last_ns = now_ns
 
     def measure(self) -> float:
-        """The ratio since the last measurement."""
+        """The ratio since the last measurement; begins a new one."""
         interval_ns = 0 if self._began_ns is None else self._last_ns - self._began_ns
         if interval_ns <= 0:
             return 1.0

@@ -19,7 +19,7 @@ _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 
 
 def claim(directory: Path) -> None:
-    """Writes the topic id of the log; InconsistentTopicId if it has another one."""
+    """Writes the log's topic id into the directory; InconsistentTopicId if it has another one."""
     found = partition_metadata.read_topic_id(directory)
     if found is None:
         partition_metadata.write_topic_id(directory, METADATA_TOPIC_ID)
@@ -31,10 +31,10 @@ def claim(directory: Path) -> None:
 
 
 def find_start_offset(directory: Path) -> int:
-    """The log's start: its first segment, or the end of the oldest snapshot after that.
+    """The log's start offset: 0, or the end of the oldest snapshot not before the first segment.
 
-    A segment is deleted only as a whole, so the first one that is left may begin before the
-    snapshot from which the log counts.  RaftFatal if the records before it are in no snapshot.
+    Segments are deleted only as a whole, so the first one may begin before that snapshot's end.
+    RaftFatal if no snapshot covers the records before the first segment.
     """
     bases = [
         offset
@@ -58,7 +58,7 @@ def find_start_offset(directory: Path) -> int:
 
 
 def recover_snapshots(directory: Path, log_start_offset: int) -> MetadataSnapshotFiles:
-    """The valid snapshots; removes other files."""
+    """The valid snapshots; removes partial and deleted ones, and those before the log's start."""
     kept: list[OffsetAndEpoch] = []
     for path, name in list_snapshots(directory):
         if name.is_partial or name.is_deleted or name.snapshot_id.offset < log_start_offset:

@@ -26,17 +26,17 @@ from kafka_common.protocol.scram import (
 from kraft.metadata.records import UserScramCredentialRecord
 
 SALT_BYTES: Final = 16
-"""Of a salt that is made up."""
+"""The size of a random salt."""
 
 
 class FormatRefused(ZkControllerError):
-    """A format is refused, in Kafka's words; nothing was written."""
+    """Formatting is refused, with Kafka's message; nothing was written."""
 
 
 def parse_scram(argument: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
     """The credential in one argument; ``random_bytes`` makes a missing salt.
 
-    FormatRefused says what is wrong.  Takes some milliseconds.
+    FormatRefused if the argument is invalid.  Takes some milliseconds.
     """
     mechanism, text = _mechanism_of(argument.strip())
     parts = dict(_part(part) for part in text.rstrip(",").split(","))

@@ -43,7 +43,7 @@ class AclPublisher:
         self._by_pattern: dict[ResourcePattern, dict[UUID, AccessControlEntry]] = {}
 
     def publish(self, records: Sequence[MetadataRecord]) -> None:
-        """Applies all changes at once."""
+        """Applies the changes; the authorizer sees all of them at once."""
         changed = dict.fromkeys(self._apply(records))
         self._authorizer.cache = self._authorizer.cache.updated(
             {pattern: self._rules_of(pattern) for pattern in changed}
@@ -57,22 +57,22 @@ class AclPublisher:
         self._authorizer.cache = AclCache({each: self._rules_of(each) for each in changed})
 
     def caught_up(self) -> None:
-        """Completes the initial load."""
+        """Ends the authorizer's initial load, so that it decides from now on."""
         self._authorizer.complete_initial_load()
 
     def _apply(self, records: Sequence[MetadataRecord]) -> Iterable[ResourcePattern]:
-        """Updates the patterns whose ACLs have changed."""
+        """Applies records one by one, and yields the resource pattern of each changed ACL."""
         for record in records:
             match record:
                 case AccessControlEntryRecord():
                     yield self._put(record.id, AclBinding(*standard_acl(record)))
                 case RemoveAccessControlEntryRecord(acl_id):
-                    gone = self._by_id.pop(acl_id, None)
-                    if gone is None:
+                    removed = self._by_id.pop(acl_id, None)
+                    if removed is None:
                         _log.error("The log removes rule %s, which it has not", acl_id)
                         continue
-                    del self._by_pattern[gone.pattern][acl_id]
-                    yield gone.pattern
+                    del self._by_pattern[removed.pattern][acl_id]
+                    yield removed.pattern
                 case _:
                     raise AssertionError(f"{record} is not asked for")
 

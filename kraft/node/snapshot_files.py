@@ -1,9 +1,9 @@
 """Snapshot files of the metadata log, named by end offset and epoch.
 
-``<offset>-<epoch>.checkpoint`` holds everything before ``offset``; ``epoch`` is that of the last
-record in it.  A snapshot is written to a ``.part`` file and gets its name when it is whole and on
-disk; from then on it must not be written.  One that is not needed any more is renamed to
-``.deleted`` at once and removed a while later, because it may still be read.
+``<offset>-<epoch>.checkpoint`` holds the state before ``offset``; ``epoch`` is that of the last
+record in it.  A snapshot is written to a ``.part`` file and gets its name when it is complete and
+on disk; then it is read-only.  A snapshot that is no longer needed is renamed to ``.deleted`` at
+once and removed later, because it may still be read.
 
 Source: Kafka ``Snapshots``, ``FileRawSnapshotWriter``, ``FileRawSnapshotReader``.
 """
@@ -37,7 +37,7 @@ _MAX_OFFSET: Final = 2**63 - 1
 _MAX_EPOCH: Final = 2**31 - 1
 _FROZEN_MODE: Final = 0o400
 _HEADER_BATCH_BYTES: Final = 4096
-"""More than the first batch of a snapshot has."""
+"""The bytes to read for the first batch of a snapshot, which is always smaller."""
 
 
 class SnapshotName(NamedTuple):
@@ -49,12 +49,12 @@ class SnapshotName(NamedTuple):
 
 
 def snapshot_path(directory: Path, snapshot_id: OffsetAndEpoch) -> Path:
-    """``00000000000000000042-0000000003.checkpoint`` for offset 42 and epoch 3."""
+    """The file's path; its name is ``00000000000000000042-0000000003.checkpoint`` for (42, 3)."""
     return directory / f"{_stem(snapshot_id)}{SUFFIX}"
 
 
 def parse_name(name: str) -> SnapshotName | None:
-    """The parsed name; None if it is no snapshot's."""
+    """The parsed name; None if it is not the name of a snapshot's file."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -82,7 +82,7 @@ class SnapshotWriter:
         self.size = 0
         """Bytes written so far."""
         self.synced_size = 0
-        """So many of them are on disk."""
+        """Bytes that are on disk."""
         self.is_frozen = False
         prefix = f"{_stem(snapshot_id)}-"
         descriptor, path = SPARE_DESCRIPTORS.opening(
@@ -92,7 +92,7 @@ class SnapshotWriter:
         self._path = Path(path)
 
     def append(self, data: bytes | memoryview) -> int:
-        """Appends to the page cache; returns the size.  OSError if the disk fails."""
+        """Appends to the page cache; returns the size in bytes.  OSError if the disk fails."""
         assert not self.is_frozen, f"{self._path} is frozen"
         view = memoryview(data)
         while view:
@@ -119,7 +119,7 @@ class SnapshotWriter:
         self.is_frozen = True
 
     def close(self) -> None:
-        """Deletes the file unless it is frozen; may be called again."""
+        """Closes the file, and deletes it unless it is frozen; may be called again."""
         self._file.close()
         if not self.is_frozen:
             self._path.unlink(missing_ok=True)
@@ -174,7 +174,7 @@ class MetadataSnapshotFiles:
             self._ids = sorted((*self._ids, snapshot_id), key=by_age)
 
     def size_of(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """The size of a snapshot; None if it does not exist here."""
+        """The size of a snapshot in bytes; None if this node does not have it."""
         found = self._opened(snapshot_id)
         return None if found is None else found.size
 
@@ -186,7 +186,7 @@ class MetadataSnapshotFiles:
         return found.read(position, max_bytes)
 
     def last_contained_log_timestamp(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """The timestamp in the snapshot's header; None if it does not exist here.
+        """The timestamp in the snapshot's header; None if this node does not have the snapshot.
 
         CorruptRecord if it has no header.
         """
@@ -205,7 +205,7 @@ class MetadataSnapshotFiles:
         return [path for known in older if (path := self._mark_deleted(known)) is not None]
 
     def discard(self, snapshot_id: OffsetAndEpoch) -> list[Path]:
-        """Marks a snapshot as deleted that was not needed any more when it was frozen."""
+        """Marks a frozen snapshot as deleted, as it is not needed; returns the file to remove."""
         path = self._mark_deleted(snapshot_id)
         return [] if path is None else [path]
 

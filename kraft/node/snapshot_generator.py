@@ -1,8 +1,8 @@
 """Makes snapshots of the controller's state, so that the log before them may be deleted.
 
-Every node makes its own.  The controller goes on meanwhile: its state is read as it was at one
-offset, some milliseconds at a time in the controller's thread, and each batch is encoded and
-written in another one.
+Every node makes its own.  The controller continues to work meanwhile.  Its state at one offset is
+read in the controller's thread, a few milliseconds at a time, and each batch is encoded and written
+in another thread.
 
 Source: Kafka ``SnapshotGenerator``, ``SnapshotEmitter``, ``RaftSnapshotWriter`` (KIP-630).
 """
@@ -30,7 +30,7 @@ from kraft.raft.values import OffsetAndEpoch
 
 RECORDS_PER_BATCH: Final = 1024
 SLICE_S: Final = 0.005
-"""So long the state is read before the controller goes on with its work."""
+"""The longest time for which the state is read before the controller continues its work."""
 _RECORDS_AT_ONCE: Final = 32
 
 _log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotGenerator")
@@ -57,7 +57,7 @@ class SnapshotStore(Protocol[W]):
     """The log that stores the snapshots.  For the event loop."""
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> W | None:
-        """A writer for the state before that offset; None if no such snapshot is needed."""
+        """A writer for the snapshot with that id; None if it is not needed."""
 
     def add_snapshot(self, written: W) -> None:
         """Adds a frozen snapshot to the log."""
@@ -68,21 +68,21 @@ class CommittedProgress:
     """How far the controller has read the committed log."""
 
     next_offset: int
-    """Everything before it has been taken in."""
+    """The controller has processed every record below this offset."""
     epoch: int
     append_timestamp_ms: int
-    """Epoch and time of the last batch."""
+    """The append time of the last batch, whose epoch is ``epoch``."""
     size_in_bytes: int
-    """Of what has just been taken in."""
+    """The size of the batches that were processed last."""
     is_latest: bool
-    """Whether nothing more is known to be committed."""
+    """Whether no further records are known to be committed."""
 
 
 class LooksIntoController(Protocol):
     """The controller in its thread.  For the event loop."""
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
-        """The result of ``read``, called in the controller's thread between two steps.
+        """The result of ``read``, called in the controller's thread between two events.
 
         ConnectionAbortedError if the controller has ended.
         """
@@ -91,8 +91,8 @@ class LooksIntoController(Protocol):
 class SnapshotGenerator(Generic[W]):
     """Makes the snapshots of one controller.
 
-    Progress and reads of the state belong to the controller's thread, and so does whether
-    a snapshot is under way; everything else for the event loop, where a snapshot is a task.
+    The controller's thread calls :meth:`loaded` and :meth:`committed`, reads the state and sets
+    ``is_busy``.  Everything else is for the event loop, on which each snapshot is a task.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class SnapshotGenerator(Generic[W]):
         now_ms: Callable[[], int],
     ) -> None:
         self.disabled_reason: str | None = None
-        """Why there are no more snapshots: the node stops."""
+        """Why no more snapshots are made, after :meth:`close`; None before."""
         self.latest_bytes = 0
-        """Size of the last one that was made here."""
+        """The size of the last snapshot that was made here; 0 if there is none."""
         self.latest_ms = now_ms()
-        """When that was; before the first one, when this began."""
+        """When the last snapshot was made; before the first, when the generator was created."""
         self.is_busy = False
-        """Whether one is under way."""
+        """Whether a snapshot is being made."""
         self._state = state
         self._controller = controller
         self._store = store
@@ -122,20 +122,20 @@ class SnapshotGenerator(Generic[W]):
 
     @property
     def age_ms(self) -> int:
-        """The age of the last snapshot."""
+        """The time since the last snapshot; before the first, since the generator was created."""
         return self._now_ms() - self.latest_ms
 
-    # What happens, in the controller's thread.
+    # In the controller's thread.
 
     def loaded(self) -> None:
-        """The controller has loaded a snapshot."""
+        """Called after the controller has loaded a snapshot."""
         self._trigger.reset(self._now_ms())
 
     def committed(self, progress: CommittedProgress) -> None:
-        """The controller has read further; may start a snapshot."""
+        """Called after the controller has processed a commit; may start a snapshot."""
         now_ms = self._now_ms()
         if not self._has_caught_up:
-            # What is read once more after a start is no reason for a snapshot.
+            # Records that are read again after a start are no reason for a snapshot.
             self._has_caught_up = progress.is_latest
             self._trigger.reset(now_ms)
             return
@@ -144,7 +144,7 @@ class SnapshotGenerator(Generic[W]):
         if reason is None or self.is_busy:
             return
         if self._state.offsets.transaction_start_offset != NONE:
-            return  # nothing of a transaction may be in it before it has ended
+            return  # a snapshot must not contain records of an open transaction
         self._trigger.reset(now_ms)
         self._begin(OffsetAndEpoch(progress.next_offset, progress.epoch), progress, reason)
 
@@ -159,7 +159,8 @@ class SnapshotGenerator(Generic[W]):
             )
             return
         _log.info("Creating new KRaft snapshot file %s because %s.", name, reason)
-        # What the quorum itself writes behind the stable offset changes nothing of the state.
+        # Only control records can be between the stable offset and the snapshot's end, and these
+        # do not change the state.
         stable = self._state.offsets.last_stable_offset
         try:
             self._state.registry.hold(stable)
@@ -173,11 +174,11 @@ class SnapshotGenerator(Generic[W]):
     def _read(
         self, records: Iterator[VersionedRecord], into: list[VersionedRecord], stable: int
     ) -> bool | None:
-        """Fills a batch; returns whether it was the last one, None to give up."""
-        # The registry forgets what is held when a snapshot of the leader takes the state's place.
+        """Fills a batch; returns whether it was the last one, None if the snapshot is given up."""
+        # The registry no longer holds the state after a snapshot of the leader was loaded.
         if self.disabled_reason is not None or not self._state.registry.is_held(stable):
             return None
-        return _take(records, into)
+        return _fill_batch(records, into)
 
     def _end(self, stable: int) -> None:
         self._state.registry.release(stable)
@@ -186,7 +187,7 @@ class SnapshotGenerator(Generic[W]):
     # A snapshot, on the event loop.
 
     async def close(self) -> None:
-        """Starts no more snapshots; returns when the current one is done or dropped."""
+        """Prevents further snapshots; returns when the current one is complete or given up."""
         self.disabled_reason = self.disabled_reason or "we are shutting down"
         if self._task is not None:
             await asyncio.wait((self._task,))
@@ -215,14 +216,14 @@ class SnapshotGenerator(Generic[W]):
         except ConnectionAbortedError:
             _log.info("%s is not needed any more: the controller has ended", name)
         except Exception:  # noqa: BLE001 - the node can do without snapshots
-            # Memory, threads or disk may be there again when the next one is due.
+            # When the next snapshot is due, there may be enough memory, threads or disk space.
             _log.exception("KRaft snapshot file generation error: %s", name)
         finally:
-            with suppress(ConnectionAbortedError):  # then nothing is held any more
+            with suppress(ConnectionAbortedError):  # the controller has ended, with its registry
                 await self._controller.look(lambda _: self._end(stable))
 
     async def _write(self, writer: W, epoch: int, stable: int, timestamp_ms: int) -> int | None:
-        """Writes everything; returns the size, None if it was given up."""
+        """Writes the whole snapshot; returns its size in bytes, None if it was given up."""
         batches = SnapshotBatches(epoch)
         now_ms = self._now_ms()
         writer.append(batches.header(timestamp_ms, now_ms))
@@ -249,8 +250,8 @@ class SnapshotGenerator(Generic[W]):
                 return await asyncio.to_thread(finish)
 
 
-def _take(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
-    """Fills a batch for the time of a slice; returns whether that was the last record."""
+def _fill_batch(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
+    """Fills a batch for at most SLICE_S; returns whether no records are left."""
     until = time.monotonic() + SLICE_S
     while len(into) < RECORDS_PER_BATCH and time.monotonic() < until:
         few = list(islice(records, _RECORDS_AT_ONCE))

@@ -13,14 +13,17 @@ from kraft.raft.values import OffsetAndEpoch
 
 
 class SnapshotBreach(Protocol):
-    """A limit, checked for one snapshot after the other, the oldest first."""
+    """A retention limit, checked for one snapshot after the other, the oldest first."""
 
     def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
-        """Why that snapshot may go; None if it may not."""
+        """Why that snapshot may be deleted; None if it must stay."""
 
 
 class SizeBreach:
-    """Log and snapshots together are larger than ``limit`` bytes; below zero there is no limit."""
+    """The limit by size: log and snapshots together have more than ``limit`` bytes.
+
+    A negative ``limit`` means no limit.
+    """
 
     def __init__(
         self, limit: int, snapshots: MetadataSnapshotFiles, log_bytes: Callable[[], int]
@@ -31,7 +34,7 @@ class SizeBreach:
         self._total = sum(self._sizes.values())
 
     def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
-        """See :class:`SnapshotBreach`; a snapshot that may go is taken for gone."""
+        """See :class:`SnapshotBreach`; a snapshot with a reason counts as deleted afterwards."""
         if self._limit < 0 or self._log_bytes() + self._total <= self._limit:
             return None
         snapshots_bytes = self._total
@@ -43,7 +46,10 @@ class SizeBreach:
 
 
 class AgeBreach:
-    """A snapshot's last record is older than ``limit`` ms; below zero there is no limit."""
+    """The limit by age: a snapshot's last record is older than ``limit`` milliseconds.
+
+    A negative ``limit`` means no limit.
+    """
 
     def __init__(self, limit: int, snapshots: MetadataSnapshotFiles, now_ms: int) -> None:
         self._limit = limit

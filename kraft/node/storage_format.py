@@ -1,8 +1,7 @@
 """Formats the log directories of a KRaft node, and describes them (``storage info``).
 
-A directory that is formatted has ``meta.properties``, which comes last, and beside it
-``bootstrap.checkpoint`` with the first records of the cluster.  What is said is what Kafka's tool
-says.
+A formatted directory has ``bootstrap.checkpoint`` with the first records of the cluster, and
+``meta.properties``, which is written last.  The messages are those of Kafka's tool.
 
 Source: Kafka 3.9.1 ``Formatter``, ``StorageTool`` (KIP-631, KIP-853 for static voters).
 """
@@ -49,12 +48,12 @@ from replica_manager.regular_files import PRIVATE_MODE
 
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
 _FEATURES: Final = (KRAFT_VERSION_FEATURE, TRANSACTION_VERSION_FEATURE)
-"""Beside metadata.version; neither has a production level above 0 with static voters."""
+"""The features besides metadata.version; with static voters only level 0 of each is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatRequest:
-    """The arguments of a format."""
+    """The arguments of ``storage format``."""
 
     cluster_id: str
     node_id: int
@@ -70,10 +69,10 @@ class FormatRequest:
 def format_log_dirs(
     request: FormatRequest, *, now_ms: Callable[[], int], new_uuid: Callable[[], UUID]
 ) -> Iterator[str]:
-    """Formats the unformatted directories; yields a line to show before each.
+    """Formats the unformatted directories; yields the lines to show, one before each directory.
 
-    FormatRefused before anything is written; NodeFilesInvalid if a directory is another node's or
-    cluster's; OSError if it cannot be written.  Blocks.
+    FormatRefused before anything is written; NodeFilesInvalid if a directory belongs to another
+    node or cluster; OSError if it cannot be written.  Blocks.
     """
     version = _release_version(request)
     _check_features(request)
@@ -93,7 +92,7 @@ def format_log_dirs(
         yield f"Formatting {kind} directory {directory} with {FEATURE_NAME} {version}."
         taken.append(new_directory_id(new_uuid, taken))
         directory.mkdir(parents=True, exist_ok=True)
-        # It may hold the credentials of SCRAM.
+        # Private, because it may hold SCRAM credentials.
         replace_file(
             directory / BOOTSTRAP_FILE, encode_bootstrap(bootstrap, now_ms()), PRIVATE_MODE
         )
@@ -160,17 +159,17 @@ def _bootstrap(request: FormatRequest, version: MetadataVersion) -> BootstrapMet
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """The result of ``info``."""
+    """The result of ``storage info``."""
 
     log_dirs: tuple[Path, ...]
-    """Those that are there."""
+    """The directories that exist."""
     metadata: MetaProperties | None
-    """As the first one says."""
+    """The first ``meta.properties`` that is found; None if there is none."""
     problems: tuple[str, ...]
 
     @property
     def lines(self) -> Iterator[str]:
-        """As Kafka's tool prints it."""
+        """The lines that Kafka's tool prints."""
         if self.log_dirs:
             yield "Found log directory:" if len(self.log_dirs) == 1 else "Found log directories:"
             yield from (f"  {directory}" for directory in self.log_dirs)

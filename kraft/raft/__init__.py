@@ -8,7 +8,8 @@ How to read it:
 1. :mod:`.kafka_raft_client`: a node, and what its caller must do; :mod:`.inputs` and
    :mod:`.outputs`;
 2. :mod:`.states` and :mod:`.quorum`: the states of a node and every transition;
-3. :mod:`.inbound` (requests), :mod:`.responses` (answers), :mod:`.polling` (what is due);
+3. :mod:`.inbound` (requests of other nodes), :mod:`.responses` (their responses),
+   :mod:`.polling` (timed work);
 4. :mod:`.leader_state`: the rule by which records are committed;
 5. :mod:`.wire` and its neighbours: messages as bytes.
 

@@ -1,7 +1,8 @@
 """Gathers records into batches before they are appended to the leader's log.
 
-Records of one append stand in one batch.  Between :meth:`BatchAccumulator.prepare` and
-:meth:`BatchAccumulator.allow_drain` nothing of them leaves: the controller replays them in between.
+The records of one append are in one batch.  They are not drained between
+:meth:`BatchAccumulator.prepare` and :meth:`BatchAccumulator.allow_drain`, because the controller
+replays them in between.
 
 Source: Kafka ``BatchAccumulator``.
 """
@@ -19,7 +20,7 @@ from kafka_common.protocol.records import Record
 from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
 
 _RECORD_OVERHEAD_BYTES: Final = 22
-"""At most: five lengths and deltas as varints, and the attributes."""
+"""The most that a record adds to its value: five lengths and deltas as varints, and attributes."""
 
 
 class CompletedBatch(NamedTuple):
@@ -40,7 +41,7 @@ class _OpenBatch:
 
 
 def check_batch_size(values: Sequence[bytes]) -> int:
-    """How many bytes these records take; RecordListTooLarge for more than one batch holds.
+    """The most bytes that these records take; RecordListTooLarge for more than a batch holds.
 
     Source: Kafka ``BatchAccumulator.maybeAllocateBatch``.
     """
@@ -68,8 +69,8 @@ class BatchAccumulator:
     def prepare(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
         """Adds records as one unit; returns the offset of the last one.
 
-        NotLeader if ``epoch`` is over; RecordListTooLarge for more than a batch ever holds;
-        BufferAllocation while too many batches wait.  In all three cases nothing was taken.
+        NotLeader if ``epoch`` has ended; RecordListTooLarge for more than a batch ever holds;
+        BufferAllocation while too many batches wait.  In all three cases nothing is added.
         """
         if epoch < self.epoch:
             raise NotLeader(
@@ -108,13 +109,13 @@ class BatchAccumulator:
         self._linger_deadline_ms = now_ms
 
     def deadline_ms(self) -> int:
-        """The time at which there is a batch to drain."""
+        """The time from which :meth:`drain` returns batches: 0 for at once, NEVER_MS for never."""
         if self._completed and self._is_drainable(self._completed[0].last_offset):
             return 0
         return self._linger_deadline_ms if self._drain_limit is None else NEVER_MS
 
     def drain(self, now_ms: int) -> list[CompletedBatch]:
-        """The batches to append now, in order; none before the linger time is over."""
+        """Removes and returns the batches to append now, in order."""
         if self.deadline_ms() > now_ms:
             return []
         if self._drain_limit is None:

@@ -9,39 +9,40 @@ from dataclasses import dataclass
 from typing import Final
 
 RETRY_BACKOFF_BASE_MS: Final = 100
-"""The unit of a candidate's back-off."""
+"""A candidate's back-off is a random multiple of this."""
 MAX_FETCH_WAIT_MS: Final = 500
-"""How long a replica lets the leader wait for records before it answers a Fetch."""
+"""The ``max_wait_ms`` of a Fetch: how long the leader may wait for records before it responds."""
 MAX_PARKED_MS: Final = 30_000
-"""No Fetch waits longer for records, whatever it asks for."""
+"""The longest time that a Fetch waits for records, whatever its ``max_wait_ms``."""
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_ANSWER_BYTES: Final = 1024 * 1024
-"""A leader answers a Fetch with so much, or one batch: a follower, which answers nothing meanwhile,
-checks and appends 1 MiB of the smallest batches in 0.2 s."""
+"""The most bytes of records in a Fetch response, unless one batch is larger.  A follower needs
+0.2 s to check and append 1 MiB of the smallest batches, and responds to no request meanwhile."""
 MAX_COMPLETED_BATCHES: Final = 10
-"""So many batches may wait in the accumulator; more appends are refused."""
+"""The most batches that may wait in the accumulator; further appends are refused."""
 MAX_PARKED_FETCHES: Final = 1_000
-"""So many Fetch requests wait for records at once; the next one is answered as it comes."""
+"""The most Fetch requests that wait for records; a further one gets its response at once."""
 MAX_OBSERVERS: Final = 1_000
-"""A leader remembers this many observers; beyond, the one with the oldest fetch is forgotten."""
+"""The most observers that a leader tracks; a further one replaces the one with the oldest fetch."""
 CHECK_QUORUM_FACTOR: Final = 1.5
 OBSERVER_SESSION_MS: Final = 300_000
-"""An observer silent for so long is left out of DescribeQuorum."""
+"""DescribeQuorum leaves out an observer that has not fetched for this long."""
 CLEANER_PERIOD_MS: Final = 60_000
 FETCH_JITTER_DIVISOR: Final = 4
-"""Up to this part of its fetch timeout a voter waits longer, so that not all stand at once."""
+"""A voter waits up to a quarter of its fetch timeout longer, so that not all voters become
+candidates at once."""
 LAST_EPOCH: Final = 2**31 - 1
-"""Four bytes hold no higher one: after it no leader can be elected any more."""
+"""The highest epoch that fits in four bytes; no leader can be elected after it."""
 MAX_EPOCH_LEAP: Final = 2**24
-"""More elections than a node can miss: at one a second, half a year of them."""
+"""The largest credible step between two epochs: half a year of elections at one a second."""
 NEVER_MS: Final = 2**63 - 1
-"""A timer that does not run."""
+"""The deadline of a timer that does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """``controller.quorum.*``, in milliseconds."""
+    """The keys ``controller.quorum.*``, in milliseconds."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000

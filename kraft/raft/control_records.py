@@ -1,7 +1,7 @@
 """Control records of the metadata log, which the raft layer writes for itself.
 
 The key is a version (0) and a type, the value a message whose first field is its version.  The
-markers of transactions (types 0 and 1) have no place in this log.
+markers of transactions (types 0 and 1) do not occur in this log.
 
 Source: Kafka 3.9 ``ControlRecordType``, ``ControlRecordUtils``, ``RecordsIterator`` (KIP-595,
 KIP-630, KIP-853).
@@ -39,7 +39,7 @@ _VERSION: Final = Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """The first record of an epoch: who leads it, of which voters, and who voted for that."""
+    """The first record of an epoch: its leader, all voters, and those that voted for the leader."""
 
     leader_id: int
     voters: tuple[int, ...]
@@ -51,7 +51,7 @@ class SnapshotHeader:
     """The first record of a snapshot."""
 
     last_contained_log_timestamp: int
-    """When the last record was appended that it contains, in milliseconds since 1970."""
+    """When the last record in the snapshot was appended to the log, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class SnapshotFooter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVersion:
-    """The finalized ``kraft.version``: 0 static voters, 1 voters that the log names."""
+    """The finalized ``kraft.version``: 0 for static voters, 1 for voters that the log names."""
 
     kraft_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class VoterEndpoint:
-    """Where a voter can be reached, by the name of a listener."""
+    """The address of a voter's listener ``name``."""
 
     name: str
     host: str
@@ -81,7 +81,7 @@ class Voter:
 
     voter_id: int
     voter_directory_id: UUID | None
-    """None for the id of all zeros."""
+    """None if the record has the id of all zeros."""
     endpoints: tuple[VoterEndpoint, ...]
     min_supported_version: int
     max_supported_version: int
@@ -100,7 +100,7 @@ ControlRecord: TypeAlias = (
 
 
 def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:
-    """Key and value, each of version 0 as Kafka 3.9 writes them."""
+    """The key and value of a control record, both in version 0, as Kafka 3.9 writes them."""
     match record:
         case LeaderChange():
             return _KEY.pack(0, LEADER_CHANGE), write(_leader_change(record))
@@ -124,8 +124,8 @@ def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:
 def decode_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
     """The control record of that key and value; InvalidRecord if this log has no such record.
 
-    A value of a newer version than Kafka 3.9 knows is refused too, where Kafka reads it as if it
-    were version 0; of a LeaderChange of version 1 the directory ids are left out.
+    A value of a version that Kafka 3.9 does not know is refused too; Kafka reads it as version 0.
+    The directory ids in a LeaderChange of version 1 are left out.
     """
     found = control_type(key)
     if found not in _READERS:
@@ -143,7 +143,7 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> ControlReco
 
 
 def control_type(key: bytes | None) -> int:
-    """The type in a control record's key; InvalidRecord if it is unknown."""
+    """The type in a control record's key; InvalidRecord if the key is malformed."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(f"A control record has no key of at least {_KEY.size} bytes")
     version, found = _KEY.unpack_from(key)

@@ -1,6 +1,6 @@
 """Checks against two leaders in one epoch and against the loss of committed records.
 
-They are no ``assert``: ``python -O`` leaves those out, and a quorum must be as safe with it.
+They do not use ``assert``, which ``python -O`` removes: a quorum must be just as safe then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Handles raft requests from other nodes: one method for each kind.
 
-Every answer says whom this node knows as the leader of which epoch *after* it has taken the
-request in.  A request that contradicts what this node knows (two leaders of one epoch, a candidate
+Every response names the leader and the epoch that this node knows *after* it has processed the
+request.  A request that contradicts what this node knows (two leaders of one epoch, a candidate
 with this node's own id) is refused and changes nothing; Kafka's node ends instead.
 
 Source: Kafka ``KafkaRaftClient.handleVoteRequest`` and its neighbours.
@@ -49,7 +49,7 @@ from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 BOOTSTRAP_SNAPSHOT_ID: Final = OffsetAndEpoch(0, 0)
-"""The snapshot of a format: read from its file, and sent to no node."""
+"""The snapshot that formatting a node writes; a leader sends it to no other node."""
 
 R = TypeVar(
     "R",
@@ -88,7 +88,7 @@ class InboundRequests:
         self._node = node
 
     def handle(self, received: RaftRequestReceived, now_ms: int) -> None:
-        """Answers a request now, or parks a Fetch until there are records."""
+        """Responds to a request now, or lets a Fetch wait until there are records."""
         node, request, listener = self._node, received.request, received.listener_name
         response: AnyRaftResponse | None
         if not self._is_of_this_cluster(request):
@@ -124,10 +124,10 @@ class InboundRequests:
         node, quorum = self._node, self._node.quorum
         log_end = request.log_end
         if log_end.offset < 0 or not 0 <= log_end.epoch < request.candidate_epoch:
-            return self._said(VoteResponse, ErrorCode.invalid_request, listener)
+            return self._response_with(VoteResponse, ErrorCode.invalid_request, listener)
         error = self._voter_only_error(request.candidate.id, request.candidate_epoch)
         if error is not None:
-            return self._said(VoteResponse, error, listener)
+            return self._response_with(VoteResponse, error, listener)
         if quorum.is_local(request.candidate.id):
             _log.error(
                 "Another node has the id %d of this one: it asks for votes", request.candidate.id
@@ -136,7 +136,7 @@ class InboundRequests:
         if request.candidate_epoch > quorum.epoch:
             node.unattach(request.candidate_epoch, now_ms)
         if not self._is_this_node(request.voter):
-            return self._said(VoteResponse, ErrorCode.invalid_voter_key, listener)
+            return self._response_with(VoteResponse, ErrorCode.invalid_voter_key, listener)
         is_granted = self._grants(request.candidate, log_end, now_ms)
         return VoteResponse(
             vote_granted=is_granted,
@@ -162,15 +162,17 @@ class InboundRequests:
     ) -> BeginQuorumEpochResponse:
         error = self._voter_only_error(request.leader_id, request.leader_epoch)
         if error is not None:
-            return self._said(BeginQuorumEpochResponse, error, listener)
+            return self._response_with(BeginQuorumEpochResponse, error, listener)
         if not self._follow(
             request.leader_id, request.leader_epoch, request.leader_endpoints, now_ms
         ):
             return BeginQuorumEpochResponse(top_level_error=ErrorCode.unknown_server_error)
-        # A leader is known even if it takes this node for another one.
+        # This node follows the leader even if the request names another voter.
         if not self._is_this_node(request.voter):
-            return self._said(BeginQuorumEpochResponse, ErrorCode.invalid_voter_key, listener)
-        return self._said(BeginQuorumEpochResponse, ErrorCode.none, listener)
+            return self._response_with(
+                BeginQuorumEpochResponse, ErrorCode.invalid_voter_key, listener
+            )
+        return self._response_with(BeginQuorumEpochResponse, ErrorCode.none, listener)
 
     def _end_quorum_epoch(
         self, request: EndQuorumEpochRequest, listener: str, now_ms: int
@@ -178,7 +180,7 @@ class InboundRequests:
         node = self._node
         error = self._voter_only_error(request.leader_id, request.leader_epoch)
         if error is not None:
-            return self._said(EndQuorumEpochResponse, error, listener)
+            return self._response_with(EndQuorumEpochResponse, error, listener)
         if not self._follow(
             request.leader_id, request.leader_epoch, request.leader_endpoints, now_ms
         ):
@@ -190,7 +192,7 @@ class InboundRequests:
             _log.info(
                 "Overriding follower fetch timeout to %d ms after the leader resigned", wait_ms
             )
-        return self._said(EndQuorumEpochResponse, ErrorCode.none, listener)
+        return self._response_with(EndQuorumEpochResponse, ErrorCode.none, listener)
 
     def _follow(self, leader_id: int, epoch: int, endpoints: Endpoints, now_ms: int) -> bool:
         node = self._node
@@ -204,10 +206,13 @@ class InboundRequests:
         return False
 
     def _successor_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
-        """A successor's election backoff; Kafka ``strictExponentialElectionBackoffMs``."""
+        """How long this node waits before its candidacy after the leader has resigned.
+
+        See Kafka ``strictExponentialElectionBackoffMs``.
+        """
         longest = self._node.config.election_backoff_max_ms
         if not candidates:
-            # A leader that was restarted knows no replica's progress: any voter may be a candidate.
+            # A restarted leader knows no replica's progress, so it prefers no successor.
             return 0
         position = next((at for at, key in enumerate(candidates) if self._is_this_node(key)), None)
         if position is None:
@@ -249,7 +254,7 @@ class InboundRequests:
         return None
 
     def try_fetch(self, request: FetchRequest, listener: str, now_ms: int) -> FetchResponse:
-        """The records for a replica; its fetch offset acknowledges everything below."""
+        """The response to a replica's Fetch, whose offset acknowledges every record below it."""
         node, state = self._node, self._node.quorum.state
         error = self._leader_only_error(request.leader_epoch)
         if (
@@ -273,7 +278,7 @@ class InboundRequests:
         return self._fetched(state, listener, records)
 
     def nothing_new(self, state: LeaderState, listener: str) -> FetchResponse:
-        """The response to a Fetch that timed out: only the current high watermark."""
+        """A Fetch response without records, with the current high watermark."""
         return self._fetched(state, listener, b"")
 
     def _fetched(self, state: LeaderState, listener: str, records: bytes) -> FetchResponse:
@@ -315,7 +320,7 @@ class InboundRequests:
             _log.error("Another node has the id %d of this one: it fetches", request.replica.id)
             error = ErrorCode.unknown_server_error
         if error is not None or size is None or not isinstance(state, LeaderState):
-            return self._said(FetchSnapshotResponse, error or ErrorCode.none, listener)
+            return self._response_with(FetchSnapshotResponse, error or ErrorCode.none, listener)
         state.contacted_by(request.replica, now_ms)
         most = max(0, min(request.max_bytes, MAX_FETCH_BYTES))
         return FetchSnapshotResponse(
@@ -331,7 +336,7 @@ class InboundRequests:
     def _describe_quorum(self, now_ms: int) -> DescribeQuorumResponse:
         node, state = self._node, self._node.quorum.state
         if not isinstance(state, LeaderState):
-            # No hint at the leader: Kafka gives none either.
+            # As in Kafka, the response does not name the leader.
             return DescribeQuorumResponse(error=ErrorCode.not_leader_or_follower)
         voters, observers = state.progress(now_ms)
         return DescribeQuorumResponse(
@@ -343,9 +348,9 @@ class InboundRequests:
             nodes={voter: node.voter_endpoints(voter) for voter in node.voters},
         )
 
-    # What all of them share.
+    # Shared by several requests.
 
-    def _said(self, kind: type[R], error: ErrorCode, listener: str) -> R:
+    def _response_with(self, kind: type[R], error: ErrorCode, listener: str) -> R:
         return kind(
             error=error,
             leader_id=self._node.quorum.leader_id,
@@ -364,8 +369,8 @@ class InboundRequests:
             return ErrorCode.invalid_request
         is_stranger = remote_id not in self._node.voters
         if is_stranger and epoch > self._node.quorum.epoch and not self._node.quorum.is_voter:
-            # No voter has this epoch, so every leader would refuse this observer; and an observer
-            # cannot be elected, which would end that.
+            # If this observer moved to an epoch that no voter has, every leader would refuse its
+            # Fetches, and an observer cannot start an election that raises their epoch.
             _log.error("Node %d, which is no voter, claims epoch %d: refused", remote_id, epoch)
             return ErrorCode.invalid_request
         return ErrorCode.invalid_request if remote_id < 0 else None

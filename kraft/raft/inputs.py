@@ -1,6 +1,6 @@
 """Inputs of a quorum node, as values.
 
-Each comes to :meth:`~kraft.raft.kafka_raft_client.KafkaRaftClient.step` with the time.
+Each is passed to :meth:`~kraft.raft.kafka_raft_client.KafkaRaftClient.step`, with the time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kraft.raft.values import ElectionState
 
 @dataclass(frozen=True, slots=True)
 class RaftTick:
-    """The time :attr:`~kraft.raft.kafka_raft_client.KafkaRaftClient.deadline_ms` has come."""
+    """The time of :attr:`~kraft.raft.kafka_raft_client.KafkaRaftClient.deadline_ms` has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionPersisted:
-    """A :class:`~.outputs.PersistElection` has been performed: that election is on disk."""
+    """The election of a :class:`~.outputs.PersistElection` is on disk."""
 
     election: ElectionState
 
@@ -33,7 +33,7 @@ class RaftRequestReceived:
     request_id: int
     request: RaftRequest
     listener_name: str = ""
-    """By which listener it came: the answer names the leader's endpoint on the same one."""
+    """The listener that received it; the response names the leader's endpoint on the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,19 @@ class RaftResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RaftRequestFailed:
-    """The request with this correlation id gets no response."""
+    """The request with this correlation id failed and gets no response."""
 
     destination_id: int
     correlation_id: int
     error: ErrorCode
-    """BROKER_NOT_AVAILABLE without a connection, NETWORK_EXCEPTION where it would not let us in,
-    UNSUPPORTED_VERSION for a node that speaks no version of the request."""
+    """BROKER_NOT_AVAILABLE if the connection failed, NETWORK_EXCEPTION if the peer refused this
+    node's certificate or login, UNSUPPORTED_VERSION if the peer supports no version of the request,
+    UNKNOWN_SERVER_ERROR after a defect of this node."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAdvanced:
-    """A listener has processed everything below an offset: a commit, or a snapshot."""
+    """A listener has processed a commit or a snapshot, and so everything below ``next_offset``."""
 
     listener: str
     next_offset: int
@@ -66,14 +67,14 @@ class ListenerAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The user of the leadership of that epoch gives it up."""
+    """The controller resigns from the leadership of ``epoch``; no effect if that has ended."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class RaftShutdown:
-    """Leave the quorum gracefully, within this time."""
+    """The node is to leave the quorum gracefully, within ``timeout_ms``."""
 
     timeout_ms: int
 

@@ -2,14 +2,14 @@
 
 What the caller must do:
 
-1. call :meth:`KafkaRaftClient.start` once, then :meth:`KafkaRaftClient.step` with whatever happens
-   and the time, with :class:`~.inputs.RaftTick` when :attr:`KafkaRaftClient.deadline_ms` has come,
+1. call :meth:`KafkaRaftClient.start` once, then :meth:`KafkaRaftClient.step` with every input
+   and the time: with :class:`~.inputs.RaftTick` when :attr:`KafkaRaftClient.deadline_ms` has come,
    and with :class:`~.inputs.ElectionPersisted` after each :class:`~.outputs.PersistElection`;
-2. perform what they return strictly in order, each to its end before the next (:mod:`.outputs`);
-3. let time never go back.
+2. perform the outputs strictly in order, and finish each before the next (:mod:`.outputs`);
+3. pass times that never go back.
 
-Nothing else is asked.  A node whose caller stops performing is a node that has crashed, and that is
-what the quorum is made for.
+If the caller stops performing outputs, the node has crashed for the other nodes, which the quorum
+survives.
 
 Source: Kafka ``KafkaRaftClient.poll``.
 """
@@ -55,8 +55,8 @@ from kraft.raft.values import (
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
-_MOST_POLLS_A_STEP: Final = 100
-"""A state that is left is polled again at once; so many changes at one moment are a fault."""
+_MAX_POLLS_PER_STEP: Final = 100
+"""The most changes of state within one step: after each change the node is polled again."""
 
 
 class KafkaRaftClient:
@@ -93,11 +93,11 @@ class KafkaRaftClient:
         self._clean_at_ms = NEVER_MS
         self._has_left = False
 
-    # Looks.
+    # State.
 
     @property
     def deadline_ms(self) -> int | None:
-        """The time of the next Tick; None if none is needed."""
+        """The time of the next :class:`~.inputs.RaftTick`; None if none is needed."""
         return None if self._has_left or self._deadline_ms == NEVER_MS else self._deadline_ms
 
     @property
@@ -112,7 +112,7 @@ class KafkaRaftClient:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The leader that the node knows, and the epoch."""
+        """The node's epoch and the leader that it knows, None if unknown."""
         return self._node.quorum.leader_and_epoch
 
     @property
@@ -127,7 +127,7 @@ class KafkaRaftClient:
 
     @property
     def election(self) -> ElectionState:
-        """The leader that the node follows, or the candidate it voted for."""
+        """The leader of the node's epoch, or the candidate that it voted for, or neither."""
         return self._node.quorum.state.election
 
     @property
@@ -142,37 +142,38 @@ class KafkaRaftClient:
 
     @property
     def next_append_offset(self) -> int:
-        """The offset of the next record, behind those that wait to be written."""
+        """The offset of the next record; at a leader, after the records that wait to be written."""
         state = self._node.quorum.state
         if isinstance(state, LeaderState):
             return state.accumulator.next_offset
         return self._node.log.end_offset
 
-    # What happens.
+    # Inputs.
 
     def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
         """Starts with the stored election, None if the node never ran.
 
-        RaftFatal if the log names the voters: this node must not take part.
+        RaftFatal if a record in the log names voters: this node must not take part then.
         """
         refuse_voter_records(self._node.log)
         self._node.quorum.initialize(stored, self._node.log_end, now_ms)
         if self._node.quorum.is_voter:
-            # What is found may be in the page cache alone, and the first Fetch acknowledges it.
+            # Records of an earlier run may be only in the page cache, and the first Fetch
+            # acknowledges them.
             self._node.emit(FlushLog(self._node.log.end_offset))
         self._node.start_epoch(now_ms)
         self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
         return self._poll(now_ms)
 
     def register(self, listener: str, now_ms: int) -> list[RaftOutput]:
-        """Registers a listener from the beginning of the log; a known name starts again."""
+        """Registers a listener that reads from the beginning; a known one begins again."""
         self._node.listeners.register(listener)
         return self._poll(now_ms)
 
     def step(self, happened: RaftInput, now_ms: int) -> list[RaftOutput]:
         """Processes one input; returns the outputs in the order in which to perform them.
 
-        RaftFatal if this node can no longer trust what it knows: the process must end.
+        RaftFatal if an input contradicts what this node knows: the process must end.
         """
         if self._has_left:
             return []
@@ -201,9 +202,9 @@ class KafkaRaftClient:
     def prepare_append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
         """Adds encoded records as one batch; returns the offset of the last one.
 
-        Nothing is written before :meth:`schedule_prepared_append`.  NotLeader if ``epoch`` is not
-        this node's to lead any more, RecordListTooLarge for more than a batch holds,
-        BufferAllocation while too many batches wait.
+        Nothing is written before :meth:`schedule_prepared_append`.  NotLeader if this node no
+        longer leads ``epoch``, RecordListTooLarge for more than a batch holds, BufferAllocation
+        while too many batches wait.
         """
         state = self._node.quorum.state
         if not isinstance(state, LeaderState):
@@ -211,7 +212,7 @@ class KafkaRaftClient:
         return state.accumulator.prepare(epoch, values, now_ms)
 
     def schedule_prepared_append(self) -> None:
-        """Lets prepared records be written; a Tick writes them after the linger time."""
+        """Allows prepared records to be written; a tick writes them after the linger time."""
         state = self._node.quorum.state
         if isinstance(state, LeaderState):
             state.accumulator.allow_drain()
@@ -224,7 +225,7 @@ class KafkaRaftClient:
             _log.info("Received user request to resign from the current epoch %d", epoch)
             state.is_resign_requested = True
 
-    # What is due.
+    # Timed work.
 
     def _poll(self, now_ms: int) -> list[RaftOutput]:
         node = self._node
@@ -241,14 +242,17 @@ class KafkaRaftClient:
         return outputs
 
     def _poll_state(self, now_ms: int) -> int:
-        for _ in range(_MOST_POLLS_A_STEP):
+        for _ in range(_MAX_POLLS_PER_STEP):
             deadline_ms = self._polling.poll(now_ms)
             if deadline_ms > now_ms:
                 return deadline_ms
         raise RaftFatal(f"Polling does not end in state {self.state_name} of epoch {self.epoch}")
 
     def _leave(self, now_ms: int) -> bool:
-        """Ends a graceful shutdown once another node leads, or the time is over."""
+        """Ends a shutdown that need not wait any longer; True once the node has left.
+
+        A voter that is not the only one waits until another node leads, or for the timeout.
+        """
         node, quorum = self._node, self._node.quorum
         if node.shutdown_deadline_ms is None or self._has_left:
             return self._has_left
@@ -259,7 +263,7 @@ class KafkaRaftClient:
         return self._has_left
 
     def _expire_parked(self, now_ms: int) -> None:
-        """Answers parked Fetches that have waited long enough with the high watermark."""
+        """Responds to Fetches whose wait is over, without records."""
         node, state = self._node, self._node.quorum.state
         waiting = []
         for fetch in node.parked:
@@ -277,6 +281,6 @@ class KafkaRaftClient:
             try:
                 self._node.log.clean(now_ms)
             except (OSError, ZkControllerError):
-                # What is kept too long does no harm.
+                # Records and snapshots that are kept too long do no harm.
                 _log.exception("Cannot clean the log")
         self._deadline_ms = min(self._deadline_ms, self._clean_at_ms)

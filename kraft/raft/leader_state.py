@@ -1,7 +1,7 @@
 """The state of a leader: each replica's progress, and the high watermark that follows.
 
-The rule that keeps a quorum safe stands in :meth:`LeaderState._advance`: a new leader moves no high
-watermark before a record of its own epoch is on a majority of the voters.
+The rule that keeps a quorum safe is in :meth:`LeaderState._advance`: a new leader does not move the
+high watermark before a record of its own epoch is on a majority of the voters.
 
 Source: Kafka ``LeaderState``.
 """
@@ -34,12 +34,12 @@ class VoterOrObserver:
     has_acknowledged_leader: bool = False
 
     def fetched(self, offset: int, leader_end_offset: int | None, now_ms: int) -> None:
-        """The replica has everything below ``offset``, its fetch offset."""
+        """Records a fetch at ``offset``: the replica has every record below it."""
         if leader_end_offset is not None:
             if offset >= leader_end_offset:
                 self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
             elif 0 < self.leader_end_offset_at_last_fetch <= offset:
-                # What it lacks now was written after its last fetch.
+                # Every record that the replica still lacks was written after its last fetch.
                 self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
             self.leader_end_offset_at_last_fetch = leader_end_offset
         self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
@@ -58,7 +58,7 @@ class VoterOrObserver:
 
 @dataclass(slots=True)
 class LeaderState:
-    """The leader state: leads an epoch from ``epoch_start_offset`` on."""
+    """The state of a leader; its epoch begins at ``epoch_start_offset``."""
 
     epoch: int
     local: ReplicaKey
@@ -92,25 +92,25 @@ class LeaderState:
 
     @property
     def election(self) -> ElectionState:
-        """This node, as the leader of its epoch."""
+        """The election to persist: this node as the leader of its epoch."""
         return ElectionState(self.epoch, self.local.id)
 
     @property
     def end_offset(self) -> int | None:
-        """The end offset of its own log, as last noted."""
+        """The end offset of this node's log at the last :meth:`appended`; None before it."""
         return self.voter_states[self.local.id].end_offset
 
-    # How far the replicas have come.
+    # Progress of the replicas.
 
     def appended(self, end_offset: int) -> bool:
-        """Notes the end of its own log; True if the high watermark moved."""
+        """Records the new end of this node's log; True if the high watermark moved."""
         own = self.voter_states[self.local.id]
         require(own.end_offset is None or own.end_offset <= end_offset, "a leader only appends")
         own.end_offset = end_offset
         return self._advance()
 
     def replica_fetched(self, replica: ReplicaKey | None, offset: int, now_ms: int) -> bool:
-        """A replica fetches from ``offset`` on; True if the high watermark moved."""
+        """Records a replica's fetch at ``offset``; True if the high watermark moved."""
         if replica is None:
             return False
         require(replica.id != self.local.id, "the leader fetches from itself")
@@ -122,7 +122,7 @@ class LeaderState:
         return self._advance()
 
     def contacted_by(self, replica: ReplicaKey | None, now_ms: int) -> None:
-        """Counts a voter's fetch; a majority within the timeout keeps the leader from resigning."""
+        """Counts a voter's fetch; the leader resigns unless a majority fetches in time."""
         if replica is None or replica.id not in self.voters:
             return
         require(replica.id != self.local.id, "the leader fetches from itself")
@@ -133,7 +133,7 @@ class LeaderState:
             self._restart_check_quorum(now_ms)
 
     def acknowledged(self, voter_id: int) -> None:
-        """A voter acknowledged BeginQuorumEpoch."""
+        """Records that a voter acknowledged BeginQuorumEpoch."""
         self.voter_states[voter_id].has_acknowledged_leader = True
 
     @property
@@ -152,7 +152,7 @@ class LeaderState:
             reverse=True,
         )  # fmt: skip
         on_a_majority = ends[len(self.voters) // 2]
-        # A record of an older epoch is safe only once one of this epoch stands behind it.
+        # Records of older epochs are committed only together with a later one of this epoch.
         if on_a_majority <= self.epoch_start_offset:
             return False
         if self.high_watermark is not None and on_a_majority <= self.high_watermark:
@@ -170,7 +170,7 @@ class LeaderState:
     def _state_of(self, replica: ReplicaKey, now_ms: int) -> VoterOrObserver:
         if replica.id in self.voters:
             return self.voter_states[replica.id]
-        # Taken out and put back: who fetched the longest ago stands first.
+        # Removed and added again, so that the observer with the oldest fetch comes first.
         observer = self.observer_states.pop(replica, None) or VoterOrObserver(replica)
         self.observer_states[replica] = observer
         self.forget_silent_observers(now_ms)
@@ -191,7 +191,7 @@ class LeaderState:
     def progress(
         self, now_ms: int
     ) -> tuple[tuple[ReplicaProgress, ...], tuple[ReplicaProgress, ...]]:
-        """Voters and observers for DescribeQuorum; a static voter has no directory."""
+        """The voters and the observers for DescribeQuorum; static voters have no directory id."""
         self.forget_silent_observers(now_ms)
         voters = []
         for voter, state in self.voter_states.items():

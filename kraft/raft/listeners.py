@@ -1,9 +1,9 @@
 """Listeners of the committed log: what each has received and what it gets next.
 
-A listener gets one thing at a time and says when it has taken it in.  It learns that this node is
-the leader only after it has processed everything that was written before this node's epoch.
+A listener gets one commit or snapshot at a time and reports when it has processed it.  It is
+notified that this node is the leader only after it has processed all records of earlier epochs.
 
-What is next is decided at the end of a step: before it the log's start may move.
+The next delivery is chosen at the end of a step, because a step may move the log's start offset.
 
 Source: Kafka ``KafkaRaftClient.ListenerContext``.
 """
@@ -24,7 +24,7 @@ from kraft.raft.values import LeaderAndEpoch
 @dataclass(slots=True)
 class _Listener:
     next_offset: int | None = None
-    """None: it has had nothing, and begins with the latest snapshot."""
+    """None before the first delivery, which is the latest snapshot if there is one."""
     is_busy: bool = False
     notified: LeaderAndEpoch = LeaderAndEpoch(None, 0)  # noqa: RUF009 - a value that never changes
 
@@ -39,11 +39,11 @@ class RaftListeners:
         self._listeners: dict[str, _Listener] = {}
 
     def register(self, name: str) -> None:
-        """Adds a listener that starts at the beginning, or resets the one of that name."""
+        """Adds a listener, or resets the one of that name, so that it reads from the beginning."""
         self._listeners[name] = _Listener()
 
     def advanced(self, name: str, next_offset: int) -> None:
-        """The listener has processed everything below ``next_offset``."""
+        """Records that the listener has processed everything below ``next_offset``."""
         listener = self._listeners[name]
         listener.is_busy = False
         listener.next_offset = next_offset

@@ -1,8 +1,8 @@
 """The requests and responses of a raft quorum, independent of protocol versions.
 
-Each of Kafka's messages has room for many topics and partitions, and the quorum uses one of one.
-The decoder (:mod:`.wire`) checks that it is the metadata partition, and puts the rest
-here.
+Each of Kafka's messages has room for many topics and partitions; the quorum uses one topic with one
+partition.  The decoder (:mod:`.wire`) checks that it is the metadata partition and fills these
+values with the other fields.
 
 Source: Kafka ``RaftUtil``, KIP-595, KIP-630, KIP-853.
 """
@@ -19,16 +19,16 @@ from kraft.raft.values import NO_LEADER, NodeAddress, OffsetAndEpoch, ReplicaKey
 
 NO_SNAPSHOT: Final = OffsetAndEpoch(-1, -1)
 Endpoints: TypeAlias = Mapping[str, NodeAddress]
-"""Where a node can be reached, by the names of its listeners."""
+"""The addresses of one node, by listener name."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """A candidate asks for a vote (52)."""
+    """A candidate asks for a vote (API key 52)."""
 
     cluster_id: str | None
     voter: ReplicaKey | None
-    """Who is asked; None where the version cannot say it."""
+    """The voter that is asked; None in versions without that field."""
     candidate_epoch: int
     candidate: ReplicaKey
     log_end: OffsetAndEpoch
@@ -36,7 +36,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochRequest:
-    """A leader announces itself to a voter (53)."""
+    """A leader announces itself to a voter (API key 53)."""
 
     cluster_id: str | None
     voter: ReplicaKey | None
@@ -47,7 +47,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """A leader resigns and names the preferred successors (54)."""
+    """A leader resigns and names the preferred successors (API key 54)."""
 
     cluster_id: str | None
     leader_id: int
@@ -58,11 +58,11 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A replica fetches from the end of its log, and so acknowledges what it has (1)."""
+    """A replica fetches at its log end offset and acknowledges all records below it (API key 1)."""
 
     cluster_id: str | None
     replica: ReplicaKey | None
-    """None: an observer without an id."""
+    """None for an observer without a node id."""
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
@@ -72,7 +72,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotRequest:
-    """A replica fetches a part of a snapshot (59)."""
+    """A replica fetches a part of a snapshot (API key 59)."""
 
     cluster_id: str | None
     replica: ReplicaKey | None
@@ -84,7 +84,7 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumRequest:
-    """A client asks for the state of the quorum (55)."""
+    """A client asks for the state of the quorum (API key 55)."""
 
 
 RaftRequest: TypeAlias = (
@@ -102,12 +102,12 @@ class RaftResponse:
     """The fields of every response: an error, and the leader and epoch that the sender knows."""
 
     top_level_error: ErrorCode = ErrorCode.none
-    """Other than none: the rest of the answer is without meaning."""
+    """The error of the whole response; unless it is ``none``, no other field has a meaning."""
     error: ErrorCode = ErrorCode.none
     leader_id: int | None = None
     leader_epoch: int = NO_LEADER
     leader_endpoint: NodeAddress | None = None
-    """On the listener by which the request came; None where it is unknown."""
+    """The leader's address on the listener that received the request; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,10 @@ class EndQuorumEpochResponse(RaftResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(RaftResponse):
-    """Records, or where the logs diverge, or the snapshot to start with."""
+    """Records, or the point where the logs diverge, or the snapshot to load first.
+
+    ``high_watermark`` is -1 while the leader does not know it.
+    """
 
     high_watermark: int = -1
     log_start_offset: int = -1
@@ -140,7 +143,7 @@ class FetchResponse(RaftResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse(RaftResponse):
-    """A part of a snapshot, and the size of the whole."""
+    """Bytes of a snapshot from ``position`` on, and the size of the whole snapshot in bytes."""
 
     snapshot_id: OffsetAndEpoch = NO_SNAPSHOT
     size: int = 0
@@ -150,7 +153,7 @@ class FetchSnapshotResponse(RaftResponse):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """The progress of a replica, as its leader knows it; -1 for unknown values."""
+    """The progress of a replica, as its leader knows it; -1 if unknown, times in milliseconds."""
 
     replica: ReplicaKey
     log_end_offset: int

@@ -44,7 +44,7 @@ from kraft.raft.values import (
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 FIRST_BOOTSTRAP_ID: Final = -2
-"""Bootstrap servers that are known by address alone are numbered downwards from here."""
+"""The id of the first bootstrap server; further ones count down, as their node ids are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ParkedFetch:
 
 
 class Node:
-    """One node's quorum state, its log, and the collected ``outputs``."""
+    """One node's quorum state, its log, and the ``outputs`` of the current step."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class Node:
         """Whether a graceful shutdown has begun."""
         return self.shutdown_deadline_ms is not None
 
-    # What is to be done.
+    # Outputs.
 
     def emit(self, output: RaftOutput) -> None:
         """Appends an output; it is performed after all earlier ones."""
         last = self.outputs[-1] if self.outputs else None
         if isinstance(output, PersistElection) and isinstance(last, PersistElection):
-            # Nothing between the two depends on the first one.
+            # No output between the two depends on the first election: only the second is written.
             self.outputs.pop()
         self.outputs.append(output)
 
@@ -138,7 +138,7 @@ class Node:
         self.emit(SendResponse(request_id, response))
 
     def send(self, node_id: int, endpoint: NodeAddress, request: RaftRequest, now_ms: int) -> None:
-        """Sends a request to a node; the caller has checked that the node may be sent one."""
+        """Sends a request to a node that has no request in flight and is not in backoff."""
         self._correlation_id += 1
         self.requests.sent(node_id, self._correlation_id, now_ms)
         self.emit(SendRequest(node_id, endpoint, self._correlation_id, request))
@@ -156,9 +156,9 @@ class Node:
                 pass
 
     def stand(self, now_ms: int) -> None:
-        """Becomes a candidate; a lone voter leads as soon as its vote is on disk.
+        """Becomes a candidate; the only voter becomes the leader once its vote is on disk.
 
-        In the last epoch it only logs an error, repeatedly: the operator has to act.
+        In the last epoch it only logs an error, repeatedly, until the operator acts.
         """
         if not self.quorum.has_next_epoch:
             _log.error(
@@ -179,12 +179,12 @@ class Node:
         self._left_leader_and_follower()
 
     def election_persisted(self, election: ElectionState, now_ms: int) -> None:
-        """That election is on disk: a candidate whose own vote is enough leads.
+        """Handles that ``election`` is on disk: the only voter then becomes the leader.
 
-        Others grant their votes only after this node's own is on disk, because the requests for
-        them leave after it.  A lone voter has no other node to wait for, so it waits for its disk.
-        Else a crash could lose its vote when its epoch has begun, and with another list of voters
-        another node else could lead the same epoch.
+        If there are other voters, the candidate's requests for votes leave after its own vote is on
+        disk.  The only voter sends none, so it must wait for its disk.  Otherwise a crash could
+        lose its vote after its epoch began.  With another list of voters, another node could then
+        lead the same epoch.
         """
         state = self.quorum.state
         if (
@@ -195,7 +195,7 @@ class Node:
             self.lead(now_ms)
 
     def lead(self, now_ms: int) -> None:
-        """Becomes the leader; the first record of its epoch is a LeaderChange."""
+        """Becomes the leader; appends a LeaderChange as the first record of its epoch."""
         state = self.quorum.become_leader(self.log.end_offset, now_ms)
         self.log.initialize_leader_epoch(state.epoch)
         first = LeaderChange(
@@ -230,7 +230,7 @@ class Node:
     def transition(
         self, leader_id: int | None, epoch: int, endpoints: Endpoints, now_ms: int
     ) -> bool:
-        """Takes over the leader and epoch that another node reported; False if inconsistent.
+        """Moves to the leader and epoch that another node reported; False if contradictory.
 
         Source: Kafka ``KafkaRaftClient.maybeTransition``.
         """
@@ -258,7 +258,7 @@ class Node:
         return epoch != quorum.epoch or leader_id is None or known is None or known == leader_id
 
     def _left_leader_and_follower(self) -> None:
-        """Forgets requests in flight and refuses Fetches that wait for records."""
+        """Forgets requests in flight, and refuses Fetches that wait for records at this node."""
         self.requests.reset_all()
         parked, self.parked = self.parked, []
         for fetch in parked:
@@ -298,7 +298,7 @@ class Node:
         self.log.update_high_watermark(state.high_watermark)
 
     def follower_high_watermark(self, state: FollowerState, offset: int) -> None:
-        """Takes over the leader's high watermark, limited to the end of the own log."""
+        """Sets the leader's high watermark, limited to this log's end; RaftFatal if it falls."""
         offset = min(offset, self.log.end_offset)
         known = state.high_watermark
         if known is not None and offset < known:

@@ -1,7 +1,7 @@
 """Outputs of a quorum node, as values.
 
-The caller must perform them **in the order in which they come**, each done before the next one
-begins.  So nothing that depends on a vote or on records leaves before they are on disk, and no
+The caller must perform them **in the order in which they come**, and finish each before it begins
+the next.  So no message that depends on a vote or on records leaves before they are on disk, and no
 other rule about durability is needed.
 """
 
@@ -16,9 +16,9 @@ from kraft.raft.values import ElectionState, LeaderAndEpoch, NodeAddress, Offset
 
 @dataclass(frozen=True, slots=True)
 class PersistElection:
-    """Write the quorum's state; it must be on disk before the next output.
+    """Write the election to ``quorum-state``; it must be on disk before the next output.
 
-    Afterwards the node gets :class:`~.inputs.ElectionPersisted`.
+    Afterwards the caller passes :class:`~.inputs.ElectionPersisted` to the node.
     """
 
     election: ElectionState
@@ -53,8 +53,8 @@ class SendResponse:
 class DeliverCommit:
     """Send a listener the records from ``first_offset`` on that are below ``high_watermark``.
 
-    Some of them are enough; :class:`~.inputs.ListenerAdvanced` says how far it has come, and
-    nothing more is delivered to it before.
+    The caller may send only the first ones.  The listener gets nothing more before
+    :class:`~.inputs.ListenerAdvanced` has reported how far it has come.
     """
 
     listener: str
@@ -72,7 +72,10 @@ class DeliverSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DeliverLeader:
-    """Send a listener the current leader; this node only after the listener has read everything."""
+    """Send a listener the current leader and epoch.
+
+    If the leader is this node, the listener has processed all records of earlier epochs.
+    """
 
     listener: str
     leader: LeaderAndEpoch
@@ -80,7 +83,7 @@ class DeliverLeader:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownDone:
-    """The node has left the quorum; ``is_graceful`` unless the time ran out."""
+    """The node has left the quorum; ``is_graceful`` is False if the shutdown timed out."""
 
     is_graceful: bool
 

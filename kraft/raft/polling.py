@@ -73,10 +73,10 @@ class Polling:
     def _candidate(self, state: CandidateState, now_ms: int) -> int:
         node = self._node
         if state.is_vote_granted:
-            # A lone voter leads as soon as its vote is on disk.
+            # The only voter: it becomes the leader when its vote is on disk.
             return NEVER_MS
         if node.is_shutting_down:
-            # It only asks for votes until its shutdown ends.
+            # A leaving candidate asks for votes, but begins no further election.
             return self._ask_for_votes(state, now_ms)
         if state.backoff_deadline_ms is not None:
             if now_ms < state.backoff_deadline_ms:
@@ -107,8 +107,8 @@ class Polling:
         if state.is_resign_requested:
             return now_ms
         if now_ms >= state.begin_quorum_epoch_deadline_ms:
-            # To every voter, acknowledged or not; a voter with a request in flight gets the next
-            # one.
+            # Sent also to voters that have acknowledged it.  A voter with a request in flight is
+            # left out until the next period.
             others = node.voters.others(state.local.id)
             self._send_to_voters(others, self._begin_quorum_epoch_request, now_ms)
             period_ms = node.config.begin_quorum_epoch_period_ms
@@ -121,10 +121,10 @@ class Polling:
         )
 
     def _append(self, state: LeaderState, now_ms: int) -> None:
-        """Appends drained batches; parked Fetches get them before they are on disk.
+        """Appends the batches that are due; waiting Fetches get them before they are on disk.
 
-        A leader that may open no file, or gets no memory for it, resigns: what it cannot append was
-        never committed, and another node may be better off.
+        A leader that can open no file, or gets no memory, resigns.  The records that it could not
+        append were never committed, and another node may have files and memory.
         """
         node, appended_before = self._node, self._node.log.end_offset
         try:
@@ -137,7 +137,8 @@ class Polling:
             return
         flush = FlushLog(node.log.end_offset)
         if state.appended(node.log.end_offset):
-            # Only in a quorum of one: no other disk holds what it calls committed.
+            # A quorum of one: no other node has these records, so they are flushed before any
+            # output that shows them as committed.
             node.emit(flush)
             node.leader_high_watermark_moved(state)
             self._answer_parked(now_ms)
@@ -167,7 +168,7 @@ class Polling:
         return min(state.fetch_deadline_ms, self._fetch_from_best(state, now_ms))
 
     def _fetch_from_best(self, state: FollowerState, now_ms: int) -> int:
-        """Fetches from the leader, or from a bootstrap server if the leader does not respond."""
+        """Fetches from the leader, or from a bootstrap server while the leader does not respond."""
         node, requests = self._node, self._node.requests
         leader = state.leader_id
         if requests.has_request_timed_out(leader, now_ms):
@@ -211,7 +212,7 @@ class Polling:
             if node.quorum.is_voter or not node.quorum.has_next_epoch:
                 node.stand(now_ms)
             else:
-                # No other node can become the leader of the epoch that it led.
+                # No node can lead the epoch from which this one resigned.
                 node.unattach(state.epoch + 1, now_ms)
             return now_ms
         return min(state.election_deadline_ms, again_ms)
@@ -221,7 +222,7 @@ class Polling:
     def _send_to_voters(
         self, voters: Iterable[int], build: Callable[[int], RaftRequest], now_ms: int
     ) -> int:
-        """Sends to every voter without a request in flight; returns when the next one is free."""
+        """Sends to each voter that is ready; returns when the next voter will be ready."""
         node = self._node
         again_ms = NEVER_MS
         for voter in voters:
@@ -263,7 +264,7 @@ class Polling:
             leader_id=state.local_id,
             leader_epoch=state.epoch,
             preferred_candidates=state.preferred_successors,
-            # None, as Kafka 3.9: the voters know each other.
+            # As in Kafka 3.9 no endpoints are sent: the voters know each other's.
             leader_endpoints={},
         )
 

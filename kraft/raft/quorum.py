@@ -39,7 +39,7 @@ _log: Final = logging.getLogger("org.apache.kafka.raft.QuorumState")
 
 
 class Quorum:
-    """The quorum state of one node; ``persist`` writes an election before the change."""
+    """The quorum state of one node; ``persist`` gets each new election before the state changes."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Quorum:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of this epoch, if known; a resigned leader still names itself."""
+        """The leader of this epoch, None if unknown; a resigned node still names itself."""
         return self.state.leader_id
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The leader, None if unknown, and the epoch."""
+        """The current epoch and the id of its leader, None if unknown."""
         return LeaderAndEpoch(self.leader_id, self.epoch)
 
     @property
@@ -110,20 +110,21 @@ class Quorum:
         return self.leader_id is not None and not self.is_local(self.leader_id)
 
     def is_local(self, replica_id: int | None) -> bool:
-        """Whether that is the id of this node."""
+        """Whether ``replica_id`` is the id of this node."""
         return self.local is not None and self.local.id == replica_id
 
     def is_credible(self, epoch: int) -> bool:
-        """Whether an epoch that another node reports is believed.
+        """Whether this node accepts an epoch that another node reports.
 
-        In the upper half of all epochs only small steps are believed.  Otherwise a single broken
-        message could use up all epochs, and no leader could ever be elected.  Kafka believes any.
+        In the upper half of all epochs only a step of at most MAX_EPOCH_LEAP is accepted.
+        Otherwise one broken message could use up all epochs, and no leader could ever be elected.
+        Kafka accepts any epoch.
         """
         return epoch <= max(LAST_EPOCH // 2, self.epoch + MAX_EPOCH_LEAP)
 
     @property
     def has_next_epoch(self) -> bool:
-        """Whether a higher epoch exists in which to be a candidate."""
+        """Whether there is a higher epoch for another election."""
         return self.epoch < LAST_EPOCH
 
     # Transitions.
@@ -154,11 +155,12 @@ class Quorum:
         epoch, voted = election.epoch, election.voted_key
         leader = election.leader_id
         if voted is not None and self.is_local(voted.id) and log_end.epoch == epoch:
-            # It had won: the epoch's first record is in the log.  As a candidate of an epoch that
-            # has records it would be refused by every voter.
+            # This node won the election: the first record of the epoch is in its log.  Every voter
+            # would refuse it as a candidate of an epoch that already has records.
             leader, voted = voted.id, None
         if leader is not None and self.is_local(leader):
-            # No second vote in this epoch, and no second record for an offset of its lost tail.
+            # A restarted leader must not lead the same epoch again.  A crash may have lost its last
+            # records, which other nodes have: it would write other records at their offsets.
             return self._resigned(epoch, (), now_ms)
         if voted is not None and self.is_local(voted.id) and self.is_voter:
             if self.local is None:
@@ -186,7 +188,7 @@ class Quorum:
         self._transition(UnattachedState(epoch, deadline_ms, high_watermark=state.high_watermark))
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Gives this node's vote of this epoch to that candidate."""
+        """Votes for ``candidate`` in the current epoch."""
         state = self.state
         if not isinstance(state, UnattachedState):
             raise RaftFatal(f"a vote as {state}")
@@ -243,7 +245,7 @@ class Quorum:
         )
 
     def put_off_election(self, now_ms: int) -> None:
-        """Keeps the state for another election timeout; not for a leader."""
+        """Delays the next candidacy by an election timeout; not for a leader."""
         state, deadline_ms = self.state, max(now_ms + 1, self._random_deadline_ms(now_ms))
         match state:
             case UnattachedState() | ResignedState():
@@ -258,7 +260,7 @@ class Quorum:
                 assert_never(state)
 
     def become_leader(self, end_offset: int, now_ms: int) -> LeaderState:
-        """Becomes the leader after a majority voted for it; its epoch begins at the log's end."""
+        """Becomes the leader after a majority voted for it; the epoch begins at the log's end."""
         state = self.state
         if not isinstance(state, CandidateState):
             raise RaftFatal(f"leads without a vote: {state}")
@@ -307,7 +309,7 @@ class Quorum:
         )
 
     def fetch_deadline_ms(self, now_ms: int) -> int:
-        """The time at which a follower gives up a leader that does not respond.
+        """The time at which a follower stops waiting for a leader that does not respond.
 
         All followers get their responses at the same moment.  With the same timeout they would all
         become candidates at the same moment and split the votes, as Kafka's do.

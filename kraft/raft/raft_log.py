@@ -1,7 +1,7 @@
 """The interface of the replicated log; the file-based log is in ``kraft.node``.
 
-No method waits for anything but the page cache.  What must be on disk before it is acknowledged
-is flushed by the caller that performs :class:`~kraft.raft.outputs.FlushLog`.
+No method waits for a disk.  Records that must be on disk before they are acknowledged are flushed
+by the caller, when it performs :class:`~kraft.raft.outputs.FlushLog`.
 
 Source: Kafka ``ReplicatedLog``.
 """
@@ -20,13 +20,16 @@ class LogPosition(Enum):
 
     VALID = auto()
     DIVERGING = auto()
-    """The replica has records that this log has not: it must truncate first."""
+    """The replica has records that this log does not have: it must truncate first."""
     SNAPSHOT = auto()
-    """The records there are gone: it must load a snapshot first."""
+    """This log has deleted the records at that offset: the replica must load a snapshot first."""
 
 
 class ValidatedPosition(NamedTuple):
-    """The outcome and the position to go on from: as asked, diverging, or a snapshot's id."""
+    """The outcome of a check, with an offset and epoch.
+
+    They are the checked ones, the point where the logs diverge, or the id of a snapshot.
+    """
 
     verdict: LogPosition
     offset_and_epoch: OffsetAndEpoch
@@ -37,7 +40,7 @@ class RaftLog(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """The first offset; above zero only behind a snapshot."""
+        """The first offset in the log; above 0 only if a snapshot covers the records below it."""
 
     @property
     def end_offset(self) -> int:
@@ -45,21 +48,24 @@ class RaftLog(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; without records, of the snapshot at the start, else 0."""
+        """The epoch of the last record.
+
+        Without records: the epoch of the snapshot at the log's start, or 0 if there is none.
+        """
 
     @property
     def high_watermark(self) -> int:
-        """As last set by :meth:`update_high_watermark`; at least the start offset."""
+        """The offset last set by :meth:`update_high_watermark`; at least the start offset."""
 
     def append_as_leader(self, batches: bytes, epoch: int) -> None:
-        """Appends whole batches whose offsets begin at the end and whose epoch is ``epoch``."""
+        """Appends whole batches of ``epoch`` whose offsets begin at the log's end."""
 
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
         """Appends a leader's batches unchanged; returns how many bytes were appended.
 
-        Those from the first batch of an epoch above ``epoch`` on are left out.  CorruptRecord or
-        InvalidRecord for what is no batch: nothing of it is appended.  UnexpectedAppendOffset if
-        the first one begins below the end.
+        The first batch with an epoch above ``epoch``, and all after it, are left out.
+        CorruptRecord or InvalidRecord if the bytes are no valid batches, UnexpectedAppendOffset if
+        the first batch begins below the log's end: then nothing is appended.
         """
 
     def initialize_leader_epoch(self, epoch: int) -> None:
@@ -68,54 +74,54 @@ class RaftLog(Protocol):
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The largest epoch in the log that is not above ``epoch``, and its end offset.
 
-        Below the first one: where the first one starts, under the epoch of the snapshot there if
-        the log begins with one, else under ``epoch``.  Of a log without records, or above all of
-        them: its end and its last epoch.
+        If all epochs in the log are higher: the offset where the first one starts, with the epoch
+        of the snapshot that ends there, or with ``epoch`` if there is none.  If all are lower, or
+        the log has no records: the log's end and its last epoch.
         """
 
     def truncate_to(self, offset: int) -> None:
         """Deletes everything from ``offset`` on; never below the high watermark."""
 
     def update_high_watermark(self, offset: int) -> None:
-        """Records below ``offset`` are committed; it never falls and is not above the end."""
+        """Sets the high watermark, which must not fall and not be above the log's end."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """The batches from the one with ``offset`` on, that one whole if there is one.
+        """The batches from the one that contains ``offset`` on; empty at the log's end.
 
-        The last of them may be cut short, as in Kafka: to look for its beginning would cost a
-        leader 0.2 s for 8 MiB of small batches, while its voters wait.
+        The first one is whole, however large.  The last one may be cut short, as in Kafka: to find
+        its beginning would cost a leader 0.2 s for 8 MiB of small batches, while its voters wait.
         """
 
     # Snapshots.
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The newest snapshot, if any; that of a format, (0, 0), counts."""
+        """The newest snapshot, None if there is none; also (0, 0), which formatting writes."""
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest snapshot that is kept."""
+        """The oldest snapshot that is kept, None if there is none."""
 
     def snapshot_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """The size of that snapshot; None if it does not exist here."""
+        """The size of that snapshot in bytes; None if this node does not have it."""
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """A part of a snapshot; records may be cut anywhere."""
+        """At most ``max_bytes`` of a snapshot; the part may begin and end within a record."""
 
     def begin_download(self, snapshot_id: OffsetAndEpoch) -> None:
         """Starts the download of a leader's snapshot; drops an earlier download."""
 
     def append_download(self, data: bytes) -> int:
-        """Appends to the download; returns its size."""
+        """Appends to the download; returns its size in bytes."""
 
     def finish_download(self) -> None:
-        """Stores the snapshot under its id and restarts the log behind it: :meth:`restart_at`."""
+        """Stores the downloaded snapshot, then continues the log behind it (:meth:`restart_at`)."""
 
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Deletes all records and continues the log behind that local snapshot.
 
-        The start, the end and the high watermark are the snapshot's end afterwards.  RaftFatal if
-        what is known to be committed lies behind it.
+        Afterwards the log's start and end and the high watermark are the snapshot's end offset.
+        RaftFatal if the high watermark is above that offset, or a newer snapshot exists.
         """
 
     def drop_download(self) -> None:
@@ -126,7 +132,7 @@ class RaftLog(Protocol):
 
 
 def validate_position(log: RaftLog, offset: int, epoch: int) -> ValidatedPosition:
-    """Whether a replica whose log ends at ``offset`` in ``epoch`` may fetch from there.
+    """Checks whether a replica whose log ends at ``offset`` in ``epoch`` may fetch from there.
 
     Source: Kafka ``ReplicatedLog.validateOffsetAndEpoch``.
     """
@@ -149,7 +155,7 @@ def validate_position(log: RaftLog, offset: int, epoch: int) -> ValidatedPositio
 
 
 def truncation_offset(log: RaftLog, diverging: OffsetAndEpoch) -> int:
-    """The offset to which a follower truncates; the logs diverge at ``diverging``.
+    """The offset to which a follower truncates its log, which diverges at ``diverging``.
 
     Source: Kafka ``ReplicatedLog.truncateToEndOffset``.
     """

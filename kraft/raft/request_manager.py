@@ -14,7 +14,7 @@ from kraft.raft.values import NodeAddress
 
 
 class RandomSource(Protocol):
-    """Where a node's randomness comes from; ``random.Random`` is one."""
+    """A source of random numbers, such as ``random.Random``."""
 
     def randrange(self, stop: int, /) -> int:
         """A number from 0 to ``stop`` - 1."""
@@ -25,7 +25,7 @@ class _Connection:
     """The state of the requests to one node."""
 
     correlation_id: int | None = None
-    """Of the request that waits for its answer."""
+    """The id of the request in flight; None if there is none."""
     timeout_ms: int = NEVER_MS
     backoff_ms: int = 0
 
@@ -47,7 +47,7 @@ class RequestManager:
         self._connections: dict[int, _Connection] = {}
 
     def ready_at_ms(self, node_id: int, now_ms: int) -> int:
-        """When a request may be sent to that node; ``now_ms`` if at once."""
+        """The time from which a request may be sent to that node; ``now_ms`` if at once."""
         connection = self._connections.get(node_id)
         if connection is None:
             return now_ms
@@ -74,7 +74,7 @@ class RequestManager:
         )
 
     def in_flight_until_ms(self, now_ms: int) -> int | None:
-        """When the first of the requests in flight times out; None if there are none."""
+        """The time at which the first request in flight times out; None if there is none."""
         first = None
         for connection in self._connections.values():
             if connection.correlation_id is None or connection.timeout_ms <= now_ms:
@@ -84,7 +84,7 @@ class RequestManager:
         return first
 
     def ready_bootstrap_server(self, now_ms: int) -> int | None:
-        """A bootstrap server that may be asked; None while any request is in flight."""
+        """A random bootstrap server that is ready; None also while any request is in flight."""
         if self.in_flight_until_ms(now_ms) is not None or not self.bootstrap_servers:
             return None
         servers = list(self.bootstrap_servers)
@@ -95,7 +95,7 @@ class RequestManager:
         return None
 
     def bootstrap_ready_at_ms(self, now_ms: int) -> int:
-        """When :meth:`ready_bootstrap_server` may return a server."""
+        """The time from which :meth:`ready_bootstrap_server` may return a server."""
         in_flight = self.in_flight_until_ms(now_ms)
         if in_flight is not None:
             return in_flight
@@ -103,14 +103,14 @@ class RequestManager:
         return min(ready, default=NEVER_MS)
 
     def sent(self, node_id: int, correlation_id: int, now_ms: int) -> None:
-        """Records a request to that node."""
+        """Records that a request was sent to that node."""
         self._connections[node_id] = _Connection(correlation_id, now_ms + self._request_timeout_ms)
 
     def is_response_expected(self, node_id: int, correlation_id: int, now_ms: int) -> bool:
         """Whether the response with that correlation id is still expected.
 
-        A late one is not: the same request may have gone to another node meanwhile, and two
-        responses to one Fetch would hold the same records twice.
+        A response after the timeout is not.  The Fetch may have been sent to another node
+        meanwhile, and the two responses would contain the same records.
         """
         connection = self._connections.get(node_id)
         return (
@@ -125,7 +125,7 @@ class RequestManager:
             del self._connections[node_id]
 
     def failed(self, node_id: int, correlation_id: int, now_ms: int) -> None:
-        """Ends a request without success: the node is in backoff for a moment."""
+        """Ends a request without success: the next one may be sent after the retry backoff."""
         if self.is_response_expected(node_id, correlation_id, now_ms):
             self._connections[node_id] = _Connection(backoff_ms=now_ms + self._retry_backoff_ms)
 
@@ -134,5 +134,5 @@ class RequestManager:
         self._connections.pop(node_id, None)
 
     def reset_all(self) -> None:
-        """Forgets all requests: responses to an earlier state's requests mean nothing now."""
+        """Forgets all requests: after a change of state their responses mean nothing."""
         self._connections.clear()

@@ -1,6 +1,6 @@
 """Handles the responses of other nodes.
 
-A node whose response is of no use gets no request until its backoff ends.
+A node that sent a useless response gets no further request until its backoff ends.
 
 Source: Kafka ``KafkaRaftClient.handleResponse`` and its neighbours.
 """
@@ -49,7 +49,7 @@ class RaftResponses:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._guard = VoterRecordsGuard("no snapshot")
-        """Of the snapshot that is being downloaded."""
+        """Checks the snapshot that is being downloaded."""
 
     def handle(self, received: RaftResponseReceived, now_ms: int) -> None:
         """Handles a response, if it is still expected."""
@@ -57,7 +57,7 @@ class RaftResponses:
         source, correlation_id = received.source_id, received.correlation_id
         if not requests.is_response_expected(source, correlation_id, now_ms):
             return
-        if self._is_of_use(source, received.response, now_ms):
+        if self._process(source, received.response, now_ms):
             requests.succeeded(source, correlation_id, now_ms)
         else:
             requests.failed(source, correlation_id, now_ms)
@@ -66,7 +66,8 @@ class RaftResponses:
         """Handles a request that gets no response."""
         self._node.requests.failed(failed.destination_id, failed.correlation_id, now_ms)
 
-    def _is_of_use(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
+    def _process(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
+        """Handles a response; False if it was useless, so that the backoff begins."""
         if response.top_level_error is not ErrorCode.none:
             return self._refused(source, response.top_level_error)
         verdict = self._common(source, response, now_ms)
@@ -96,21 +97,21 @@ class RaftResponses:
                 "CLUSTER_AUTHORIZATION_FAILED"
             )
         if isinstance(state, FollowerState) and state.fetching_snapshot is not None:
-            # A Java leader that refuses a part of a snapshot spoils the whole answer.
+            # Kafka's leader refuses a part of a snapshot with an error of the whole response.
             self._drop_download(state)
         if error is not ErrorCode.broker_not_available:
             _log.error("Unexpected error %s in the answer of node %d", error.name.upper(), source)
         return False
 
     def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
-        """Handles the leader and epoch of any response; None if the rest is to be handled too.
+        """Handles the leader and epoch of any response; None if its other fields count too.
 
         Source: Kafka ``KafkaRaftClient.maybeHandleCommonResponse``.
         """
         quorum = self._node.quorum
         error, epoch, leader_id = response.error, response.leader_epoch, response.leader_id
         if epoch < quorum.epoch or error is ErrorCode.unknown_leader_epoch:
-            return self._knows_more_than_before()
+            return self._is_attached()
         if not quorum.is_credible(epoch):
             _log.error(
                 "Node %d answers of epoch %d, and epoch %d is the newest here: ignored",
@@ -121,7 +122,7 @@ class RaftResponses:
             ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower,
         ):  # fmt: skip
             self._transition(source, response, now_ms)
-            return self._knows_more_than_before()
+            return self._is_attached()
         if leader_id is not None and quorum.leader_id is None:
             self._transition(source, response, now_ms)
             return None if error is ErrorCode.none else True
@@ -135,8 +136,8 @@ class RaftResponses:
             return False
         return None
 
-    def _knows_more_than_before(self) -> bool:
-        """Whether a leader is known; False delays the next request by the backoff."""
+    def _is_attached(self) -> bool:
+        """Whether the state is not unattached; False delays the next request by the backoff."""
         return not isinstance(self._node.quorum.state, UnattachedState)
 
     def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
@@ -168,7 +169,7 @@ class RaftResponses:
         else:
             state.record(source, Vote.REJECTED)
             if state.is_vote_rejected and state.backoff_deadline_ms is None:
-                # Not to be stuck until the election's timeout.
+                # Otherwise the candidate would wait until its election times out.
                 back_off(node, state, now_ms)
         return True
 
@@ -192,9 +193,9 @@ class RaftResponses:
 
     def _fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         try:
-            return self._take_fetched(source, response, now_ms)
+            return self._process_fetch(source, response, now_ms)
         except LimitReached as reached:
-            # The leader is not at fault, and is asked again after the backoff.
+            # This node lacks files or memory; the leader gets the next Fetch after the backoff.
             _log.error("The log cannot take over what leader %d has sent: %s", source, reached)
             self._flush_before_the_next_fetch()
             state = self._node.quorum.state
@@ -202,7 +203,7 @@ class RaftResponses:
                 state.fetch_deadline_ms = self._node.quorum.fetch_deadline_ms(now_ms)
             return False
 
-    def _take_fetched(self, source: int, response: FetchResponse, now_ms: int) -> bool:
+    def _process_fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
         if response.error is not ErrorCode.none or not isinstance(state, FollowerState):
             return self._unexpected(source, response.error)
@@ -223,14 +224,14 @@ class RaftResponses:
             if snapshot_id.offset < 0 or not 0 <= snapshot_id.epoch <= state.epoch:
                 return self._unexpected(source, ErrorCode.invalid_request)
             if snapshot_id == node.log_end and node.log.start_offset == snapshot_id.offset:
-                # The log ends there already: to ask again at once would change nothing.
+                # The log already ends there: the next Fetch would get the same response.
                 return self._unexpected(source, ErrorCode.invalid_request)
             if node.log.snapshot_bytes(snapshot_id) is None:
                 node.log.begin_download(snapshot_id)
                 state.fetching_snapshot, state.fetched_bytes = snapshot_id, 0
                 self._guard = VoterRecordsGuard(f"snapshot {snapshot_id} of leader {source}")
             else:
-                # Killed between the end of the download and the restart of the log.
+                # This node was killed after it downloaded the snapshot, before the log's restart.
                 self._restart_log(state, snapshot_id)
         else:
             if response.records and not self._append(source, response.records, state):
@@ -241,13 +242,13 @@ class RaftResponses:
         return True
 
     def _append(self, source: int, records: bytes, state: FollowerState) -> bool:
-        """Appends a leader's records; False if they are invalid, and then nothing is appended.
+        """Appends a leader's records; False if they are invalid and nothing is appended.
 
         Kafka repeats the Fetch without end if a leader's records are broken.  Here such a response
         does not extend the fetch timeout.
         """
         node = self._node
-        # Before the append: a log with such records could never be opened again.
+        # Checked before the append: a log with voter records could never be opened again.
         VoterRecordsGuard(f"A Fetch response from leader {source}").feed(records)
         try:
             taken = node.log.append_as_follower(records, state.epoch)
@@ -264,7 +265,7 @@ class RaftResponses:
         return True
 
     def _flush_before_the_next_fetch(self) -> None:
-        # That acknowledges everything that is there.
+        # The next Fetch acknowledges every record in the log.
         if self._node.quorum.is_voter:
             self._node.emit(FlushLog(self._node.log.end_offset))
 
@@ -297,7 +298,7 @@ class RaftResponses:
         return True
 
     def _restart_log(self, state: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
-        """Restarts the log at a local snapshot, because the leader deleted the records."""
+        """Restarts the log at a local snapshot, because the leader has deleted the records."""
         node = self._node
         self._check_restart(state, snapshot_id)
         node.log.restart_at(snapshot_id)

@@ -1,12 +1,12 @@
 """The states of a quorum node, and the allowed transitions.
 
 A node is *unattached* while it knows no leader of its epoch (it may have voted), a *candidate*
-while it asks for votes, the *leader* of an epoch (:mod:`.leader_state`), a *follower* of one, or
-*resigned* from one: it leads no more, and no other node ever leads that epoch.
-An observer, who has no vote, is only ever unattached or a follower.
+while it asks for votes, the *leader* of an epoch (:mod:`.leader_state`), a *follower* of a leader,
+or *resigned*: its leadership has ended, and no other node ever leads that epoch.
+An observer, which has no vote, is unattached or a follower.  It is resigned only if it was the
+leader of the stored epoch when it was still a voter.
 
-Deadlines are points in time in milliseconds, :data:`~kraft.raft.config.NEVER_MS` where none
-runs.
+Deadlines are points in time in milliseconds, :data:`~kraft.raft.config.NEVER_MS` if no timer runs.
 
 Source: Kafka ``QuorumState``, ``UnattachedState``, ``CandidateState``, ``FollowerState``,
 ``ResignedState``.
@@ -48,12 +48,12 @@ VALID_PREVIOUS: Final[Mapping[StateName, frozenset[StateName]]] = {
     StateName.FOLLOWER: frozenset(StateName),
     StateName.RESIGNED: frozenset({StateName.LEADER}),
 }
-"""From which states each one can be reached.  Back to unattached, and from leader to follower, it
-takes a higher epoch; the rest of the conditions stands with the transitions (:mod:`.quorum`)."""
+"""For each state, the states from which it can be reached.  From another state to unattached, and
+from leader to follower, the epoch must also be higher.  :mod:`.quorum` has the other conditions."""
 
 
 class Vote(Enum):
-    """A voter's answer to a candidate."""
+    """A voter's response to a candidate; UNRECORDED until it has arrived."""
 
     UNRECORDED = auto()
     GRANTED = auto()
@@ -62,13 +62,13 @@ class Vote(Enum):
 
 @dataclass(slots=True)
 class UnattachedState:
-    """Has no leader to fetch from; may grant one vote."""
+    """Knows no leader to fetch from; may grant one vote in its epoch."""
 
     epoch: int
     election_deadline_ms: int
-    """A voter stands then, unless something happens before."""
+    """The time at which a voter becomes a candidate, unless its state changes before."""
     leader_id: int | None = None
-    """Known from before a restart, without an endpoint: no vote is left to give."""
+    """The leader in the stored election if its endpoint is unknown; then no vote is granted."""
     voted_key: ReplicaKey | None = None
     high_watermark: int | None = None
 
@@ -80,7 +80,7 @@ class UnattachedState:
         return ElectionState(self.epoch, self.leader_id, self.voted_key)
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_log_up_to_date: bool) -> bool:
-        """Whether that candidate gets this node's vote, or has it already."""
+        """Whether that candidate gets this node's vote of the epoch, or already has it."""
         if self.voted_key is not None:
             return self.voted_key.id == candidate.id and self.voted_key.directory_id in (
                 None, candidate.directory_id,
@@ -98,7 +98,7 @@ class CandidateState:
     election_deadline_ms: int
     retries: int = 1
     backoff_deadline_ms: int | None = None
-    """Set once the election is lost; the next epoch is stood for then."""
+    """Set when the election is lost: the time to become a candidate in the next epoch."""
     high_watermark: int | None = None
     votes: dict[int, Vote] = field(default_factory=dict)
 
@@ -114,18 +114,18 @@ class CandidateState:
 
     @property
     def election(self) -> ElectionState:
-        """The election to persist: the vote for itself."""
+        """The election to persist: this node's vote for itself."""
         return ElectionState(self.epoch, None, self.local)
 
     @property
     def granting_voters(self) -> tuple[int, ...]:
-        """The voters that granted their votes, itself included."""
-        return self._with(Vote.GRANTED)
+        """The voters that granted their votes, this candidate included."""
+        return self._voters_with(Vote.GRANTED)
 
     @property
     def unrecorded_voters(self) -> tuple[int, ...]:
-        """The voters that have not answered yet."""
-        return self._with(Vote.UNRECORDED)
+        """The voters that have not responded yet."""
+        return self._voters_with(Vote.UNRECORDED)
 
     @property
     def is_vote_granted(self) -> bool:
@@ -135,16 +135,16 @@ class CandidateState:
     @property
     def is_vote_rejected(self) -> bool:
         """Whether a majority has become impossible."""
-        return len(self.voters) - len(self._with(Vote.REJECTED)) < self.voters.majority
+        return len(self.voters) - len(self._voters_with(Vote.REJECTED)) < self.voters.majority
 
     def record(self, voter_id: int, vote: Vote) -> bool:
-        """Records a voter's answer; False if it was known.  A changed answer is an error."""
+        """Records a voter's response; False for a repeated one, RaftFatal for a changed one."""
         known = self.votes[voter_id]
         require(known in (Vote.UNRECORDED, vote), f"voter {voter_id}: {known} and then {vote}")
         self.votes[voter_id] = vote
         return known is Vote.UNRECORDED
 
-    def _with(self, vote: Vote) -> tuple[int, ...]:
+    def _voters_with(self, vote: Vote) -> tuple[int, ...]:
         return tuple(voter for voter, known in self.votes.items() if known is vote)
 
 
@@ -156,11 +156,11 @@ class FollowerState:
     leader_id: int
     leader_endpoints: Endpoints
     fetch_deadline_ms: int
-    """Without a word from the leader until then, a voter stands."""
+    """The time at which a voter becomes a candidate, unless the leader responds before."""
     high_watermark: int | None = None
     fetching_snapshot: OffsetAndEpoch | None = None
     fetched_bytes: int = 0
-    """How much of that snapshot is here."""
+    """The bytes of ``fetching_snapshot`` that are downloaded."""
 
     name = StateName.FOLLOWER
 
@@ -170,7 +170,7 @@ class FollowerState:
         return ElectionState(self.epoch, self.leader_id)
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Takes over the leader's high watermark, which never falls; True if it moved."""
+        """Sets the high watermark, which must not fall; True if it moved."""
         known = self.high_watermark
         require(known is None or offset >= known, f"high watermark {known} and then {offset}")
         self.high_watermark = offset
@@ -185,7 +185,7 @@ class ResignedState:
     local_id: int
     election_deadline_ms: int
     unacked_voters: list[int]
-    """The voters that have not acknowledged it yet."""
+    """The voters that have not acknowledged EndQuorumEpoch yet."""
     preferred_successors: tuple[ReplicaKey, ...] = ()
 
     name = StateName.RESIGNED
@@ -193,15 +193,15 @@ class ResignedState:
 
     @property
     def leader_id(self) -> int:
-        """This node: no other can lead this epoch."""
+        """The id of this node: no other node can lead this epoch."""
         return self.local_id
 
     @property
     def election(self) -> ElectionState:
-        """The persisted election stays: a resignation is not persisted."""
+        """The election on disk, with this node as the leader: a resignation is not persisted."""
         return ElectionState(self.epoch, self.local_id)
 
     def acknowledge(self, voter_id: int) -> None:
-        """A voter acknowledged EndQuorumEpoch and gets no further one."""
+        """Records that a voter acknowledged EndQuorumEpoch; it gets no further one."""
         if voter_id in self.unacked_voters:
             self.unacked_voters.remove(voter_id)

@@ -33,14 +33,14 @@ from kraft.raft.raft_log import RaftLog
 
 _READ_BYTES: Final = 8 * 1024 * 1024
 _MAX_CONTROL_BATCH_BYTES: Final = 1024 * 1024
-"""No raft layer writes a larger one: a record for each of some hundred voters at most."""
+"""A larger control batch is refused: even one that names hundreds of voters is smaller."""
 
 
 class VoterRecordsGuard:
-    """Checks batches that arrive in pieces; buffers at most a control batch."""
+    """Looks for records that name voters in batches that arrive in pieces."""
 
     def __init__(self, place: str) -> None:
-        """``place``: where the batches come from, for the error."""
+        """``place`` names the source of the batches in the error's text."""
         self._place = place
         self._held = bytearray()
         self._to_skip = 0
@@ -49,16 +49,17 @@ class VoterRecordsGuard:
     def feed(self, data: bytes) -> None:
         """Checks the next bytes; RaftFatal if a record among them names voters.
 
-        From a broken batch on it looks no further: whatever reads the batches refuses them there.
+        A broken batch, and all bytes after it, are not checked: the code that reads the batches
+        refuses them there.  At most one control batch is buffered.
         """
         if self._is_broken:
             return
         try:
-            self._look_through(data)
+            self._check_batches(data)
         except RecordsRefused:
             self._is_broken = True
 
-    def _look_through(self, data: bytes) -> None:
+    def _check_batches(self, data: bytes) -> None:
         skipped = min(self._to_skip, len(data))
         self._to_skip -= skipped
         self._held += memoryview(data)[skipped:]
@@ -103,7 +104,7 @@ class VoterRecordsGuard:
 
 
 def refuse_voter_records(log: RaftLog) -> None:
-    """Checks the log and its snapshots.  Raises as :meth:`VoterRecordsGuard.feed`."""
+    """RaftFatal if a record in the log, or in its oldest or newest snapshot, names voters."""
     for snapshot_id in dict.fromkeys((log.earliest_snapshot_id, log.latest_snapshot_id)):
         size = None if snapshot_id is None else log.snapshot_bytes(snapshot_id)
         if snapshot_id is None or size is None:

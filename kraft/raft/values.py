@@ -1,6 +1,6 @@
 """Values of the raft quorum: replicas, voters, offsets with epochs, elections.
 
-Values only.  A directory id of zero is None here: the voters of a static quorum have none.
+A directory id of all zeros on the wire is None here: static voters have no directory id.
 
 Source: Kafka ``ReplicaKey``, ``VoterSet``, ``OffsetAndEpoch``, ``LeaderAndEpoch``,
 ``ElectionState``.
@@ -20,7 +20,7 @@ METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_PARTITION: Final = 0
 
 NO_LEADER: Final = -1
-"""On the wire, and in the file of the quorum's state: no node."""
+"""The leader id that means no leader, in messages and in the ``quorum-state`` file."""
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -45,7 +45,7 @@ class NodeAddress(NamedTuple):
 
 
 class LeaderAndEpoch(NamedTuple):
-    """The leader, None if unknown, and the epoch."""
+    """An epoch and the id of its leader, None while unknown."""
 
     leader_id: int | None
     epoch: int
@@ -55,13 +55,13 @@ class LeaderAndEpoch(NamedTuple):
 class VoterSet:
     """The voters of a quorum with the endpoint of each, in the order of their ids.
 
-    These are static voters (``controller.quorum.voters``, kraft.version 0): an id is all that
-    makes a voter, whatever directory it comes with.
+    These are static voters (``controller.quorum.voters``, kraft.version 0).  A voter is identified
+    by its id alone; its directory id does not matter.
     """
 
     endpoints: Mapping[int, NodeAddress]
     ids: tuple[int, ...] = field(init=False)
-    """Ascending."""
+    """The voters' ids, ascending."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", tuple(sorted(self.endpoints)))
@@ -81,17 +81,17 @@ class VoterSet:
         return len(self.endpoints)
 
     def others(self, local_id: int | None) -> tuple[int, ...]:
-        """Every voter except that one."""
+        """The ids of all voters except ``local_id``."""
         return tuple(voter for voter in self.ids if voter != local_id)
 
     def is_only_voter(self, local_id: int | None) -> bool:
-        """Whether that node is the only voter."""
+        """Whether ``local_id`` is the only voter."""
         return self.ids == (local_id,)
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """The persisted state of an epoch: the leader, or the candidate voted for."""
+    """The persisted election of an epoch: its leader, or the candidate voted for, or neither."""
 
     epoch: int
     leader_id: int | None = None
@@ -105,9 +105,9 @@ class ElectionState:
 
 
 def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
-    """Ids by offset, highest first; unknown offsets last, ties by id."""
-    return sorted(offsets, key=lambda voter: (-_or_least(offsets[voter]), voter))
+    """The ids by offset, highest first; an unknown offset (None) is last, equal ones go by id."""
+    return sorted(offsets, key=lambda voter: (-_or_minus_one(offsets[voter]), voter))
 
 
-def _or_least(offset: int | None) -> int:
+def _or_minus_one(offset: int | None) -> int:
     return -1 if offset is None else offset

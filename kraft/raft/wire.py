@@ -1,8 +1,8 @@
 """Encodes and decodes the quorum's messages in the supported versions.
 
-Requests go out in the highest version that both sides know.  Requests that come in are read in any
-version that is offered; what is refused before the raft step sees it, because it is about another
-cluster or another partition, is answered here.
+A request is sent in the highest version that both sides support.  A received request is read in any
+offered version.  One about another cluster or another partition is refused here, so the raft step
+never sees it.
 
 Source: Kafka ``KafkaRaftClient`` (``hasValidClusterId``, ``hasValidTopicPartition``),
 ``KafkaNetworkChannel``, ``ControllerApis``.
@@ -46,17 +46,17 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = {
     ApiKey.DESCRIBE_QUORUM: (0, 2),
     ApiKey.FETCH_SNAPSHOT: (0, 1),
 }
-"""The requests that a node of the quorum answers: API key to first and last version."""
+"""The first and last version of each request that a quorum node serves, by API key."""
 
 _SENT: Final[Mapping[int, tuple[int, int]]] = {
     **OFFERED,
-    # Before version 13 a Fetch cannot name the topic by its id, which the quorum insists on.
+    # The quorum accepts only a Fetch that names the topic by its id, as versions from 13 on do.
     ApiKey.FETCH: (13, 17),
 }
 
 
 class RefusedRequest(NamedTuple):
-    """A request that is refused before the raft step, and its response."""
+    """A request that is refused before the raft step; ``body`` is the response to send."""
 
     body: bytes
 
@@ -64,7 +64,7 @@ class RefusedRequest(NamedTuple):
 def common_version(api_key: int, peer: Mapping[int, tuple[int, int]]) -> int | None:
     """The highest version that this node and a peer support; None if there is none.
 
-    ``peer``: what its ApiVersions says, API key to first and last version.
+    ``peer`` is from its ApiVersions response: first and last version by API key.
     """
     if api_key not in peer:
         return None
@@ -75,7 +75,7 @@ def common_version(api_key: int, peer: Mapping[int, tuple[int, int]]) -> int | N
 
 
 def write_request(request: RaftRequest, version: int) -> bytes:
-    """The body of a request; fields that the version lacks are left out."""
+    """The body of a request, without the fields that the version does not have."""
     return messages.write(request_payload(request, version))
 
 
@@ -84,7 +84,7 @@ def read_request(
 ) -> RaftRequest | RefusedRequest:
     """The request whose body starts at ``offset``, or the refusal to send.
 
-    ``cluster_id`` is ours.  InvalidFrame for bytes that are no such request.
+    ``cluster_id`` is this node's.  InvalidFrame if the bytes are no such request.
     """
     payload = messages.read_request(api_key, version, data, offset)
     if getattr(payload, "cluster_id", None) not in (None, cluster_id):

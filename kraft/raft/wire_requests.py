@@ -52,7 +52,7 @@ def api_key_of(request: RaftRequest) -> ApiKey:
 
 
 def request_payload(request: RaftRequest, version: int) -> Any:
-    """Kio's message of that version; fields that it lacks are left out."""
+    """The request as kio's message, without the fields that the version does not have."""
     schema = request_schema(api_key_of(request), version)
     match request:
         case VoteRequest():
@@ -142,7 +142,7 @@ def _fetch(schema: MessageSchema, request: FetchRequest) -> Any:
         current_leader_epoch=request.leader_epoch,
         fetch_offset=request.fetch_offset,
         last_fetched_epoch=request.last_fetched_epoch,
-        # The whole answer has a limit, which is the one that counts.
+        # Not used: ``max_bytes`` limits the whole response.
         partition_max_bytes=0,
         replica_directory_id=replica.directory_id,
     )
@@ -179,7 +179,7 @@ def _fetch_snapshot(schema: MessageSchema, request: FetchSnapshotRequest) -> Any
 
 
 def request_value(api_key: int, payload: Any) -> RaftRequest | None:
-    """The request in a message; None unless it is about the metadata partition alone."""
+    """The request in a message; None unless it names the metadata partition and no other."""
     partition = metadata_partition(payload.topics)
     return None if partition is None else _READERS[api_key](payload, partition)
 

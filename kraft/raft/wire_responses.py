@@ -1,6 +1,6 @@
 """Responses of the quorum: values to kio's messages of any version, and back.
 
-An answer with a top-level error has no topics; an older version says less, never something else.
+A response with a top-level error has no topics.  An older version only leaves out fields.
 
 Source: Kafka ``RaftUtil``, ``FetchResponse``, ``DescribeQuorumResponse``.
 """
@@ -45,11 +45,11 @@ from kraft.raft.wire_schema import (
 
 _NONE: Final = ErrorCode.none
 _NO_THROTTLE: Final = timedelta(0)
-_NOWHERE: Final = OffsetAndEpoch(-1, -1)
+_NO_POSITION: Final = OffsetAndEpoch(-1, -1)
 _ENDPOINTS_IN_FETCH: Final = 17
-"""Version 16 has a field for them, which the quorum leaves empty."""
+"""The first Fetch version that names the leader's endpoint; its field in version 16 is empty."""
 
-_SENTENCES: Final[Mapping[ErrorCode, str]] = {
+_ERROR_MESSAGES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
     ErrorCode.not_leader_or_follower: (
         "For requests intended only for the leader, this error indicates that the broker is not "
@@ -57,7 +57,7 @@ _SENTENCES: Final[Mapping[ErrorCode, str]] = {
         "broker is not a replica of the topic partition."
     ),
 }
-"""Kafka's own words for what DescribeQuorum refuses."""
+"""Kafka's error messages for a refused DescribeQuorum."""
 
 _API_KEYS: Final[Mapping[type, ApiKey]] = {
     VoteResponse: ApiKey.VOTE,
@@ -70,7 +70,7 @@ _API_KEYS: Final[Mapping[type, ApiKey]] = {
 
 
 def response_payload(response: AnyRaftResponse, version: int) -> Any:
-    """Kio's message of that version."""
+    """The response as kio's message of that version."""
     api_key = _API_KEYS[type(response)]
     if response.top_level_error is not _NONE:
         return refusal_payload(api_key, version, response.top_level_error)
@@ -78,9 +78,9 @@ def response_payload(response: AnyRaftResponse, version: int) -> Any:
     match response:
         case VoteResponse():
             values = {**_common(response), "vote_granted": response.vote_granted}
-            return _epoch_answer(schema, response, values)
+            return _epoch_response(schema, response, values)
         case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
-            return _epoch_answer(schema, response, _common(response))
+            return _epoch_response(schema, response, _common(response))
         case FetchResponse():
             return _fetch(schema, response)
         case FetchSnapshotResponse():
@@ -92,12 +92,12 @@ def response_payload(response: AnyRaftResponse, version: int) -> Any:
 
 
 def refusal_payload(api_key: int, version: int, error: ErrorCode) -> Any:
-    """The response to a request that is refused as a whole."""
+    """The response that refuses a whole request."""
     schema = response_schema(ApiKey(api_key), version)
     return schema.whole(
         throttle_time=_NO_THROTTLE,
         error_code=error,
-        error_message=_SENTENCES.get(error, ""),
+        error_message=_ERROR_MESSAGES.get(error, ""),
         topics=(),
         responses=(),
         nodes=(),
@@ -111,12 +111,12 @@ def unknown_partitions_payload(api_key: int, version: int, request: Any) -> Any:
     if api_key == ApiKey.DESCRIBE_QUORUM:
         topics = tuple(_unknown_topic(schema, topic, error) for topic in request.topics)
         return schema.whole(error_code=_NONE, error_message="", topics=topics, nodes=())
-    # Of several Kafka names the first.
+    # As in Kafka, the response names only the first partition of the request.
     [topic, *_] = request.topics
     partition = _snapshot_part(
         schema, FetchSnapshotResponse(error=error), topic.partitions[0].partition
     )
-    return _snapshot_answer(schema, topic.name, partition, ())
+    return _snapshot_response(schema, topic.name, partition, ())
 
 
 def _unknown_topic(schema: MessageSchema, topic: Any, error: ErrorCode) -> Any:
@@ -135,7 +135,7 @@ def _common(response: RaftResponse) -> dict[str, Any]:
     }
 
 
-def _epoch_answer(schema: MessageSchema, response: RaftResponse, values: dict[str, Any]) -> Any:
+def _epoch_response(schema: MessageSchema, response: RaftResponse, values: dict[str, Any]) -> Any:
     return schema.whole(
         error_code=_NONE,
         topics=of_metadata(schema, **values),
@@ -159,8 +159,8 @@ def _current_leader(schema: MessageSchema, response: RaftResponse) -> Any:
 
 
 def _fetch(schema: MessageSchema, response: FetchResponse) -> Any:
-    diverging = response.diverging_epoch or _NOWHERE
-    snapshot_id = response.snapshot_id or _NOWHERE
+    diverging = response.diverging_epoch or _NO_POSITION
+    snapshot_id = response.snapshot_id or _NO_POSITION
     partition = schema.part(
         "PartitionData",
         partition_index=METADATA_PARTITION,
@@ -191,7 +191,7 @@ def _fetch(schema: MessageSchema, response: FetchResponse) -> Any:
 
 def _fetch_snapshot(schema: MessageSchema, response: FetchSnapshotResponse) -> Any:
     partition = _snapshot_part(schema, response, METADATA_PARTITION)
-    return _snapshot_answer(schema, METADATA_TOPIC, partition, _node_endpoints(schema, response))
+    return _snapshot_response(schema, METADATA_TOPIC, partition, _node_endpoints(schema, response))
 
 
 def _snapshot_part(schema: MessageSchema, response: FetchSnapshotResponse, index: int) -> Any:
@@ -210,7 +210,7 @@ def _snapshot_part(schema: MessageSchema, response: FetchSnapshotResponse, index
     )
 
 
-def _snapshot_answer(
+def _snapshot_response(
     schema: MessageSchema, name: str, partition: Any, node_endpoints: tuple[Any, ...]
 ) -> Any:
     return schema.whole(
@@ -241,7 +241,7 @@ def _described(schema: MessageSchema, index: int, response: DescribeQuorumRespon
         "PartitionData",
         partition_index=index,
         error_code=response.error,
-        error_message=_SENTENCES.get(response.error, ""),
+        error_message=_ERROR_MESSAGES.get(response.error, ""),
         # Kafka leaves these fields at zero beside an error.
         leader_id=0 if is_refused else id_on_wire(response.leader_id),
         leader_epoch=0 if is_refused else response.leader_epoch,
@@ -276,34 +276,34 @@ def response_value(api_key: int, payload: Any) -> AnyRaftResponse:
 
 def _vote_value(payload: Any, partition: Any) -> VoteResponse:
     return VoteResponse(
-        **_heading(payload, partition, partition), vote_granted=partition.vote_granted
+        **_common_values(payload, partition, partition), vote_granted=partition.vote_granted
     )
 
 
 def _begin_value(payload: Any, partition: Any) -> BeginQuorumEpochResponse:
-    return BeginQuorumEpochResponse(**_heading(payload, partition, partition))
+    return BeginQuorumEpochResponse(**_common_values(payload, partition, partition))
 
 
 def _end_value(payload: Any, partition: Any) -> EndQuorumEpochResponse:
-    return EndQuorumEpochResponse(**_heading(payload, partition, partition))
+    return EndQuorumEpochResponse(**_common_values(payload, partition, partition))
 
 
 def _fetch_value(payload: Any, partition: Any) -> FetchResponse:
     diverging, snapshot_id = partition.diverging_epoch, partition.snapshot_id
     return FetchResponse(
-        **_heading(payload, partition, partition.current_leader),
+        **_common_values(payload, partition, partition.current_leader),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
         records=partition.records or b"",
-        diverging_epoch=_place(diverging.end_offset, diverging.epoch),
-        snapshot_id=_place(snapshot_id.end_offset, snapshot_id.epoch),
+        diverging_epoch=_position(diverging.end_offset, diverging.epoch),
+        snapshot_id=_position(snapshot_id.end_offset, snapshot_id.epoch),
     )
 
 
 def _fetch_snapshot_value(payload: Any, partition: Any) -> FetchSnapshotResponse:
     snapshot_id = partition.snapshot_id
     return FetchSnapshotResponse(
-        **_heading(payload, partition, partition.current_leader),
+        **_common_values(payload, partition, partition.current_leader),
         snapshot_id=OffsetAndEpoch(snapshot_id.end_offset, snapshot_id.epoch),
         size=partition.size,
         position=partition.position,
@@ -313,7 +313,7 @@ def _fetch_snapshot_value(payload: Any, partition: Any) -> FetchSnapshotResponse
 
 def _describe_value(payload: Any, partition: Any) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(
-        **_heading(payload, partition, partition),
+        **_common_values(payload, partition, partition),
         high_watermark=partition.high_watermark,
         voters=_progress(partition.current_voters),
         observers=_progress(partition.observers),
@@ -336,20 +336,20 @@ def _progress(replicas: Any) -> tuple[ReplicaProgress, ...]:
     )
 
 
-class _Heading(TypedDict):
+class _CommonValues(TypedDict):
     error: ErrorCode
     leader_id: int | None
     leader_epoch: int
     leader_endpoint: NodeAddress | None
 
 
-def _heading(payload: Any, partition: Any, leader: Any) -> _Heading:
+def _common_values(payload: Any, partition: Any, leader: Any) -> _CommonValues:
     leader_id = id_or_none(leader.leader_id)
     endpoints = {
         int(each.node_id): NodeAddress(each.host, int(each.port))
         for each in getattr(payload, "node_endpoints", ())
     }
-    return _Heading(
+    return _CommonValues(
         error=partition.error_code,
         leader_id=leader_id,
         leader_epoch=leader.leader_epoch,
@@ -357,10 +357,10 @@ def _heading(payload: Any, partition: Any, leader: Any) -> _Heading:
     )
 
 
-def _place(offset: int, epoch: int) -> OffsetAndEpoch | None:
-    """Offset and epoch in the message; None where it has none."""
+def _position(offset: int, epoch: int) -> OffsetAndEpoch | None:
+    """The offset and epoch in a message; None if both are -1."""
     place = OffsetAndEpoch(offset, epoch)
-    return None if place == _NOWHERE else place
+    return None if place == _NO_POSITION else place
 
 
 _RESPONSES: Final[Mapping[int, Callable[..., AnyRaftResponse]]] = {

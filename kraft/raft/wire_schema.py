@@ -18,7 +18,7 @@ from kraft.raft.values import (
 
 
 def of_metadata(schema: MessageSchema, **values: object) -> Any:
-    """The topics field for the metadata partition, with these values."""
+    """The ``topics`` field of a message about the metadata partition, with these values."""
     partition = schema.part("PartitionData", partition_index=METADATA_PARTITION, **values)
     return (schema.part("TopicData", topic_name=METADATA_TOPIC, partitions=(partition,)),)
 
@@ -54,27 +54,27 @@ def _index(partition: Any) -> object:
 
 
 def replica_key(replica_id: int, directory_id: Any = None) -> ReplicaKey | None:
-    """The replica in a message; None for a negative id."""
+    """The replica in a message; None if its id is negative."""
     return None if replica_id < 0 else ReplicaKey(int(replica_id), directory_id)
 
 
 def id_or_none(node_id: int) -> int | None:
-    """A node id; None for a negative one."""
+    """The node id in a message; None if it is negative."""
     return None if node_id < 0 else int(node_id)
 
 
 def id_on_wire(node_id: int | None) -> int:
-    """The id on the wire: -1 for None."""
+    """The node id to put into a message: -1 for None."""
     return NO_LEADER if node_id is None else node_id
 
 
 def endpoints_of(listeners: Any) -> Endpoints:
-    """Listener name to endpoint."""
+    """The endpoints in a message, by listener name."""
     return {each.name: NodeAddress(each.host, int(each.port)) for each in listeners}
 
 
 def listeners_of(schema: MessageSchema, class_name: str, endpoints: Endpoints) -> tuple[Any, ...]:
-    """The endpoints as messages of that class."""
+    """The endpoints as parts of a message, each of the class ``class_name``."""
     return tuple(
         schema.part(class_name, name=name, host=endpoint.host, port=endpoint.port)
         for name, endpoint in endpoints.items()

@@ -1,14 +1,14 @@
 """The APIs of the active controller: from messages to controller requests and back.
 
-:mod:`.table` lists every API with its function, :mod:`.call` is what such a function gets.  One
-module per subject: :mod:`.cluster` (brokers), :mod:`.topics`, :mod:`.topic_deletion`,
+:mod:`.table` lists every API with its function, :mod:`.call` has the arguments of these functions.
+One module per subject: :mod:`.cluster` (brokers), :mod:`.topics`, :mod:`.topic_deletion`,
 :mod:`.partitions`, :mod:`.configs`, :mod:`.clients` (quotas, SCRAM), :mod:`.acls`, :mod:`.tokens`,
 :mod:`.describe_cluster`, :mod:`.describe_configs`, :mod:`.voters`.  :mod:`.envelope` unpacks what a
 broker forwards.
 
-A function checks rights, makes a request value of ``kraft.controller``, asks the
-controller, and writes the answer into the message.  What must not be done here: decide, or answer
-before the controller says that the records are committed.
+A function checks permissions, makes a request value of ``kraft.controller``, passes it to the
+controller, and writes the result into the response.  What must not be done here: decide, or respond
+before the controller reports that the records are committed.
 
 Source: Kafka ``ControllerApis``.
 """

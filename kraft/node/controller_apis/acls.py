@@ -1,6 +1,6 @@
 """DescribeAcls, CreateAcls and DeleteAcls: read from this node's authorizer, changed in the log.
 
-Without an authorizer there are none.
+Without an authorizer these requests get SECURITY_DISABLED.
 
 Source: Kafka ``AclApis``, ``ClusterMetadataAuthorizer`` (KIP-801).
 """
@@ -82,15 +82,15 @@ async def _create(request: request_types.CreateAclsRequest, call: Call) -> Respo
 
 
 async def _created(wanted: Sequence[StandardAcl | ApiError], call: Call) -> Sequence[ApiError]:
-    """One result per ACL; refused ones are not sent to the controller."""
+    """Creates the ACLs and returns a result for each; errors are passed through as they are."""
     valid = tuple(acl for acl in wanted if isinstance(acl, StandardAcl))
-    verdicts: Sequence[ApiError]
+    results: Sequence[ApiError]
     try:
-        verdicts = await call.ask(CreateAcls(valid))
+        results = await call.ask(CreateAcls(valid))
     except ApiException as refused:
-        verdicts = [refused.to_error()] * len(valid)
-    results = iter(verdicts)
-    return [next(results) if isinstance(acl, StandardAcl) else acl for acl in wanted]
+        results = [refused.to_error()] * len(valid)
+    remaining = iter(results)
+    return [next(remaining) if isinstance(acl, StandardAcl) else acl for acl in wanted]
 
 
 async def _delete(
@@ -125,7 +125,7 @@ def _deleted(results: Sequence[AclDeleteResult], call: Call) -> ResponsePayload:
 
 
 def _acl(creation: request_types.AclCreation) -> StandardAcl | ApiError:
-    """The ACL, or the error; InvalidFrame for a value that Kafka cannot read."""
+    """The ACL, or the error of an invalid one; InvalidFrame for a value that Kafka cannot read."""
     try:
         binding = binding_of(creation)
     except RequestRefused as refused:

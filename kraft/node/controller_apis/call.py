@@ -1,9 +1,9 @@
 """The arguments of an API's function, and what all of them share.
 
-An API is one coroutine: ``answer(request, call)``.  The controller's refusal of a whole request
-reaches it as :class:`~kafka_common.api_error.ApiException`; it says so in the
-terms of its message.  So does it for a client that may not ask: the API's :class:`ControllerApi`
-names an operation on the cluster, and without that the controller refuses whatever is asked.
+An API is one coroutine: ``answer(request, call)``.  If the controller refuses the whole request,
+:meth:`Call.ask` raises :class:`~kafka_common.api_error.ApiException`, and the coroutine writes the
+error into its response.  The same happens if the client lacks the permission that the API's
+:class:`ControllerApi` requires on the cluster; then the controller does not get the request.
 
 Source: Kafka ``ControllerApis``, ``ControllerRequestContext``, ``RequestContext``.
 """
@@ -46,10 +46,10 @@ class Controller(Protocol):
         timeout_ms: int | None = None,
         apply_quota: PartitionChangeQuota = unlimited,
     ) -> Any:
-        """The controller's response, once it is committed; ApiException if refused.
+        """The controller's response, once its records are committed; ApiException if refused.
 
-        With ``timeout_ms`` it is not begun later than that.  ``apply_quota`` is called before
-        partitions are created or deleted, in another thread.
+        A request that has not begun after ``timeout_ms`` gets REQUEST_TIMED_OUT.  ``apply_quota``
+        is called in another thread, before partitions are created or deleted.
         """
 
 
@@ -62,15 +62,15 @@ class ControllerRequestContext:
     client_id: str = ""
     principal: Principal = ANONYMOUS
     client_host: str = ""
-    """The client's IP address, as rules name it."""
+    """The client's IP address, in the form that ACLs use."""
     listener_name: str = ""
-    """Where it came in; of a forwarded request the envelope."""
+    """The listener that received the request, or the Envelope around it."""
     security_protocol: str = "PLAINTEXT"
-    """That listener's."""
+    """The security protocol of that listener."""
     is_forwarded: bool = False
-    """It came in a broker's Envelope."""
+    """Whether the request came in a broker's Envelope."""
     is_token_authenticated: bool = False
-    """The client logged in by a delegation token, as the broker that forwards it says."""
+    """Whether the client logged in with a delegation token, according to the forwarding broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +79,28 @@ class LocalNode:
 
     cluster_id: str
     listener_name: str
-    """The one by which the quorum talks."""
+    """The name of the quorum's listener."""
     config: BrokerConfig
-    """Its configuration for DescribeConfigs."""
+    """The node's configuration, for DescribeConfigs."""
     raft: KafkaRaftClient
-    """To look at."""
+    """The node's raft state, only for reading."""
 
     @property
     def leader_id(self) -> int | None:
-        """The leader that this node knows."""
+        """The id of the quorum's leader that this node knows; None if unknown."""
         return self.raft.leader_and_epoch.leader_id
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerServices:
-    """What the APIs of one node share."""
+    """The objects that all APIs of one node use."""
 
     controller: Controller
     node: LocalNode
     authorizer: Authorizer | None = None
-    """None: every client may do everything."""
+    """None if every client may do everything."""
     mutations: MutationQuotas | None = None
-    """The quotas of created and deleted partitions; None: there are none."""
+    """The quotas of partitions that clients create and delete; None for no quotas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class Call:
     context: ControllerRequestContext
     services: ControllerServices
     refusal: ApiException | None = None
-    """Why the client may not ask at all."""
+    """The error if the client may not send this request; None if it may."""
     quota: MutationQuota | None = None
-    """The client's quota of partitions, for an API that has one."""
+    """The client's quota of created and deleted partitions; None if the API has no quota."""
 
     @property
     def version(self) -> int:
@@ -125,7 +125,7 @@ class Call:
         return permissions_of(self.context, self.services.authorizer)
 
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
-        """As :meth:`Controller.ask`, for a client that may ask."""
+        """Calls :meth:`Controller.ask` with the client's quota; raises ``refusal`` if it is set."""
         self.check()
         if self.quota is None:
             return await self.services.controller.ask(request, timeout_ms)
@@ -139,7 +139,7 @@ class Call:
             raise ApiException(refused.error, _QUOTA_EXCEEDED) from refused
 
     def check_cluster(self, operation: AclOperation) -> None:
-        """ApiException(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
+        """ApiException(CLUSTER_AUTHORIZATION_FAILED) unless the client may do ``operation``."""
         if not self.permissions.allow_on_cluster(operation):
             raise ApiException(
                 ErrorCode.cluster_authorization_failed,
@@ -147,7 +147,7 @@ class Call:
             )
 
     def check(self) -> None:
-        """ApiException if the client may not send this request at all."""
+        """Raises ``refusal`` if the client may not send this request."""
         if self.refusal is not None:
             raise self.refusal
 
@@ -162,17 +162,18 @@ class ControllerApi(NamedTuple):
     last_version: int
     answer: Answering
     cluster_operation: AclOperation | None = None
-    """What must be allowed on the cluster; None: the function itself looks at what it needs."""
+    """The operation on the cluster that a client needs; None if the function checks permissions."""
     quota_is_strict_since: int | None = None
-    """The first version that is refused above the quota of partitions; None: it has no quota."""
+    """The first version for which requests above the partition quota are refused, and not only
+    throttled; None if the API has no quota."""
 
 
 def permissions_of(context: ControllerRequestContext, authorizer: Authorizer | None) -> Permissions:
-    """A client's permissions, given the authorizer."""
+    """The permissions of the client that sent a request."""
     requester = Requester(context.principal, context.client_host, api(context.api_key).name)
     return Permissions(authorizer, requester)
 
 
 def uuid_or_zero(value: UUID | None) -> UUID:
-    """An id of the wire; kio reads one of zeros as None."""
+    """An id from a message; kio reads an id of all zeros as None."""
     return ZERO_UUID if value is None else value

@@ -40,9 +40,9 @@ async def _alter_client_quotas(
         for entry in request.entries
     )
     try:
-        verdicts = await call.ask(AlterClientQuotas(alterations, request.validate_only))
+        results = await call.ask(AlterClientQuotas(alterations, request.validate_only))
     except ApiException as error:
-        verdicts = {alteration.entity: error.to_error() for alteration in alterations}
+        results = {alteration.entity: error.to_error() for alteration in alterations}
     return schema.response(
         entries=tuple(
             schema.part(
@@ -54,7 +54,7 @@ async def _alter_client_quotas(
                     for kind, name in entity
                 ),
             )
-            for entity, error in verdicts.items()
+            for entity, error in results.items()
         )
     )
 
@@ -64,21 +64,28 @@ async def _alter_scram_credentials(
 ) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, call.version)
     wanted = AlterUserScramCredentials(
-        tuple(ScramCredentialDeletion(gone.name, gone.mechanism) for gone in request.deletions),
+        tuple(
+            ScramCredentialDeletion(deletion.name, deletion.mechanism)
+            for deletion in request.deletions
+        ),
         tuple(
             ScramCredentialUpsertion(
-                new.name, new.mechanism, new.iterations, new.salt, new.salted_password
+                upsertion.name,
+                upsertion.mechanism,
+                upsertion.iterations,
+                upsertion.salt,
+                upsertion.salted_password,
             )
-            for new in request.upsertions
+            for upsertion in request.upsertions
         ),
     )
-    verdicts: Mapping[str, ApiError]
+    results: Mapping[str, ApiError]
     try:
-        verdicts = await call.ask(wanted)
+        results = await call.ask(wanted)
     except ApiException as error:
-        users = [gone.name for gone in wanted.deletions]
-        users += [new.name for new in wanted.upsertions]
-        verdicts = dict.fromkeys(users, error.to_error())
+        users = [deletion.name for deletion in wanted.deletions]
+        users += [upsertion.name for upsertion in wanted.upsertions]
+        results = dict.fromkeys(users, error.to_error())
     return schema.response(
         results=tuple(
             schema.part(
@@ -87,7 +94,7 @@ async def _alter_scram_credentials(
                 error_code=error.error,
                 error_message=error.message,
             )
-            for user, error in verdicts.items()
+            for user, error in results.items()
         )
     )
 

@@ -34,7 +34,7 @@ from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kraft.node.controller_apis.call import Call, ControllerApi, uuid_or_zero
 
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
-"""Half of ``broker.heartbeat.interval.ms``: an older heartbeat is overtaken by the next one."""
+"""How long a heartbeat may be queued: half of ``broker.heartbeat.interval.ms`` by default."""
 _NO_EPOCH: Final = -1
 _Listener: TypeAlias = (
     "request_types.BrokerRegistrationListener | request_types.ControllerRegistrationListener"

@@ -47,7 +47,7 @@ async def _incremental_alter(
     others = [each for each in request.resources if each.resource_type != _LOGGER]
     try:
         altered = [alter_loggers(e, call, validate_only=request.validate_only) for e in loggers]
-        refused, resources = _sorted_out(others, call)
+        refused, resources = _split_refused(others, call)
         wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
         for key, resource in resources.items():
             codes = [config.config_operation for config in resource.configs]
@@ -68,7 +68,7 @@ async def _incremental_alter(
 
 async def _legacy_alter(request: request_types.AlterConfigsRequest, call: Call) -> ResponsePayload:
     try:
-        refused, resources = _sorted_out(request.resources, call)
+        refused, resources = _split_refused(request.resources, call)
         wanted: dict[ConfigResource, dict[str, str | None]] = {
             key: {config.name: config.value for config in resource.configs}
             for key, resource in resources.items()
@@ -83,10 +83,10 @@ def _key(resource: NamedResource) -> ConfigResource:
     return ConfigResource(resource.resource_type, resource.resource_name)
 
 
-def _sorted_out(
+def _split_refused(
     resources: Sequence[_R], call: Call
 ) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, _R]]:
-    """The resources refused before the controller, and those for the controller."""
+    """The resources that are refused here, with their errors, and those for the controller."""
     counts = Counter(map(_key, resources))
     refused: dict[ConfigResource, ApiError] = {}
     left: dict[ConfigResource, _R] = {}
@@ -101,7 +101,7 @@ def _sorted_out(
 
 
 def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
-    """The error if this client may not alter that resource."""
+    """The error if this client may not alter that resource; None if it may."""
     permissions = call.permissions
     match resource.resource_type:
         case ConfigResourceType.BROKER | ConfigResourceType.CLIENT_METRICS:
@@ -171,7 +171,7 @@ def _upgrade_type(update: request_types.FeatureUpdateKey) -> UpgradeType:
     code = field_or(update, "upgrade_type", None)
     if code is not None:
         return UpgradeType.from_code(code)
-    # The first version knows no other downgrade than a safe one.
+    # In version 0 every downgrade is a safe one.
     is_downgrade = field_or(update, "allow_downgrade", False)
     return UpgradeType.SAFE_DOWNGRADE if is_downgrade else UpgradeType.UPGRADE
 

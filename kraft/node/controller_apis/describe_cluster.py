@@ -1,7 +1,7 @@
 """DescribeCluster (60) of a controller: the controllers, which clients may then ask directly.
 
-Only those that have registered and have the listener by which the client came; before 3.7-IV0 none
-can register, and no client gets a response.
+The response names the registered controllers that have the client's listener.  Before 3.7-IV0 no
+controller can register, and the request gets UNSUPPORTED_VERSION.
 
 Source: Kafka ``ControllerApis.handleDescribeCluster``, ``ControllerRegistrationsPublisher``,
 ``AuthHelper.computeDescribeClusterResponse`` (KIP-919).
@@ -30,7 +30,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NO_CONTROLLER: Final = -1
 _NOT_ASKED: Final = -(2**31)
-"""The schema's default of what the client may do with the cluster."""
+"""The value of ``cluster_authorized_operations`` if the client did not ask for them."""
 
 
 async def _describe(request: request_types.DescribeClusterRequest, call: Call) -> ResponsePayload:
@@ -49,7 +49,7 @@ async def _describe(request: request_types.DescribeClusterRequest, call: Call) -
         error_code=ErrorCode.none,
         endpoint_type=_CONTROLLERS,
         cluster_id=call.services.node.cluster_id,
-        # One that is not among those shown would only confuse the client.
+        # A leader that is not in the list would only confuse the client.
         controller_id=leader_id if leader_id in controllers else _NO_CONTROLLER,
         brokers=tuple(
             schema.part("DescribeClusterBroker", broker_id=node_id, host=host, port=port, rack=None)
@@ -64,7 +64,7 @@ async def _describe(request: request_types.DescribeClusterRequest, call: Call) -
 def _on_listener(
     registered: Mapping[int, ControllerRegistration], listener_name: str
 ) -> dict[int, tuple[str, int]]:
-    """The endpoint of each controller on that listener."""
+    """The host and port of each controller on that listener, by node id."""
     return {
         node_id: (endpoint.host, endpoint.port)
         for node_id, registration in registered.items()
@@ -88,7 +88,7 @@ def _wrong_endpoint(endpoint_type: int, version: int) -> ApiError:
     else:
         error = ErrorCode.unsupported_endpoint_type
         message = f"Unsupported endpoint type {endpoint_type}"
-    # The first version cannot say what kind of endpoint it wants, and knows no such errors.
+    # Version 0 has no field for the endpoint type, and its clients do not know these errors.
     return ApiError(ErrorCode.invalid_request if version == 0 else error, message)
 
 

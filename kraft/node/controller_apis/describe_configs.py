@@ -1,7 +1,7 @@
 """DescribeConfigs (32) of a controller: its own keys and loggers, topics, clients' metrics.
 
-What is set at run time comes from the node's own copy of the metadata, so that a controller that is
-not active answers as well.
+Dynamic values come from the node's own copy of the metadata, so that a standby controller responds
+too.
 
 Source: Kafka ``ControllerApis.handleDescribeConfigsRequest``, ``ConfigHelper``.
 """
@@ -46,20 +46,20 @@ MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details."
 )
-"""What Kafka says with INVALID_REQUEST where it has no words of its own."""
+"""Kafka's default message of INVALID_REQUEST."""
 _IN_THE_LOG: Final = (ConfigResourceType.TOPIC, ConfigResourceType.CLIENT_METRICS)
 
 
 class _Metadata(NamedTuple):
-    """The data in the log for the requested resources."""
+    """The metadata of the requested resources."""
 
     configs: Mapping[ConfigResource, DescribedConfigs]
     topics: Mapping[str, UUID | ApiError]
     broker: BrokerConfig
-    """This node's, with what is set for it at run time."""
+    """This node's configuration, with its dynamic values."""
 
     def set_for(self, resource: ConfigResource) -> Mapping[str, str]:
-        """The keys set for a resource itself."""
+        """The values that are set for the resource itself, by key."""
         return _keys(self.configs[resource])
 
 
@@ -108,7 +108,7 @@ async def _ask(resources: Iterable[request_types.DescribeConfigsResource], call:
     names = [each.name for each in wanted if each.resource_type == ConfigResourceType.TOPIC]
     topics: Mapping[str, UUID | ApiError] = await call.ask(FindTopicIds(tuple(names)))
     default, own = _keys(configs[ALL_BROKERS]), _keys(configs[this_node])
-    # A wrong value leaves everything as it was, as in Kafka.
+    # As in Kafka, one invalid dynamic value makes all dynamic values ineffective.
     with contextlib.suppress(ConfigInvalid):
         config = config.with_dynamic(default=default, own=own)
     return _Metadata(configs, topics, config)
@@ -129,7 +129,7 @@ def _row(
     except ApiException as refused:
         return config_result(schema, resource, refused.error, refused.message or "")
     rows = config_rows(schema, entries, request, resource.configuration_keys or ())
-    # The schema's default, which Kafka leaves where it has nothing to say.
+    # Without an error, Kafka sends the schema's default message, an empty text.
     return config_result(schema, resource, ErrorCode.none, "", rows)
 
 

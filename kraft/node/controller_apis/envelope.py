@@ -50,11 +50,11 @@ _FORWARDABLE: Final = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     )
 )
-"""What a client may want of a controller by way of a broker."""
+"""The requests that a broker may forward for a client."""
 
 
 class EnvelopeRefused(ZkControllerError):
-    """The request inside is not handled; ``error`` is the envelope's own."""
+    """The request inside is not handled; ``error`` is the error of the Envelope response."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ class ForwardedRequest(NamedTuple):
     header: RequestHeader
     data: bytes
     start: int
-    """Where its body begins."""
+    """The position in ``data`` at which the request's body begins."""
     context: ControllerRequestContext
 
 
@@ -76,7 +76,7 @@ def open_envelope(
 ) -> ForwardedRequest:
     """The request inside, with the client's own context; EnvelopeRefused if malformed.
 
-    ``envelope``: the context in which the Envelope itself came.
+    ``envelope`` is the context of the Envelope request itself.
     """
     principal = _principal(request.request_principal)
     host = _host(request.client_host_address)
@@ -128,6 +128,6 @@ def _host(address: bytes) -> str:
             ErrorCode.invalid_request, "Failed to parse client address from envelope"
         )
     parsed = ipaddress.ip_address(address)
-    # As Java reads it, an IPv4 address in IPv6 clothes is the former.
+    # As in Java, an IPv4-mapped IPv6 address is read as the IPv4 address.
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return host_name_of(str(mapped or parsed))

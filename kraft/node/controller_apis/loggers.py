@@ -1,6 +1,7 @@
 """The levels of this node's own loggers, which IncrementalAlterConfigs changes while it runs.
 
-They are in no record: any node does this for itself, the active controller or not.
+No record contains them: each node changes its own levels, whether it is the active controller or
+not.
 
 Source: Kafka ``RuntimeLoggerManager``, ``ControllerApis.handleIncrementalAlterConfigs`` (KIP-412).
 """

@@ -1,6 +1,6 @@
 """SaslHandshake and SaslAuthenticate outside of a login: too late, or on a listener that has none.
 
-A login itself never comes here (:mod:`replica_manager.security.sasl_authenticator`).
+The login itself is handled in :mod:`replica_manager.security.sasl_authenticator`.
 
 Source: Kafka ``ControllerApis.handleSaslHandshakeRequest``, ``handleSaslAuthenticateRequest``.
 """
@@ -23,11 +23,11 @@ OFFERED_FOR_LOGINS: Final[Mapping[int, tuple[int, int]]] = {
     ApiKey.SASL_HANDSHAKE: (0, 1),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
 }
-"""What ApiVersions tells of logins, whether this listener asks for one or not."""
+"""The login APIs in ApiVersions, with first and last version; also without a login here."""
 
 
 def answer_late_login(header: RequestHeader, data: bytes, start: int) -> bytes:
-    """The body that says ILLEGAL_SASL_STATE; InvalidFrame if the request must not be answered."""
+    """A response body with ILLEGAL_SASL_STATE; InvalidFrame if the request is malformed."""
     first, last = OFFERED_FOR_LOGINS[header.api_key]
     if not first <= header.api_version <= last:
         name = api(header.api_key).name

@@ -53,18 +53,18 @@ OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
     **{key: (row.first_version, row.last_version) for key, row in _APIS.items()},
     ApiKey.ENVELOPE: ENVELOPE_VERSIONS,
 }
-"""What ApiVersions tells beside the quorum's own: API key to first and last version."""
+"""The controller's APIs, besides the quorum's: first and last version by API key."""
 
 
 class AnsweredBody(NamedTuple):
-    """The body of a response, and how long its client is then not listened to."""
+    """The body of a response, and how long no further request of its client is read."""
 
     body: bytes
     throttle_ms: int = 0
 
 
 async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
-    """The response to the request at ``start``; InvalidFrame if it must not be answered."""
+    """The response to the request at ``start``; InvalidFrame if the request is malformed."""
     api_key = call.context.api_key
     if len(data) < READ_ASIDE_BYTES:
         request = read_request(api_key, call.version, data, start)
@@ -85,7 +85,7 @@ async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
     response = await row.answer(request, replace(call, quota=quota))
     assert not isinstance(response, EncodedBody), "no API that has a quota"
     throttle_ms = quota.throttle_ms
-    # A broker that has forwarded the request throttles its client itself.
+    # A broker that forwarded the request throttles its client itself.
     mute_ms = 0 if client.is_forwarded else throttle_ms
     return AnsweredBody(write_response(throttled(response, throttle_ms)), mute_ms)
 

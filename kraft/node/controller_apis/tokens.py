@@ -1,7 +1,7 @@
 """Delegation tokens (38, 39, 40): created, renewed, expired.
 
-The client must be authenticated: by a login, or by the broker that forwards the request; and
-a token does not beget tokens.
+The client must be authenticated, by a login or by the broker that forwards the request.  A client
+that logged in with a token may not send these requests.
 
 Source: Kafka ``ControllerApis.handleCreateDelegationTokenRequest``, ``allowTokenRequests`` and
 their neighbours (KIP-48, KIP-373, KIP-900).
@@ -59,7 +59,7 @@ async def _create(
 def _denial(call: Call, owner: Principal) -> ErrorCode:
     if not _are_token_requests_allowed(call):
         return ErrorCode.delegation_token_request_not_allowed
-    # Every client may create one for itself.
+    # Every client may create a token for itself.
     if owner != call.context.principal and not call.permissions.allow(
         AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)
     ):
@@ -69,7 +69,7 @@ def _denial(call: Call, owner: Principal) -> ErrorCode:
 
 def _are_token_requests_allowed(call: Call) -> bool:
     context = call.context
-    # A broker that forwards a request has looked at the way it came.
+    # A broker that forwards a request has checked the client's security protocol.
     return not context.is_token_authenticated and (
         context.is_forwarded
         or are_token_requests_allowed(
@@ -86,7 +86,7 @@ def _created(
     created: CreatedDelegationToken | None = None,
     time_ms: int = 0,
 ) -> ResponsePayload:
-    """The response; every time is ``time_ms`` where nothing was created."""
+    """The response; every time in it is ``time_ms`` if no token was created."""
     requester = call.context.principal
     token = None if created is None else created.record
     return _response(
@@ -122,7 +122,7 @@ async def _expire(
 async def _expiring(
     api_key: ApiKey, call: Call, wanted: RenewDelegationToken | ExpireDelegationToken
 ) -> ResponsePayload:
-    """Changes a token's expiry time and returns the new one."""
+    """Changes a token's expiry time; the response has the new one."""
     if not _are_token_requests_allowed(call):
         error = ErrorCode.delegation_token_request_not_allowed
         return _response(api_key, call, error_code=error, expiry_timestamp=NO_TIME)

@@ -35,7 +35,7 @@ from kraft.node.controller_apis.refusals import TOPIC_REFUSED
 
 _BY_ID_SINCE: Final = 6
 _DISABLED_SINCE: Final = 3
-"""Before that there was no code for it."""
+"""The first version that knows TOPIC_DELETION_DISABLED; before, INVALID_REQUEST is returned."""
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 _DUPLICATE_ID: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic id.")
 _NEITHER: Final = ApiError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
@@ -113,32 +113,32 @@ class _Deletion:
         ids: Counter[UUID] = Counter()
         for name, topic_id in topics:
             if name is None and topic_id == ZERO_UUID:
-                self._tell(None, ZERO_UUID, _NEITHER)
+                self._add_result(None, ZERO_UUID, _NEITHER)
             elif name is None:
                 ids[topic_id] += 1
             elif topic_id == ZERO_UUID:
                 names[name] += 1
             else:
-                self._tell(name, topic_id, _BOTH)
+                self._add_result(name, topic_id, _BOTH)
         for name, count in names.items():
             if count > 1:
-                self._tell(name, ZERO_UUID, _DUPLICATE_NAME)
+                self._add_result(name, ZERO_UUID, _DUPLICATE_NAME)
         for topic_id, count in ids.items():
             if count > 1:
-                self._tell(None, topic_id, _DUPLICATE_ID)
+                self._add_result(None, topic_id, _DUPLICATE_ID)
         self._names = [name for name, count in names.items() if count == 1]
         self._ids = [topic_id for topic_id, count in ids.items() if count == 1]
 
     async def run(self, timeout_ms: int) -> list[_Result]:
         """The results; ApiException if the request is refused as a whole."""
         to_delete = await self._find()
-        verdicts = await self._call.ask(DeleteTopics(tuple(to_delete)), timeout_ms)
-        for topic_id, error in verdicts.items():
-            self._tell(to_delete[topic_id], topic_id, error)
+        results = await self._call.ask(DeleteTopics(tuple(to_delete)), timeout_ms)
+        for topic_id, error in results.items():
+            self._add_result(to_delete[topic_id], topic_id, error)
         return self._results
 
     async def _find(self) -> dict[UUID, str]:
-        """Names by id of the topics to delete; the others have their results."""
+        """The topics to delete, names by id; adds a result for each other topic."""
         by_id = await self._named_ids()
         describable, deletable = self._allowed([*self._names, *by_id.values()])
         found: dict[UUID, str] = {}
@@ -146,34 +146,34 @@ class _Deletion:
             if name in deletable:
                 found[topic_id] = name
             else:
-                # Its name is returned to clients that may describe it.
-                self._tell(name if name in describable else None, topic_id, TOPIC_REFUSED)
+                # Only a client that may describe the topic gets its name.
+                self._add_result(name if name in describable else None, topic_id, TOPIC_REFUSED)
         asked = FindTopicIds(tuple(self._names))
         by_name: Mapping[str, UUID | ApiError] = await self._call.ask(asked)
         for name, topic in by_name.items():
             if name not in describable:
-                self._tell(name, ZERO_UUID, TOPIC_REFUSED)
+                self._add_result(name, ZERO_UUID, TOPIC_REFUSED)
             elif isinstance(topic, ApiError):
-                self._tell(name, ZERO_UUID, topic)
+                self._add_result(name, ZERO_UUID, topic)
             elif name not in deletable:
-                self._tell(name, ZERO_UUID, TOPIC_REFUSED)
+                self._add_result(name, ZERO_UUID, TOPIC_REFUSED)
             elif topic in found:
-                # Once by name and once by id.
+                # The request names the topic once by name and once by id.
                 del found[topic]
-                self._tell(name, topic, _NAMED_TWICE)
+                self._add_result(name, topic, _NAMED_TWICE)
             else:
                 found[topic] = name
         return found
 
     async def _named_ids(self) -> dict[UUID, str]:
-        """The names of the topics requested by id; unknown ones have their results."""
+        """The names of the topics that are requested by id; adds a result for each unknown id."""
         found: Mapping[UUID, str | ApiError] = await self._call.ask(
             FindTopicNames(tuple(self._ids))
         )
         named: dict[UUID, str] = {}
         for topic_id, name in found.items():
             if isinstance(name, ApiError):
-                self._tell(None, topic_id, name)
+                self._add_result(None, topic_id, name)
             else:
                 named[topic_id] = name
         return named
@@ -189,5 +189,5 @@ class _Deletion:
             permissions.allowed_names(AclOperation.DELETE, ResourceType.TOPIC, every),
         )
 
-    def _tell(self, name: str | None, topic_id: UUID, error: ApiError) -> None:
+    def _add_result(self, name: str | None, topic_id: UUID, error: ApiError) -> None:
         self._results.append(_Result(name, topic_id, error))

@@ -50,7 +50,7 @@ _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic na
 _INTERNAL_NAME: Final = ApiError(
     ErrorCode.invalid_request, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
 )
-_NOT_GROWN: Final = ApiError(ErrorCode.topic_authorization_failed)
+_NOT_ALTERABLE: Final = ApiError(ErrorCode.topic_authorization_failed)
 _NOT_CREATABLE: Final = ApiError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
@@ -140,7 +140,7 @@ async def _create_partitions(
 ) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_PARTITIONS, call.version)
     try:
-        results = await _grow(request, call)
+        results = await _create_allowed_partitions(request, call)
     except ApiException as error:
         results = [(topic.name, error.to_error()) for topic in request.topics]
     return schema.response(
@@ -156,14 +156,14 @@ async def _create_partitions(
     )
 
 
-async def _grow(
+async def _create_allowed_partitions(
     request: request_types.CreatePartitionsRequest, call: Call
 ) -> list[tuple[str, ApiError]]:
     counts = Counter(topic.name for topic in request.topics)
     results = [(name, _DUPLICATE_NAME) for name, count in counts.items() if count > 1]
     names = [name for name, count in counts.items() if count == 1]
     allowed = call.permissions.allowed_names(AclOperation.ALTER, ResourceType.TOPIC, names)
-    results += [(name, _NOT_GROWN) for name in names if name not in allowed]
+    results += [(name, _NOT_ALTERABLE) for name in names if name not in allowed]
     wanted = tuple(
         CreatePartitionsTopic(
             topic.name,
@@ -202,7 +202,7 @@ async def _elect_leaders(request: request_types.ElectLeadersRequest, call: Call)
             schema.part(
                 "ReplicaElectionResult",
                 topic=topic.name,
-                partition_result=_verdicts(schema, "PartitionResult", topic),
+                partition_result=_partition_results(schema, "PartitionResult", topic),
             )
             for topic in elected
         ),
@@ -218,10 +218,10 @@ def _election_type(request: request_types.ElectLeadersRequest) -> ElectionType:
         raise ApiException(ErrorCode.invalid_request, message) from None
 
 
-def _verdicts(
+def _partition_results(
     schema: ResponseSchema, class_name: str, topic: ElectedTopic | ReassignedTopic
 ) -> tuple[Any, ...]:
-    """One result row per partition; the two messages name the partition field differently."""
+    """One result per partition; the two messages have different names for its index."""
     return tuple(
         schema.part(
             class_name,
@@ -258,7 +258,7 @@ async def _alter_reassignments(
             schema.part(
                 "ReassignableTopicResponse",
                 name=topic.name,
-                partitions=_verdicts(schema, "ReassignablePartitionResponse", topic),
+                partitions=_partition_results(schema, "ReassignablePartitionResponse", topic),
             )
             for topic in topics
         ),

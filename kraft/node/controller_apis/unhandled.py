@@ -1,8 +1,8 @@
 """APIs that a controller offers but does not implement.
 
-A controller of Kafka says in ApiVersions that it has these APIs, and answers each request with
-UNKNOWN_SERVER_ERROR, for nothing handles it; a question for the credentials of all users, which
-was not expected there, it never answers at all.
+Kafka's controller names these APIs in ApiVersions but does not handle them: each request gets
+UNKNOWN_SERVER_ERROR.  A DescribeUserScramCredentials for all users gets no response at all from
+Kafka; here it gets that error too.
 
 Source: Kafka ``ControllerApis.handle``, the ``listeners`` of its message schemas.
 """
@@ -44,7 +44,7 @@ async def _describe_scram_credentials(
     return schema.response(
         error_code=_ERROR,
         error_message=None,
-        # One for each user who was asked about, and Kafka does not say which.
+        # One result for each user in the request, as in Kafka without the user's name.
         results=tuple(
             schema.part(
                 "DescribeUserScramCredentialsResult",

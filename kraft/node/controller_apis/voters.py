@@ -1,7 +1,7 @@
 """AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (80, 81, 82): refused, voters are static.
 
-As long as kraft.version is 0 a leader of Kafka refuses each such request, once it has looked at it;
-so does ours, in the same order.
+While kraft.version is 0, Kafka's leader refuses each such request after it has checked it.  This
+leader does the same, with the checks in the same order.
 
 Source: Kafka ``KafkaRaftClient.handleAddVoterRequest`` and its neighbours, ``AddVoterHandler``,
 ``RemoveVoterHandler``, ``UpdateVoterHandler`` (KIP-853).
@@ -45,7 +45,7 @@ async def _add(request: request_types.AddRaftVoterRequest, call: Call) -> Respon
             f"Add voter request didn't include the endpoint ({named}) for the default listener "
             f"{node.listener_name}",
         )
-    return _answer(ApiKey.ADD_RAFT_VOTER, call, error or _late_error(node, "adding"))
+    return _response(ApiKey.ADD_RAFT_VOTER, call, error or _late_error(node, "adding"))
 
 
 async def _remove(request: request_types.RemoveRaftVoterRequest, call: Call) -> ResponsePayload:
@@ -55,7 +55,7 @@ async def _remove(request: request_types.RemoveRaftVoterRequest, call: Call) -> 
             ErrorCode.invalid_request, "Remove voter request didn't include a valid voter"
         )
     late = _late_error(call.services.node, "removing")
-    return _answer(ApiKey.REMOVE_RAFT_VOTER, call, error or late)
+    return _response(ApiKey.REMOVE_RAFT_VOTER, call, error or late)
 
 
 async def _update(request: request_types.UpdateRaftVoterRequest, call: Call) -> ResponsePayload:
@@ -85,7 +85,7 @@ async def _update(request: request_types.UpdateRaftVoterRequest, call: Call) -> 
 
 
 def _early_error(request: _Request, call: Call, *, epoch: int | None = None) -> ApiError | None:
-    """The error for any request; without ``epoch`` the epoch is not checked."""
+    """The error from the checks that all requests share; an ``epoch`` of None is not checked."""
     node = call.services.node
     try:
         call.check()
@@ -116,7 +116,7 @@ def _has_endpoint(request: _Endpoints, node: LocalNode) -> bool:
 
 
 def _late_error(node: LocalNode, doing: str) -> ApiError:
-    """The error for a valid request."""
+    """The error for a request that passed all checks."""
     if node.raft.high_watermark is None:
         return _NOTHING_COMMITTED
     return ApiError(
@@ -125,7 +125,7 @@ def _late_error(node: LocalNode, doing: str) -> ApiError:
     )
 
 
-def _answer(api_key: ApiKey, call: Call, error: ApiError) -> ResponsePayload:
+def _response(api_key: ApiKey, call: Call, error: ApiError) -> ResponsePayload:
     return response_schema(api_key, call.version).response(
         error_code=error.error, error_message=error.message
     )
