@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from . import plots
 from .moments import clock, counted, duration, moment
+from .verdict import ordered
 
 Finding = Mapping[str, Any]
 Cell = Callable[[Finding], object]
@@ -74,6 +75,7 @@ def html(found: Finding, title: str = "What happened?") -> str:
         _head(found, title),
         _verdict(found),
         _figures(found),
+        _ordered(found),
         _rules(found),
         _controllers(found),
         _brokers(found),
@@ -132,6 +134,19 @@ def _verdict(found: Finding) -> _Html:
         )
         parts.append(_html("<h2>Causes</h2>{}", rows))
     return _joined(parts)
+
+
+def _ordered(found: Finding) -> _Html:
+    if not (rows := ordered(found)):
+        return _NOTHING
+    table = _table(
+        rows,
+        ("when (UTC)", lambda row: moment(row["at_ms"])),
+        ("what", lambda row: row["says"]),
+        ("ended", lambda row: clock(row.get("to_ms"))),
+        ("evidence", _evidence),
+    )
+    return _html('<h2 id="acts">What was ordered</h2>{}', table)
 
 
 def _figures(found: Finding) -> _Html:
@@ -293,17 +308,6 @@ def _lost(row: Finding) -> str:
 
 def _topics(found: Finding) -> _Html:
     parts: list[_Html] = []
-    if found["acts"]:
-        parts += (
-            _html('<h2 id="acts">What was ordered</h2>'),
-            _table(
-                found["acts"],
-                ("when (UTC)", lambda row: moment(row["at_ms"])),
-                ("what", lambda row: row["says"]),
-                ("ended", lambda row: clock(row["to_ms"])),
-                ("evidence", _evidence),
-            ),
-        )
     if found["deletions"]:
         parts += (
             _html("<h2>Deletions of topics</h2>"),

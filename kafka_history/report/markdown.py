@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .moments import clock, counted, duration, moment
+from .verdict import ordered
 
 Finding = Mapping[str, Any]
 ROWS_SHOWN: Final = 40
@@ -26,20 +27,20 @@ def markdown(found: Finding, title: str = "What happened?") -> str:
         ("evidence", _evidence),
     )
     lines += _table(
+        "What was ordered",
+        ordered(found),
+        ("when (UTC)", lambda row: moment(row["at_ms"])),
+        ("what", lambda row: row["says"]),
+        ("ended", lambda row: clock(row.get("to_ms"))),
+        ("evidence", _evidence),
+    )
+    lines += _table(
         "Rules hit",
         found["rules"],
         ("rule", lambda row: row["id"]),
         ("severity", lambda row: row["severity"]),
         ("finding", lambda row: f"{row['title']} ({row['count']:,}): {row['says']}"),
         ("evidence", lambda row: " ".join(_evidence(proof) for proof in row["evidence"][:3])),
-    )
-    lines += _table(
-        "What was ordered",
-        found["acts"],
-        ("when (UTC)", lambda row: moment(row["at_ms"])),
-        ("what", lambda row: row["says"]),
-        ("ended", lambda row: clock(row["to_ms"])),
-        ("evidence", _evidence),
     )
     lines += _table(
         "Controllers",

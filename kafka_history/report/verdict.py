@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from .moments import clock, counted, duration, moment
 from .rules_hit import reason_of
@@ -11,6 +11,9 @@ from .rules_hit import reason_of
 Finding = Mapping[str, Any]
 
 CAUSES_MAX: Final = 12
+ORDERED_MAX: Final = 200
+ORDERED: Final = ("clean_shutdown", "controller_moved")
+"""How brokers and controllers go where an operator wants it."""
 NAMES_MAX: Final = 8
 GAPS_MAX: Final = 4
 """Losses of ZooKeeper, and failures of directories, that get a sentence of their own."""
@@ -27,12 +30,15 @@ _HOW: Final = {
 def verdict(found: Finding) -> dict[str, Any]:
     """Says what happened.
 
-    ``headline`` (one sentence), ``sentences`` (what else must be said), ``since_ms``,
-    ``until_ms``, ``hit`` (``brokers``, ``topics``, ``partitions``), ``causes`` (``at_ms``,
-    ``says``, ``file``, ``line``; the gravest first).
+    ``headline`` (the gravest sentence), ``sentences`` (the others, by time), ``since_ms``,
+    ``until_ms``, ``hit`` (``brokers``, ``topics``, ``partitions``), ``causes`` (the gravest of what
+    broke, by time: ``at_ms``, ``says``, ``file``, ``line``), ``ordered`` (the same of what
+    operators stopped).
     """
     sentences = _sentences(found)
     causes = _causes(found)
+    broken = [cause for cause in causes if cause["how"] not in ORDERED]
+    gravest = sorted(broken, key=lambda cause: (-cause["weight"], cause["at_ms"]))[:CAUSES_MAX]
     troubles = [row["from_ms"] for row in found["leaderless"]]
     troubles += [row["at_ms"] for row in found["unclean_elections"]]
     troubles += [row["from_ms"] for row in found["zombies"]]
@@ -41,8 +47,8 @@ def verdict(found: Finding) -> dict[str, Any]:
     topics = sorted({row["topic"] for row in found["leaderless"]})
     brokers = sorted({row["broker"] for row in found["blast_radius"]})
     return {
-        "headline": sentences[0] if sentences else "Nothing went wrong in these logs.",
-        "sentences": sentences[1:],
+        "headline": sentences[0].says if sentences else "Nothing went wrong in these logs.",
+        "sentences": [each.says for each in sorted(sentences[1:], key=lambda each: each.at_ms)],
         "since_ms": min(troubles, default=None),
         "until_ms": max(ends + troubles, default=None),
         "hit": {
@@ -51,40 +57,63 @@ def verdict(found: Finding) -> dict[str, Any]:
             "topic_count": len(topics),
             "partitions": found["leaderless_summary"]["partitions"],
         },
-        "causes": causes[:CAUSES_MAX],
+        "causes": [cause for cause in causes if cause in gravest],
+        "ordered": [cause for cause in causes if cause["how"] in ORDERED][:ORDERED_MAX],
     }
 
 
-def _sentences(found: Finding) -> list[str]:
-    said = []
+def ordered(found: Finding) -> list[Finding]:
+    """All that operators ordered, by time: topics, elections and moves, stops of brokers."""
+    return sorted([*found["acts"], *found["verdict"]["ordered"]], key=lambda row: row["at_ms"])
+
+
+class _Sentence(NamedTuple):
+    at_ms: int
+    """When what it says began."""
+    says: str
+
+
+def _sentences(found: Finding) -> list[_Sentence]:
+    """What must be said, the gravest first."""
+    return [*_of_partitions(found), *_of_brokers(found), *_of_the_cluster(found)]
+
+
+def _of_partitions(found: Finding) -> Iterator[_Sentence]:
     if rows := found["unclean_elections"]:
         lost = sum(row["lost_records"] or 0 for row in rows)
         names = _names([f"{row['topic']}-{row['partition']}" for row in rows])
         tail = f"; at least {counted(lost, 'record')} were lost" if lost else ""
-        said.append(
-            f"Unclean leader elections in {names}, the first at {moment(rows[0]['at_ms'])}{tail}."
+        yield _Sentence(
+            rows[0]["at_ms"],
+            f"Unclean leader elections in {names}, the first at {moment(rows[0]['at_ms'])}{tail}.",
         )
     if rows := found["zombies"]:
         row = rows[0]
-        said.append(
+        yield _Sentence(
+            row["from_ms"],
             f"Broker {row['broker']} was a zombie controller for {duration(row['overlap_ms'])}: "
-            f"broker {row['successor']} had been elected at {clock(row['from_ms'])}."
+            f"broker {row['successor']} had been elected at {clock(row['from_ms'])}.",
         )
     sums = found["leaderless_summary"]
     if sums["windows"]:
         open_ = f"; {counted(sums['open'], 'window')} still open at the end" if sums["open"] else ""
-        said.append(
+        yield _Sentence(
+            min((row["from_ms"] for row in found["leaderless"]), default=found["from_ms"]),
             f"{counted(sums['partitions'], 'partition')} had no leader, "
             f"{sums['partition_seconds']:,.1f} partition-seconds in all, "
-            f"{duration(sums['max_ms'])} at the longest{_noticed(sums)}{open_}."
+            f"{duration(sums['max_ms'])} at the longest{_noticed(sums)}{open_}.",
         )
+
+
+def _of_brokers(found: Finding) -> Iterator[_Sentence]:
     deaths = [life for life in found["broker_lives"] if life["ended_by"] in {"killed", "lost"}]
     if deaths:
         deaths.sort(key=lambda life: (life["to_ms"], life["broker"]))
-        said.append(
+        yield _Sentence(
+            deaths[0]["to_ms"],
             f"{counted(len(deaths), 'broker process', 'broker processes')} died: "
             + _names([f"broker {life['broker']} at {clock(life['to_ms'])}" for life in deaths])
-            + "."
+            + ".",
         )
     if rows := found["pauses"]:
         pauses = [
@@ -92,14 +121,16 @@ def _sentences(found: Finding) -> list[str]:
             f"{clock(row['from_ms'])} on"
             for row in rows
         ]
-        said.append(
-            f"{counted(len(rows), 'process was', 'processes were')} paused: {_names(pauses)}."
+        yield _Sentence(
+            rows[0]["from_ms"],
+            f"{counted(len(rows), 'process was', 'processes were')} paused: {_names(pauses)}.",
         )
     if rows := [row for row in found["session_expiries"] if row["paused_ms"] is None]:
-        said.append(
+        yield _Sentence(
+            rows[0]["at_ms"],
             "ZooKeeper sessions were lost by "
             + _names([f"broker {row['broker']} at {clock(row['at_ms'])}" for row in rows])
-            + "."
+            + ".",
         )
     for row in found["zookeeper_gaps"][:GAPS_MAX]:
         who = f"brokers {_names(list(map(str, row['brokers'])))}"
@@ -110,31 +141,44 @@ def _sentences(found: Finding) -> list[str]:
         )
         what = "ZooKeeper was away" if row["is_all"] else "The connection to ZooKeeper was lost"
         lost = row["sessions_lost"] or "none"
-        said.append(f"{what} {end} from {clock(row['from_ms'])} on ({who}); sessions lost: {lost}.")
+        since = clock(row["from_ms"])
+        yield _Sentence(
+            row["from_ms"], f"{what} {end} from {since} on ({who}); sessions lost: {lost}."
+        )
     for row in found["log_dir_failures"][:GAPS_MAX]:
         offline = counted(len(row["partitions"]), "partition")
-        said.append(
+        yield _Sentence(
+            row["at_ms"],
             f"Log directory {row['dir']} of broker {row['broker']} failed at "
             f"{clock(row['at_ms'])}{reason_of(row)}; {offline} went offline there: "
             f"{_names(row['partitions']) or 'none known'}"
-            f"{'; it was the last one: the broker halted' if row['is_last'] else ''}."
+            f"{'; it was the last one: the broker halted' if row['is_last'] else ''}.",
         )
+
+
+def _of_the_cluster(found: Finding) -> Iterator[_Sentence]:
     if rows := found["under_min_isr"]:
         names = _names([f"{row['topic']}-{row['partition']}" for row in rows])
         refused = sum(row["refused"] for row in rows)
         tail = f"; {counted(refused, 'write')} known to be refused" if refused else ""
-        said.append(
+        yield _Sentence(
+            rows[0]["from_ms"],
             f"{names} had fewer in-sync replicas than min.insync.replicas, the first at "
-            f"{clock(rows[0]['from_ms'])}{tail}."
+            f"{clock(rows[0]['from_ms'])}{tail}.",
         )
     changes = len(found["tenures"]) - 1
     if changes > 0:
-        said.append(f"The controller changed {counted(changes, 'time')}.")
+        first_ms = found["tenures"][1]["from_ms"]
+        tail = f", the first time at {clock(first_ms)}" if changes > 1 else f" at {clock(first_ms)}"
+        yield _Sentence(first_ms, f"The controller changed {counted(changes, 'time')}{tail}.")
     if rows := found["isr_changes"]["storms"]:
         common = sorted({row["common_follower"] for row in rows} - {None})
         tail = f"; broker {_names(list(map(str, common)))} is in most of it" if common else ""
-        said.append(f"In-sync replicas shrank in {counted(len(rows), 'storm')}{tail}.")
-    return said
+        first = f"the first at {clock(rows[0]['from_ms'])}"
+        yield _Sentence(
+            rows[0]["from_ms"],
+            f"In-sync replicas shrank in {counted(len(rows), 'storm')}, {first}{tail}.",
+        )
 
 
 def _noticed(sums: Finding) -> str:
@@ -183,9 +227,7 @@ def _causes(found: Finding) -> list[dict[str, Any]]:
         for tenure in found["tenures"]
         if tenure["ended_by"] == "controller_moved"
     ]
-    return sorted(
-        causes, key=lambda cause: (-cause["is_trouble"], -cause["weight"], cause["at_ms"])
-    )
+    return sorted(causes, key=lambda cause: (cause["at_ms"], cause["broker"]))
 
 
 def _names(names: list[str]) -> str:
