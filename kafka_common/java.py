@@ -1,6 +1,6 @@
-"""Java's numbers, where Kafka's behaviour is an accident of them.
+"""Java's numbers and texts, where Kafka's behaviour is an accident of them.
 
-Source: Java ``String.hashCode``, ``Integer.parseInt``, Kafka ``Utils.abs``.
+Source: Java ``String.hashCode``, ``String.split``, ``Integer.parseInt``, Kafka ``Utils.abs``.
 """
 
 from __future__ import annotations
@@ -52,3 +52,16 @@ def parse_int(text: str, bits: int = 32) -> int | None:
     number = int(whole[1] + whole[2])
     limit = 1 << (bits - 1)
     return number if -limit <= number < limit else None
+
+
+def split_by_commas(value: str) -> list[str]:
+    """The parts of a list, as Java's ``split(",")`` gives them.
+
+    Empty parts at the end are dropped, except from a text without commas.
+    """
+    parts = value.split(",")
+    if len(parts) == 1:
+        return parts
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from kafka_common.errors import ConfigInvalid
-from kafka_common.java import parse_int
+from kafka_common.java import parse_int, split_by_commas
 from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller.config_schema import (
     ALL_BROKERS,
@@ -164,7 +164,7 @@ class ConfigurationControlManager:
             )
         whole = schema.default if before is None else before
         parts = [part for part in (whole or "").split(",") if part]
-        for part in _split(value):
+        for part in split_by_commas(value):
             if op_type is OpType.APPEND and part not in parts:
                 parts.append(part)
             elif op_type is OpType.SUBTRACT and part in parts:
@@ -305,13 +305,3 @@ def _set_or_drop(configs: dict[str, str], record: ConfigRecord) -> None:
         configs.pop(record.name, None)
     else:
         configs[record.name] = record.value
-
-
-def _split(value: str) -> list[str]:
-    # Like Java's split: empty parts at the end are dropped, except from a text without commas.
-    parts = value.split(",")
-    if len(parts) == 1:
-        return parts
-    while parts and not parts[-1]:
-        parts.pop()
-    return parts

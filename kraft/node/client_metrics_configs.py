@@ -12,7 +12,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
-from kafka_common.java import parse_int
+from kafka_common.java import parse_int, split_by_commas
 
 LEAST_INTERVAL_MS: Final = 100
 MOST_INTERVAL_MS: Final = 3_600_000
@@ -39,19 +39,11 @@ def validate_client_metrics(configs: Mapping[str, str]) -> None:
             )
     if _INTERVAL_MS in configs:
         _check_interval(configs[_INTERVAL_MS])
-    for pattern in _split(configs[_MATCH]) if _MATCH in configs else ():
+    for pattern in split_by_commas(configs[_MATCH]) if _MATCH in configs else ():
         if not _is_pattern(pattern):
             raise ApiException(
                 ErrorCode.invalid_config, f"Illegal client matching pattern: {pattern}"
             )
-
-
-def _split(text: str) -> list[str]:
-    # Like Java's split, empty parts at the end are dropped; but one part always stays.
-    parts = text.split(",")
-    while len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    return parts
 
 
 def _check_interval(text: str) -> None:

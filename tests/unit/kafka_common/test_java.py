@@ -1,4 +1,4 @@
-"""Java's numbers: what ``Integer.parseInt`` and ``Long.parseLong`` take."""
+"""Java's numbers and texts: what ``Integer.parseInt`` takes, and ``split`` gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_common.java import parse_int
+from kafka_common.java import parse_int, split_by_commas
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,18 @@ def test_a_number_is_read_if_it_fits_into_its_bits(number: int, bits: int) -> No
     fits = -(1 << (bits - 1)) <= number < 1 << (bits - 1)
 
     assert parse_int(str(number), bits) == (number if fits else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", [""]),
+        (",", []),
+        (",,", []),
+        ("a,,", ["a"]),
+        (",a", ["", "a"]),
+        ("a, b", ["a", " b"]),
+    ],
+)
+def test_a_text_is_split_at_its_commas(text: str, parts: list[str]) -> None:
+    assert split_by_commas(text) == parts

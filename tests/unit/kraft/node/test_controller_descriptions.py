@@ -384,6 +384,7 @@ def test_levels_and_loggers_that_there_are_not_are_refused(tmp_path: Path) -> No
         ({"interval.ms": "3600000"}, None),
         ({"match": r"client_software_version=\p{Digit}+"}, None),
         ({"match": "client_id=a,"}, None),
+        ({"match": ","}, None),
         ({"interval": "100"}, ErrorCode.invalid_request),
         ({"interval.ms": "99"}, ErrorCode.invalid_request),
         ({"interval.ms": "3600001"}, ErrorCode.invalid_request),
