@@ -419,6 +419,8 @@ def test_a_log_that_is_assigned_to_no_one_is_named_with_its_bytes(world: World) 
     broker.start()
     broker.ready()
 
+    # It serves before the brokers that are asked know it again.
+    wait_for(lambda: world.run("log-dirs", "sizes", "4").exit_code == 0, "broker 4 in the metadata")
     found = world.run("log-dirs", "strays", "4", "--check")
     others = world.zkctl("log-dirs", "strays", "1", "2", "3")
 
