@@ -14,6 +14,8 @@ from typing import Final
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 from kazoo import retry as kazoo_retry
 from kazoo.protocol import connection as kazoo_connection
 
@@ -89,6 +91,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watches what tests leave behind, how long files of tests take, and what else is asked for."""
+    if not config.getoption("--hypothesis-profile"):
+        # Hypothesis tries constants out of all modules that are imported, so that the examples of
+        # a test would depend on the tests that its worker has run before.
+        setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010 - not its type
     config.pluginmanager.register(Leftovers())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FileSeconds())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import (
     FOLDERS_NAMED_LIKE_THEIR_MARKER,
@@ -106,3 +109,29 @@ def test_the_most_expensive_file_comes_first_in_the_table_of_all_workers() -> No
     total, *files = times.table()
     assert total.split() == ["7.0", "s", "in", "all,", "8", "tests"]
     assert [line.split()[0::4] for line in files] == [["4.0", "b"], ["3.0", "a"]]
+
+
+def drawn() -> list[int]:
+    seen: list[int] = []
+
+    @given(st.integers())
+    def draw(number: int) -> None:
+        seen.append(number)
+
+    draw()
+    return seen
+
+
+def test_examples_do_not_depend_on_the_modules_that_are_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--hypothesis-profile"):
+        pytest.skip("only the examples of every run are the same in every run")
+    numbers = ", ".join(str(7_000_003 * number) for number in range(1, 200))
+    (tmp_path / "many_constants.py").write_text(f"NUMBERS = ({numbers})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    before = drawn()
+    import_module("many_constants")
+
+    assert drawn() == before
