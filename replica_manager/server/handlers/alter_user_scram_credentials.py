@@ -1,7 +1,8 @@
 """AlterUserScramCredentials (51): sets and deletes users' SCRAM credentials.
 
-Only the active controller answers it.  What comes is a salted password, and what is kept tells
-neither that nor the password.  All that is wrong with one of a user's changes stops them all.
+Only the active controller handles it.  A request has salted passwords.  The keys stored in
+ZooKeeper reveal neither these nor the passwords.  If one change of a user is invalid, none of the
+user's changes is made.
 
 Source: Kafka ``KafkaApis.handleAlterUserScramCredentialsRequest``,
 ``ZkAdminManager.alterUserScramCredentials`` (KIP-554).
@@ -50,7 +51,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per user."""
+    """The response with one result per user."""
     if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     check_cluster(broker, context, AclOperation.ALTER)
@@ -71,7 +72,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """Every user of the request, by name, with that code."""
+    """The response with ``error`` for every user of the request, sorted by name."""
     return _response(context, dict.fromkeys(sorted(_users(request)), (error, None)))
 
 
@@ -82,7 +83,7 @@ _TWICE: Final[_Outcome] = (
 
 
 def _impossible(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
-    """The users with an invalid change, or with the same change twice."""
+    """The users with an invalid change or with two changes of one mechanism, with the error."""
     outcomes = _illegal(request)
     return outcomes | {user: _TWICE for user in _repeated(request) if user not in outcomes}
 
@@ -94,7 +95,7 @@ def _users(request: request_types.AlterUserScramCredentialsRequest) -> list[str]
 def _alterations(
     request: request_types.AlterUserScramCredentialsRequest,
 ) -> Iterator[tuple[str, int]]:
-    """User and mechanism of each change, upsertions first."""
+    """The user and the mechanism of each change, upsertions first."""
     for upsertion in request.upsertions:
         yield upsertion.name, upsertion.mechanism
     for deletion in request.deletions:
@@ -107,7 +108,7 @@ def _repeated(request: request_types.AlterUserScramCredentialsRequest) -> Iterab
 
 
 def _illegal(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
-    """The users with an invalid change."""
+    """The users with an invalid change, with the error."""
     outcomes: dict[str, _Outcome] = {}
     # The error of an upsertion takes precedence over that of a deletion.
     for deletion in request.deletions:
