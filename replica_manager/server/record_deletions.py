@@ -81,7 +81,7 @@ class RecordDeletions:
         return low_watermark if future is None else min(low_watermark, future.log_start_offset)
 
     def _delete_here(self, tp: TopicPartition, offset: int) -> int | ErrorCode:
-        """Raises the log start offset; returns the offset that all replicas must reach, or an error."""
+        """Raises the log start offset; returns the offset that replicas must reach, or an error."""
         if tp.topic in INTERNAL_TOPICS:
             return ErrorCode.invalid_topic_exception
         partition = self._replicas.get_partition_or_error(tp)

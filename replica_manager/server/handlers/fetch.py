@@ -107,7 +107,7 @@ async def handle(
 
 
 def refuse(request: FetchRequestData, context: RequestContext, error: ErrorCode) -> EncodedBody:
-    """The response with ``error`` for the request and for every partition of it."""
+    """The response with ``error`` for every partition, and for the request from version 7 on."""
     topics = [
         (topic, [_failed(partition, error) for partition, _ in partitions])
         for topic, partitions in request.topics

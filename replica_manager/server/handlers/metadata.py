@@ -127,7 +127,8 @@ class _Topics:
             for live in self._snapshot.live_brokers.values()
             if live.endpoint(context.listener_name) is not None
         }
-        # As in Kafka, auto-created topics count for the mutation quota, but do not throttle this request.
+        # As in Kafka, auto-created topics count for the mutation quota, but do not throttle this
+        # request.
         self._quota = broker.quotas.controller_mutation.of(
             context.client_id, is_strict=False, user=context.principal.name
         )
