@@ -79,8 +79,8 @@ class BrokerConfig:
             key: definition.parse(known[key]) if key in known else definition.default
             for key, definition in BROKER_KEYS.items()
         }
-        _take_node_id_for_broker_id(values, known)
-        _refuse_what_is_not_built(values, properties)
+        _unify_broker_id(values, known)
+        _refuse_unsupported(values, properties)
         _check_values(
             values, "node.id" if "node.id" in known and "broker.id" not in known else "broker.id"
         )
@@ -119,7 +119,7 @@ class BrokerConfig:
             key: BROKER_KEYS[key].parse(self.originals[key])
             if key in self.originals
             else BROKER_KEYS[key].default
-            for key in _TOUCHED_AT_RUN_TIME
+            for key in _DYNAMIC_SETTINGS
         }
         changes = {
             key: BROKER_KEYS[key].parse(text)
@@ -221,7 +221,7 @@ def parse_overrides(arguments: list[str]) -> dict[str, str]:
     return overrides
 
 
-_TOUCHED_AT_RUN_TIME: Final = CHANGEABLE.union(
+_DYNAMIC_SETTINGS: Final = CHANGEABLE.union(
     *(SAME_SETTING[key] for key in CHANGEABLE if key in SAME_SETTING)
 )
 
@@ -277,7 +277,7 @@ def _parses(name: str, text: str) -> bool:
     return True
 
 
-def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:
+def _unify_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:
     """Sets ``node.id`` and ``broker.id`` to the same value; ConfigInvalid if both differ."""
     if "node.id" in known and "broker.id" not in known:
         values["broker.id"] = values["node.id"]
@@ -286,9 +286,7 @@ def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[s
     values["node.id"] = values["broker.id"]
 
 
-def _refuse_what_is_not_built(
-    values: Mapping[str, ConfigValue], properties: Mapping[str, str]
-) -> None:
+def _refuse_unsupported(values: Mapping[str, ConfigValue], properties: Mapping[str, str]) -> None:
     given = [(key, key, values[key]) for key in _REFUSED]
     for name, text in properties.items():
         prefix = _LISTENER_PREFIX.match(name)

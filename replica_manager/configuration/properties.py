@@ -1,8 +1,8 @@
-r"""Java's ``.properties`` syntax, the language of ``server.properties``.
+r"""Java's ``.properties`` syntax, in which ``server.properties`` is written.
 
 A logical line is a key, a separator (``=``, ``:`` or white space) and a value; a backslash at the
 end of a line joins the next one; ``#`` and ``!`` begin a comment; ``\uXXXX`` is one UTF-16 unit.
-The last of several equal keys wins.
+If a key occurs several times, the last value is used.
 
 Source: ``java.util.Properties.load``, with one difference: a file is read as UTF-8, as Kafka's own
 files are in practice, not as ISO 8859-1.

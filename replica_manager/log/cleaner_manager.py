@@ -137,7 +137,7 @@ class CleanerManager:
             cleaned = await self._clean(topic_partition, log, switch)
             # No await from here until the segments are replaced: the log cannot change in between.
             if switch.is_aborted:
-                self._tidy(topic_partition, log)
+                self._delete_cleaned_files(topic_partition, log)
                 return True
             if not log.replace_segments(cleaned.replacements, cleaned.generation):
                 discard(cleaned.replacements)
@@ -146,11 +146,11 @@ class CleanerManager:
             # The directory is offline now, or a limit was reached.  If a .cleaned file stayed, the
             # next start would delete the .swap files of a later cleaning.
             with contextlib.suppress(OSError):
-                self._tidy(topic_partition, log)
+                self._delete_cleaned_files(topic_partition, log)
             return False
         except Exception as error:  # noqa: BLE001 - one log must not stop all
             if switch.is_aborted:
-                self._tidy(topic_partition, log)
+                self._delete_cleaned_files(topic_partition, log)
                 return True
             return self._failed(topic_partition, log_dir, error)
         finally:
@@ -159,7 +159,7 @@ class CleanerManager:
         write = cleaning.write(log_dir)
         try:
             await asyncio.get_running_loop().run_in_executor(
-                self._executor, _make_permanent, log.directory, write
+                self._executor, _sync_and_checkpoint, log.directory, write
             )
         except OSError as error:
             limit = exhausted_limit(error)
@@ -217,7 +217,7 @@ class CleanerManager:
         self._manager.cleaning.mark_uncleanable(topic_partition)
         return True
 
-    def _tidy(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
+    def _delete_cleaned_files(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
         """Removes the ``.cleaned`` files of an aborted or failed compaction."""
         if self._manager.logs.get(topic_partition) is log:
             for path in log.directory.glob(f"*{CLEANED_SUFFIX}"):
@@ -230,7 +230,7 @@ class CleanerManager:
         return self._manager.environment.now_ms()
 
 
-def _make_permanent(directory: Path, write: CheckpointWrite) -> None:
+def _sync_and_checkpoint(directory: Path, write: CheckpointWrite) -> None:
     """Syncs the renames of the new segments to disk, then writes the cleaner checkpoint."""
     with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted meanwhile
         sync_directory(directory)

@@ -185,7 +185,7 @@ class OffsetIndex(_Index):
     entry = Struct(">ii")
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry; offsets must rise."""
+        """Adds an entry; ``offset`` must be larger than the last one."""
         self._append(offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
@@ -237,7 +237,7 @@ class TimeIndex(_Index):
         return self.count >= self._max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry if the timestamp is larger than the last."""
+        """Adds an entry if ``timestamp`` is larger than that of the last entry."""
         if timestamp > self.last().timestamp:
             self._append(timestamp, offset - self.base_offset)
 

@@ -118,7 +118,7 @@ class FlushPlan(NamedTuple):
                 sync_file(descriptor)
             finally:
                 os.close(descriptor)
-        # A log deleted meanwhile needs no flush.
+        # If the log was deleted since, it needs no flush.
         if self.directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 sync_directory(self.directory)

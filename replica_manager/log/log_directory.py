@@ -26,7 +26,7 @@ from replica_manager.regular_files import refuse_link
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN: Final = b'{"version":0,"brokerEpoch":-1}'
-"""The content of the clean shutdown file; -1, because a broker epoch exists in KRaft only."""
+"""The content of the clean shutdown file; only KRaft brokers write their epoch, so it is -1."""
 
 _FOREIGN_FOLDERS: Final = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 """Folders that Kafka makes in a log directory but that hold no partition; they are ignored."""

@@ -73,7 +73,7 @@ def _no_progress(progress: RecoveryProgress) -> None:
 
 
 class LogLoader:
-    """Loads one log; used once.  Blocks on the disk: for an executor, or before serving."""
+    """Loads one log; used once.  Blocks, so it runs in a thread."""
 
     def __init__(
         self,
@@ -160,14 +160,14 @@ class LogLoader:
                 path.unlink(missing_ok=True)
             elif is_swap:
                 swaps.append(path)
-        self._remove_what_is_replaced(swaps)
+        self._delete_replaced_files(swaps)
         for path in swaps:
             _log.info(
                 "%s Recovering file %s by renaming from .swap files.", self._prefix, path.name
             )
             path.replace(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
 
-    def _remove_what_is_replaced(self, swaps: list[Path]) -> None:
+    def _delete_replaced_files(self, swaps: list[Path]) -> None:
         logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if not logs:
             return

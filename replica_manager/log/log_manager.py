@@ -51,7 +51,7 @@ _FLUSH_THREADS: Final = 8
 
 
 class DuplicateLog(ZkControllerError):
-    """Two log directories hold the same partition; the operator must remove one."""
+    """Two log directories have the same partition; the operator must remove one folder."""
 
 
 class StaleCheckpoints(NamedTuple):

@@ -47,7 +47,7 @@ class SegmentOverflow(ZkControllerError):
         self.segment = segment
 
 
-def _learn_epoch(epochs: LeaderEpochFileCache, epoch: int, offset: int) -> None:
+def _record_epoch(epochs: LeaderEpochFileCache, epoch: int, offset: int) -> None:
     """Records a batch's epoch if the cache does not have it, or has another epoch at that offset.
 
     The checkpoint file is written some time after the log.  After a kill, it may still have an
@@ -96,7 +96,7 @@ def recover_segment(
                 segment.time_index.maybe_append(*largest)
                 last_indexed = valid
             if header.magic == MAGIC_2:
-                _learn_epoch(epochs, header.partition_leader_epoch, header.base_offset)
+                _record_epoch(epochs, header.partition_leader_epoch, header.base_offset)
                 _replay(segment, producers, content, at, header)
             valid += header.size
             last_offset = header.last_offset

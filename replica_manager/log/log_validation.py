@@ -424,7 +424,7 @@ def _rebuilt(
     config: LogConfig,
     source: AppendSource,
 ) -> Examined:
-    """The records as a new batch, whose first offset is 0."""
+    """The records encoded as a new batch, whose first offset is 0."""
     began_ns = perf_counter_ns()
     numbered = [record._replace(offset=place) for place, record in enumerate(records)]
     if not numbered:

@@ -15,7 +15,7 @@ LATEST_TIMESTAMP: Final = -1
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
-"""Special timestamps of ListOffsets."""
+"""The special timestamps of ListOffsets, with the four above."""
 
 NO_LOG_APPEND_TIME: Final = -1
 
@@ -41,7 +41,7 @@ class RecordConversions(NamedTuple):
     """Bytes of batches decompressed for validation and of batches encoded anew."""
 
     def and_also(self, other: RecordConversions) -> RecordConversions:
-        """The sum of both."""
+        """The sum of both costs."""
         if other is NO_CONVERSIONS:
             return self
         return RecordConversions(

@@ -119,9 +119,9 @@ class LogMaintenance:
         manager = self._manager
         now_ms = manager.environment.monotonic_ms()
         for task in manager.environment.deferred_tasks.take_due(now_ms):
-            self._give(task.directory, task.name, partial(self._do, task))
+            self._enqueue(task.directory, task.name, partial(self._run_deferred, task))
         for stale in manager.stale_checkpoints():
-            self._give_once(
+            self._enqueue_once(
                 stale.log_dir, "stale-checkpoints", partial(self._write_stale_checkpoints, stale)
             )
         for name, due_ms in self._due_ms.items():
@@ -131,24 +131,26 @@ class LogMaintenance:
         if to_its_end:
             await asyncio.gather(*self._workers.values())
 
-    def _give(self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _enqueue(
+        self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Adds work to a directory's queue, and starts the queue's task if none is running."""
         queue = self._queues.setdefault(log_dir, deque())
         queue.append(_Work(name, do))
         if log_dir not in self._workers:
             self._workers[log_dir] = asyncio.get_running_loop().create_task(
-                self._work_off(log_dir, queue)
+                self._run_queue(log_dir, queue)
             )
 
-    def _give_once(
+    def _enqueue_once(
         self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
         """Adds a periodic task, unless the same one still waits in the directory's queue."""
         if (log_dir, name) not in self._waiting:
             self._waiting.add((log_dir, name))
-            self._give(log_dir, name, do)
+            self._enqueue(log_dir, name, do)
 
-    async def _work_off(self, log_dir: Path, queue: deque[_Work]) -> None:
+    async def _run_queue(self, log_dir: Path, queue: deque[_Work]) -> None:
         try:
             while queue:
                 work = queue.popleft()
@@ -163,7 +165,7 @@ class LogMaintenance:
         except Exception:  # noqa: BLE001 - one task must not take the others along
             _log.exception("Uncaught exception in scheduled task '%s'", name)
 
-    async def _do(self, task: DeferredTask) -> None:
+    async def _run_deferred(self, task: DeferredTask) -> None:
         if self._manager.is_live(task.directory):
             doing = f"Error while deleting files in dir {task.directory}"
             outcome = await self._blocking(task.directory, doing, task.action)
@@ -196,7 +198,7 @@ class LogMaintenance:
                 for log in manager.dirty_logs():
                     dirty[log.log_dir].append(log)
                 for log_dir, logs in dirty.items():
-                    self._give_once(log_dir, name, partial(self._flush_all, logs))
+                    self._enqueue_once(log_dir, name, partial(self._flush_all, logs))
             case "recovery-point":
                 self._write(name, manager.recovery_point_checkpoints())
             case "start-offset":
@@ -223,7 +225,7 @@ class LogMaintenance:
 
     def _write(self, name: str, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:
-            self._give_once(write.log_dir, name, partial(self._write_one, write))
+            self._enqueue_once(write.log_dir, name, partial(self._write_one, write))
 
     async def _write_one(self, write: CheckpointWrite) -> None:
         if self._manager.is_live(write.log_dir):

@@ -1,4 +1,4 @@
-"""``partition.metadata``: the topic id that a log belongs to.
+"""``partition.metadata``: the topic id of a log's topic.
 
 Source: Kafka ``PartitionMetadataFile``.
 """

@@ -152,7 +152,7 @@ class ProducerSnapshotFiles:
             try:
                 descriptor = open_regular(self.path(offset), os.O_RDONLY)
             except FileNotFoundError:
-                continue  # deleted meanwhile
+                continue  # the snapshot was deleted since it was taken
             except OSError:
                 self._unsynced.add(offset)
                 raise

@@ -90,7 +90,7 @@ from replica_manager.regular_files import refuse_link
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
-class _Cut(NamedTuple):
+class _UnfinishedTruncation(NamedTuple):
     """The work that remains after records were truncated."""
 
     deleted: Sequence[LogSegment]
@@ -118,7 +118,7 @@ class UnifiedLog:
         self._log_start_offset = loaded.log_start_offset
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._truncation_plan: TruncationPlan | None = None
-        self._cut: _Cut | None = None
+        self._unfinished_truncation: _UnfinishedTruncation | None = None
         """A truncation that has removed its records but is not finished; None if there is none."""
         self._epoch_file.write_later()
 
@@ -253,7 +253,7 @@ class UnifiedLog:
     @property
     def last_stable_offset(self) -> int:
         """The last stable offset: ``read_committed`` consumers may read the records before it."""
-        if self._cut is not None:
+        if self._unfinished_truncation is not None:
             return self._log_start_offset  # the open transactions are not known yet
         unstable = self._producers.first_unstable_offset
         if unstable is None:
@@ -479,7 +479,7 @@ class UnifiedLog:
         guard: VerificationGuard | None,
     ) -> BatchMetadata | None:
         """Appends the batches; if they are duplicates, returns the earlier batch instead."""
-        self._finish_cut()
+        self._finish_truncation()
         config = self.config
         if valid_records.size > config.segment_bytes:
             raise RecordListTooLarge(
@@ -571,7 +571,7 @@ class UnifiedLog:
             return self._roll(self.log_end_offset)
 
     def _roll(self, expected_next_offset: int) -> LogSegment:
-        self._finish_cut()
+        self._finish_truncation()
         base_offset = max(expected_next_offset, self.log_end_offset)
         if base_offset < self.active_segment.base_offset:
             self._snapshots.forget_after(base_offset)
@@ -685,7 +685,7 @@ class UnifiedLog:
         """
         if offset < 0:
             raise IllegalState(f"{self.name} cannot be truncated to offset {offset}")
-        self._finish_cut()
+        self._finish_truncation()
         if offset < self.log_end_offset:
             self._environment.before_truncation(self.directory)
         plan, self._truncation_plan = self._truncation_plan, None
@@ -710,12 +710,14 @@ class UnifiedLog:
             else:
                 recovery_point = self._local.recovery_point
                 deleted = self._local.truncate_to(offset)
-                self._cut = _Cut(deleted, self._local.recovery_point < recovery_point, prepared)
+                self._unfinished_truncation = _UnfinishedTruncation(
+                    deleted, self._local.recovery_point < recovery_point, prepared
+                )
                 self._truncate_epochs(offset)
                 self._log_start_offset = start
                 if self._high_watermark.message_offset >= offset:
                     self._set_high_watermark(self._local.end)
-        self._finish_cut()
+        self._finish_truncation()
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -723,32 +725,35 @@ class UnifiedLog:
 
         ``log_start_offset`` is ``offset`` if not given.
         """
-        self._finish_cut()
+        self._finish_truncation()
         self._environment.before_truncation(self.directory)
         with self._local.guarded("Error while truncating the entire log for"):
             self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
-        self._finish_cut()
+        self._finish_truncation()
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
         recovery_point = self._local.recovery_point
         deleted = self._local.truncate_fully_and_start_at(offset)
-        self._cut = _Cut(deleted, self._local.recovery_point < recovery_point, is_full=True)
+        self._unfinished_truncation = _UnfinishedTruncation(
+            deleted, self._local.recovery_point < recovery_point, is_full=True
+        )
         self._epochs.clear()
         self._epoch_file.write_later()
         self._producers.clear(offset)
         self._log_start_offset = log_start_offset
         self._set_high_watermark(self._local.end)
 
-    def _finish_cut(self) -> None:
+    def _finish_truncation(self) -> None:
         """Updates snapshots, producers and checkpoints after a truncation.
 
         If a limit (open files, memory) prevents that, it is tried again before the next change of
         the log: no append is checked against the states of removed records.
         """
-        cut = self._cut
+        cut = self._unfinished_truncation
         if cut is None:
             return
-        self._cut = cut._replace(prepared=None)  # a second attempt reads the log again
+        # A second attempt reads the log again.
+        self._unfinished_truncation = cut._replace(prepared=None)
         with self._local.guarded("Error while truncating log to an offset for"):
             self._delete_snapshots(cut.deleted)
             if cut.is_full:
@@ -768,7 +773,7 @@ class UnifiedLog:
                 self.active_segment.base_offset,
                 cut.is_below_recovery_point,
             )
-        self._cut = None
+        self._unfinished_truncation = None
 
     def _truncate_epochs(self, offset: int) -> None:
         self._epochs.truncate_from_end(offset)
@@ -827,19 +832,21 @@ class UnifiedLog:
 
         If all segments are given, a new empty one is rolled first.
         """
-        doomed = list(segments)
-        for segment in doomed:
+        to_delete = list(segments)
+        for segment in to_delete:
             _log.info("%s Deleting segment %s due to %s", self._prefix, segment, reason)
         with self._local.guarded("Error while deleting segments for"):
-            if doomed and len(doomed) == len(self._local.segments):
+            if to_delete and len(to_delete) == len(self._local.segments):
                 fresh = self._roll(self.log_end_offset)
-                doomed = [segment for segment in doomed if segment.base_offset != fresh.base_offset]
-            if doomed:
-                following = self._local.segments.higher(doomed[-1].base_offset)
+                to_delete = [
+                    segment for segment in to_delete if segment.base_offset != fresh.base_offset
+                ]
+            if to_delete:
+                following = self._local.segments.higher(to_delete[-1].base_offset)
                 assert following is not None, "one segment always remains"
                 self.maybe_increment_log_start_offset(following.base_offset, reason)
-                self._local.remove_segments(doomed)
-                self._delete_snapshots(doomed)
+                self._local.remove_segments(to_delete)
+                self._delete_snapshots(to_delete)
 
     def delete_old_segments(self) -> int:
         """Deletes segments past retention or below the log start offset; returns how many."""
@@ -926,7 +933,7 @@ class UnifiedLog:
 
     def close(self) -> None:
         """Writes indexes, leader epochs, topic id and a producer snapshot to files.  Blocks."""
-        self._finish_cut()
+        self._finish_truncation()
         with self._local.guarded("Error while closing"):
             self._partition_metadata.maybe_flush()
             self._epoch_file.write()

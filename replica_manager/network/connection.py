@@ -162,10 +162,10 @@ class ClientConnection:
         self._set_idle_timer(loop)
         try:
             if self._authenticator is not None:
-                await self._come_in(self._authenticator)
+                await self._authenticate(self._authenticator)
             while (data := await self._next_request()) is not None:
                 self.last_active_s = loop.time()
-                if await self._is_for_login(data):
+                if await self._is_reauthentication(data):
                     continue
                 if not await self._is_answered(data):
                     return
@@ -247,9 +247,9 @@ class ClientConnection:
         self._on_closing(self)
         self._stream.close()
 
-    # Coming in
+    # Authentication
 
-    async def _come_in(self, authenticator: ListenerAuthenticator) -> None:
+    async def _authenticate(self, authenticator: ListenerAuthenticator) -> None:
         """Authenticates the peer; raises AdmissionRefused after sending the error.
 
         Raises TimeoutError if it takes longer than ``connections.max.idle.ms`` in total.
@@ -261,9 +261,9 @@ class ClientConnection:
                         principal=await self._tls_principal(authenticator)
                     )
                 if authenticator.sasl is not None:
-                    await self._log_in(authenticator.authenticator())
+                    await self._authenticate_by_sasl(authenticator.authenticator())
         except AdmissionRefused as refused:
-            await self._turn_away(authenticator, refused)
+            await self._send_failure(authenticator, refused)
             raise
 
     async def _tls_principal(self, authenticator: ListenerAuthenticator) -> Principal:
@@ -279,7 +279,9 @@ class ClientConnection:
             raise AdmissionRefused(f"SSL handshake failed: {reason}") from None
         return authenticator.principal_of(stream.peer_certificate)
 
-    async def _log_in(self, authenticator: SaslAuthenticator, data: bytes | None = None) -> None:
+    async def _authenticate_by_sasl(
+        self, authenticator: SaslAuthenticator, data: bytes | None = None
+    ) -> None:
         """Completes a SASL authentication; ``data`` is its first frame if that was read already."""
         assert self._authenticator is not None
         assert self._authenticator.sasl is not None
@@ -305,7 +307,7 @@ class ClientConnection:
             principal=self._login.principal, is_token_authenticated=self._login.is_token
         )
 
-    async def _is_for_login(self, data: bytes) -> bool:
+    async def _is_reauthentication(self, data: bytes) -> bool:
         """Handles a frame that starts a re-authentication; returns whether it was one.
 
         Raises ConnectionAbortedError if the SASL session has expired.
@@ -313,7 +315,7 @@ class ClientConnection:
         login = self._login
         if login is None or login.expires_at_ms is None:
             return False
-        if await self._is_renewed(login, data):
+        if await self._reauthenticate(login, data):
             return True
         if self._now_ms() > login.expires_at_ms:
             _log.debug("Disconnecting expired channel of %s", self.address)
@@ -321,7 +323,7 @@ class ClientConnection:
             raise ConnectionAbortedError("the login is over")
         return False
 
-    async def _is_renewed(self, login: Login, data: bytes) -> bool:
+    async def _reauthenticate(self, login: Login, data: bytes) -> bool:
         """Completes the re-authentication if the frame starts one; returns whether (KIP-368)."""
         assert self._authenticator is not None
         now_ms, last_ms = self._now_ms(), self._reauthenticated_at_ms
@@ -331,13 +333,13 @@ class ClientConnection:
             return False
         self._reauthenticated_at_ms = now_ms
         try:
-            await self._log_in(self._authenticator.authenticator(login), data)
+            await self._authenticate_by_sasl(self._authenticator.authenticator(login), data)
         except AdmissionRefused as refused:
-            await self._turn_away(self._authenticator, refused)
+            await self._send_failure(self._authenticator, refused)
             raise
         return True
 
-    async def _turn_away(
+    async def _send_failure(
         self, authenticator: ListenerAuthenticator, refused: AdmissionRefused
     ) -> None:
         """Logs the failure and sends the error after a delay, which slows down guessing."""

@@ -227,7 +227,7 @@ class SocketServer:
             # On a socket for both families, an IPv4 address has the form ::ffff:127.0.0.1.
             address = str(peer[0]).removeprefix("::ffff:")
             try:
-                if not await self._comes_too_fast(sock, address, listener_name):
+                if not await self._exceeds_ip_rate(sock, address, listener_name):
                     if self._is_over_ip_limit(address):
                         sock.close()
                     else:
@@ -237,7 +237,7 @@ class SocketServer:
                                self._prefix, address)  # fmt: skip
                 sock.close()
 
-    async def _comes_too_fast(self, sock: socket.socket, address: str, listener_name: str) -> bool:
+    async def _exceeds_ip_rate(self, sock: socket.socket, address: str, listener_name: str) -> bool:
         """Whether the connection is over its address's rate; first waits for the other rates.
 
         Such a connection is closed after its throttle time.

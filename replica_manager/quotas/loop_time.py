@@ -31,7 +31,7 @@ class LoopTime:
         return self._ended_ns + self._now_ns() - self._began_ns
 
     def begin(self) -> None:
-        """Starts a turn."""
+        """Starts to measure a turn."""
         self._began_ns = self._now_ns()
 
     def end(self) -> None:

@@ -87,7 +87,7 @@ class _Counted(Enum):
 
     NOT_YET = auto()
     CLIENTS = auto()
-    NOBODYS = auto()
+    EXEMPT = auto()
 
 
 class RequestUsage:
@@ -110,7 +110,7 @@ class RequestUsage:
         self._counted = _Counted.NOT_YET
         self.throttle_ms = 0
         """The throttle time of the client; 0 until the request is counted."""
-        self._blamed = quotas.request
+        self._throttling_quotas = quotas.request
 
     @property
     def is_counted(self) -> bool:
@@ -150,7 +150,7 @@ class RequestUsage:
 
     def exempt(self) -> None:
         """Counts the request's time as exempt from quotas, for requests of brokers."""
-        self._counted = _Counted.NOBODYS
+        self._counted = _Counted.EXEMPT
         self._quotas.exempt.record(self._unrecorded_percent())
 
     def finish(self) -> None:
@@ -158,12 +158,12 @@ class RequestUsage:
         if self._counted is _Counted.CLIENTS:
             percent = self._unrecorded_percent()
             self._quotas.request.record_only(self._user, self._client_id, percent)
-        elif self._counted is _Counted.NOBODYS:
+        elif self._counted is _Counted.EXEMPT:
             self._quotas.exempt.record(self._unrecorded_percent())
 
     def waiting(self) -> AbstractContextManager[None]:
         """A context manager for the time in which the connection is muted."""
-        return self._blamed.waiting()
+        return self._throttling_quotas.waiting()
 
     def _record_time(self) -> int:
         self._counted = _Counted.CLIENTS
@@ -179,6 +179,6 @@ class RequestUsage:
     def _throttle(self, quotas: RateQuotas, throttle_ms: int, request_ms: int) -> int:
         self.throttle_ms = max(throttle_ms, request_ms)
         if self.throttle_ms > 0:
-            self._blamed = quotas if throttle_ms > request_ms else self._quotas.request
-            self._blamed.record_throttle(self._user, self._client_id, self.throttle_ms)
+            self._throttling_quotas = quotas if throttle_ms > request_ms else self._quotas.request
+            self._throttling_quotas.record_throttle(self._user, self._client_id, self.throttle_ms)
         return self.throttle_ms

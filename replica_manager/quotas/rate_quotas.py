@@ -67,7 +67,7 @@ def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = m
 
 
 class _Queue:
-    """The number of clients being throttled."""
+    """A metric: the number of clients being throttled."""
 
     def __init__(self) -> None:
         self._size = 0

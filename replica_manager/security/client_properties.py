@@ -31,7 +31,7 @@ class Properties:
 
     @property
     def prefix(self) -> str:
-        """Empty: the keys have no prefix."""
+        """An empty text: a client's keys have no prefix."""
         return ""
 
     def text(self, key: str) -> str | None:

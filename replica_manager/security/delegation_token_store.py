@@ -228,7 +228,7 @@ class DelegationTokenStore:
         required(path, written)
         known = self._known(token)
         self._put([(token.token_id, known)])
-        self._tell(token.token_id)
+        self._notify(token.token_id)
         return known
 
     def _remove(self, token: DelegationTokenZnode) -> None:
@@ -236,9 +236,9 @@ class DelegationTokenStore:
         # No error if another broker has deleted it already.
         optional(path, self._session.write(Delete(path, ANY_VERSION)))
         self._put([(token.token_id, None)])
-        self._tell(token.token_id)
+        self._notify(token.token_id)
 
-    def _tell(self, token_id: str) -> None:
+    def _notify(self, token_id: str) -> None:
         change = TokenChangeZnode(token_id)
         self._notifications.create(change.create_path, change.encode())
 

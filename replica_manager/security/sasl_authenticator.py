@@ -99,7 +99,7 @@ class SaslAuthenticator:
         self._server: SaslServer | None = None
 
     @property
-    def _what(self) -> str:
+    def _phase(self) -> str:
         return "authentication" if self._before is None else "re-authentication"
 
     def receive(self, data: bytes, now_ms: int) -> Step:
@@ -108,7 +108,11 @@ class SaslAuthenticator:
             case _State.HANDSHAKE_OR_VERSIONS | _State.HANDSHAKE:
                 return self._request(data)
             case _State.AUTHENTICATE:
-                return self._framed(data, now_ms) if self._is_framed else self._bare(data, now_ms)
+                return (
+                    self._token_request(data, now_ms)
+                    if self._is_framed
+                    else self._bare_token(data, now_ms)
+                )
             case _State.BAD_MECHANISM:
                 return Step(failure="another SASL mechanism than before for re-authentication")
 
@@ -123,11 +127,11 @@ class SaslAuthenticator:
             return Step(failure=f"Unexpected Kafka request of type {name} during SASL handshake.")
         if self._state is _State.HANDSHAKE:
             return Step(failure="Unexpected ApiVersions request before the SASL handshake.")
-        if self._is_answered_well(header, data, start):
+        if self._is_valid_api_versions(header, data, start):
             self._state = _State.HANDSHAKE
         return Step(is_for_dispatcher=True)
 
-    def _is_answered_well(self, header: RequestHeader, data: bytes, start: int) -> bool:
+    def _is_valid_api_versions(self, header: RequestHeader, data: bytes, start: int) -> bool:
         """Whether the ApiVersions request is valid; after an error the client may send another."""
         first, last = _API_VERSIONS_VERSIONS
         if not first <= header.api_version <= last:
@@ -159,7 +163,7 @@ class SaslAuthenticator:
             self._state = _State.AUTHENTICATE
         return Step(_response(header, error_code=ErrorCode.none, mechanisms=enabled))
 
-    def _bare(self, token: bytes, now_ms: int) -> Step:
+    def _bare_token(self, token: bytes, now_ms: int) -> Step:
         assert self._server is not None
         try:
             response = self._server.step(token)
@@ -168,7 +172,7 @@ class SaslAuthenticator:
             return Step(failure=str(refused))
         return Step(_SIZE.pack(len(response)) + response)
 
-    def _framed(self, data: bytes, now_ms: int) -> Step:
+    def _token_request(self, data: bytes, now_ms: int) -> Step:
         assert self._server is not None
         header, start = parse_request_header(data)
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
@@ -203,7 +207,7 @@ class SaslAuthenticator:
                 error_code=ErrorCode.sasl_authentication_failed,
                 # The reason is not sent, because it could reveal whether a user exists.
                 error_message=client_text
-                or f"Authentication failed during {self._what} due to invalid credentials with "
+                or f"Authentication failed during {self._phase} due to invalid credentials with "
                 f"SASL mechanism {self._server.mechanism_name}",
                 auth_bytes=b"",
                 session_lifetime=timedelta(0),

@@ -100,13 +100,13 @@ class ScramServer:
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._server_nonce = nonce
-        self._under_way: tuple[scram.ClientFirst, ScramCredential, scram.ServerFirst] | None = None
+        self._exchange: tuple[scram.ClientFirst, ScramCredential, scram.ServerFirst] | None = None
 
     def step(self, token: bytes) -> bytes:
         """Returns the server's first message, then its final message."""
-        if self._under_way is None:
+        if self._exchange is None:
             return self._first(scram.ClientFirst.decode(token))
-        return self._final(*self._under_way, scram.ClientFinal.decode(token))
+        return self._final(*self._exchange, scram.ClientFinal.decode(token))
 
     def _first(self, client_first: scram.ClientFirst) -> bytes:
         credential = self._credential(client_first)
@@ -121,7 +121,7 @@ class ScramServer:
         server_first = scram.ServerFirst(
             client_first.nonce + self._server_nonce, credential.salt, credential.iterations
         )
-        self._under_way = client_first, credential, server_first
+        self._exchange = client_first, credential, server_first
         return server_first.encode().encode()
 
     def _credential(self, client_first: scram.ClientFirst) -> ScramCredential | None:

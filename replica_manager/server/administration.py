@@ -28,7 +28,7 @@ from zkcontroller.core.events import RequestEvent
 
 
 class ControllerCandidate(Protocol):
-    """The controller candidate of this broker, for handlers."""
+    """This broker's controller candidate: the active controller, or one in waiting."""
 
     @property
     def is_active(self) -> bool:
@@ -52,7 +52,7 @@ class FinalizedFeatures(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The zk_version of ``/feature``; -1 if it does not exist."""
+        """The version of the znode ``/feature``; -1 if it does not exist."""
 
     async def reaches(self, epoch: int, timeout_ms: int) -> bool:
         """Waits until this broker has read ``epoch`` or a later one; False after a timeout."""
@@ -84,7 +84,7 @@ class TopicAdministration(Protocol):
         """Marks the topic for deletion; RequestRefused if it does not exist."""
 
     async def config_of(self, entity_path: str) -> Mapping[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
 
 
 class ClusterAdmin(Protocol):
@@ -109,7 +109,7 @@ class ClusterAdmin(Protocol):
         """Whether the topic exists."""
 
     async def config_of(self, entity_path: str) -> dict[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
 
     async def configs_of(self, entity_type: str) -> dict[str, dict[str, str]]:
         """The dynamic configuration of every entity of a type such as ``topics``, by name."""

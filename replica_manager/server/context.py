@@ -1,4 +1,4 @@
-"""The arguments of a handler beside the request: its origin, and the broker's services."""
+"""The arguments of a handler besides the request: its connection, and the broker's services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from replica_manager.server.topics.auto_creation import AutoTopicCreation
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request's header and connection."""
+    """The header of a request, and its connection."""
 
     api_key: int
     api_version: int

@@ -75,13 +75,13 @@ class QuotaFilter:
             if entity_type in self._components:
                 raise RequestRefused(
                     ErrorCode.invalid_request,
-                    f"Duplicate {_SAID[entity_type]} filter component entity type",
+                    f"Duplicate {_TYPE_NAMES[entity_type]} filter component entity type",
                 )
             if not entity_type:
                 raise RequestRefused(
                     ErrorCode.invalid_request, "Unexpected empty filter component entity type"
                 )
-            if entity_type not in _SAID:
+            if entity_type not in _TYPE_NAMES:
                 raise RequestRefused(
                     ErrorCode.unsupported_version,
                     f"Custom entity type '{entity_type}' not supported",
@@ -130,7 +130,7 @@ class QuotaFilter:
         ]
 
 
-_SAID: Final = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+_TYPE_NAMES: Final = {USER: "user", CLIENT_ID: "client", IP: "ip"}
 _ANY: Final = Component(is_any=True)
 _ROOTS: Final[Mapping[tuple[str, ...], str]] = {
     (USER,): "users",

@@ -45,7 +45,7 @@ def all_in_slices(items: Iterable[T]) -> AsyncIterator[T]:
 
     Source: Kafka completes a request that it has read, and drops the response.
     """
-    return _sliced(items, _go_on)
+    return _sliced(items, _never_abandon)
 
 
 async def _sliced(items: Iterable[T], check: Callable[[], None]) -> AsyncIterator[T]:
@@ -58,7 +58,7 @@ async def _sliced(items: Iterable[T], check: Callable[[], None]) -> AsyncIterato
             due = perf_counter() + SLICE_S
 
 
-def _go_on() -> None:
+def _never_abandon() -> None:
     pass
 
 
@@ -92,7 +92,7 @@ def in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T
 
 def all_in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
     """All items in pieces as :func:`in_pieces`, even if the client has disconnected."""
-    return _pieces(items, size, _go_on)
+    return _pieces(items, size, _never_abandon)
 
 
 async def _pieces(

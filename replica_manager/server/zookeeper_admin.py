@@ -106,7 +106,7 @@ class ZooKeeperAdmin:
         return await self._blocking(lambda: self._exists(TopicZnode.path(topic)))
 
     async def config_of(self, entity_path: str) -> dict[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
         return await self._blocking(lambda: read_entity_config(self._session, entity_path))
 
     async def configs_of(self, entity_type: str) -> dict[str, dict[str, str]]:

@@ -89,28 +89,28 @@ def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
     Also deletes the user's znode ``clients`` and the user's znode, if they are empty after that.
     Returns False if the entity's znode has children, True if it does not exist any more.
     """
-    doomed = [ConfigZnode.path(entity_path)]
-    if _children(session, doomed[0]):
+    to_delete = [ConfigZnode.path(entity_path)]
+    if _children(session, to_delete[0]):
         return False
     match entity_path.split("/"):
         case ["users", user, "clients", client_id]:
             clients_path = ConfigZnode.path(f"users/{user}/clients")
             user_path = ConfigZnode.path(f"users/{user}")
             if _children(session, clients_path) == [client_id]:
-                doomed.append(clients_path)
+                to_delete.append(clients_path)
                 if _children(session, user_path) == ["clients"] and not read_entity_config(
                     session, f"users/{user}"
                 ):
-                    doomed.append(user_path)
+                    to_delete.append(user_path)
         case _:
             pass
     _log.info(
         "Deleting zk node %s since node of entityType %s and entityName %s is empty.",
-        doomed[-1],
+        to_delete[-1],
         *entity_path.split("/", 1),
     )
-    deleted = session.perform(UnfencedBatch([Delete(path) for path in doomed]))
-    for path, result in zip(doomed, deleted, strict=True):
+    deleted = session.perform(UnfencedBatch([Delete(path) for path in to_delete]))
+    for path, result in zip(to_delete, deleted, strict=True):
         # Keep a znode that got children in the meantime.
         if result is not ZkCode.NOT_EMPTY:
             optional(path, result)

@@ -133,8 +133,8 @@ def check_broker_config(
     ``config`` is the whole dynamic configuration of ``broker``, or the default of all brokers, with
     decoded passwords.  Unknown keys are accepted, as in Kafka: they may belong to a plugin.
     """
-    _refuse_those(filter(is_static, config), "Cannot update these configs dynamically")
-    _refuse_those(
+    _refuse_keys(filter(is_static, config), "Cannot update these configs dynamically")
+    _refuse_keys(
         filter(is_security_key, config),
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
@@ -148,7 +148,7 @@ def check_broker_config(
     except ConfigInvalid as invalid:
         raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
     if not per_broker:
-        _refuse_those(
+        _refuse_keys(
             filter(is_per_broker, config),
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
@@ -165,7 +165,7 @@ def check_broker_config(
     return after
 
 
-def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") -> None:
+def _refuse_keys(names: Iterable[str], reason: str, collection: str = "Set") -> None:
     """Raises RequestRefused if there are names; ``collection`` is the Scala class Kafka prints."""
     refused = ", ".join(names)
     if refused:

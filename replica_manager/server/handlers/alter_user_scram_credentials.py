@@ -56,7 +56,7 @@ async def handle(
         raise RequestRefused(ErrorCode.not_controller)
     check_cluster(broker, context, AclOperation.ALTER)
     outcomes = await aside(
-        len(request.upsertions) + len(request.deletions), partial(_impossible, request)
+        len(request.upsertions) + len(request.deletions), partial(_invalid_or_repeated, request)
     )
     deletions, upsertions = _by_user(request.deletions), _by_user(request.upsertions)
     async for user in in_slices(_users(request)):
@@ -82,9 +82,11 @@ _TWICE: Final[_Outcome] = (
 )
 
 
-def _impossible(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
+def _invalid_or_repeated(
+    request: request_types.AlterUserScramCredentialsRequest,
+) -> dict[str, _Outcome]:
     """The users with an invalid change or with two changes of one mechanism, with the error."""
-    outcomes = _illegal(request)
+    outcomes = _invalid(request)
     return outcomes | {user: _TWICE for user in _repeated(request) if user not in outcomes}
 
 
@@ -107,7 +109,7 @@ def _repeated(request: request_types.AlterUserScramCredentialsRequest) -> Iterab
     return (user for (user, _), count in pairs.items() if count > 1)
 
 
-def _illegal(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
+def _invalid(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
     """The users with an invalid change, with the error."""
     outcomes: dict[str, _Outcome] = {}
     # The error of an upsertion takes precedence over that of a deletion.

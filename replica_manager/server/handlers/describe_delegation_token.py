@@ -44,7 +44,7 @@ async def handle(
     visible = [
         token
         for token in broker.tokens.known.values()
-        if _is_meant(token, owners) and _may_see(token, context, broker)
+        if _matches_owner(token, owners) and _may_see(token, context, broker)
     ]
     return _response(context, ErrorCode.none, visible)
 
@@ -58,7 +58,7 @@ def refuse(
     return _response(context, error, ())
 
 
-def _is_meant(token: KnownToken, owners: set[str] | None) -> bool:
+def _matches_owner(token: KnownToken, owners: set[str] | None) -> bool:
     return owners is None or any(token.znode.is_owner_or_renewer(owner) for owner in owners)
 
 

@@ -49,7 +49,7 @@ async def handle(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms_of(request) / 1000
     before = broker.metadata_cache.snapshot
-    partitions = await _asked_for(request, before)
+    partitions = await _requested(request, before)
     response = await ask(
         broker,
         lambda request_id: ReplicaLeaderElection(
@@ -64,7 +64,7 @@ async def handle(
         if each.error_code == ErrorCode.none
     ]
     left_ms = round((deadline - loop.time()) * 1000)
-    late = await _await_leaders(elected, _Awaited(election_type, before), left_ms, broker)
+    late = await _await_leaders(elected, _ExpectedLeaders(election_type, before), left_ms, broker)
     results = [
         PartitionResult(each.partition, ErrorCode.request_timed_out)
         if each.partition in late
@@ -102,7 +102,7 @@ def _election_type(request: request_types.ElectLeadersRequest) -> ElectionType:
         ) from None
 
 
-async def _asked_for(
+async def _requested(
     request: request_types.ElectLeadersRequest, snapshot: MetadataSnapshot
 ) -> tuple[TopicPartition, ...]:
     named = _named_in(request)
@@ -123,7 +123,7 @@ def _named_in(request: request_types.ElectLeadersRequest) -> Iterator[TopicParti
     )
 
 
-class _Awaited:
+class _ExpectedLeaders:
     """Checks whether the metadata cache shows the result of an election.
 
     After a preferred election, the leader must be the preferred replica.  After an unclean
@@ -146,7 +146,7 @@ class _Awaited:
 
 async def _await_leaders(
     elected: Sequence[TopicPartition],
-    awaited: _Awaited,
+    awaited: _ExpectedLeaders,
     timeout_ms: int,
     broker: BrokerContext,
 ) -> Mapping[TopicPartition, None]:

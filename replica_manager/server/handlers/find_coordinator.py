@@ -65,12 +65,12 @@ async def handle(
     key_type = field_or(request, "key_type", _GROUP)
     keys = dict.fromkeys(_keys(request, context))
     found: dict[str, _Coordinator] = {}
-    is_topic_looked_after = False
+    is_topic_requested = False
     async for key in in_slices(keys):
         found[key] = _find(key, key_type, context, broker)
-        if found[key].is_topic_missing and not is_topic_looked_after:
+        if found[key].is_topic_missing and not is_topic_requested:
             # Once per request: another attempt would not create the topic sooner.
-            is_topic_looked_after = True
+            is_topic_requested = True
             await _create(_TOPICS[key_type], context, broker)
     return await composed(len(found), lambda: _response(context, found))
 

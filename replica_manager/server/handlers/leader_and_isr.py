@@ -83,7 +83,7 @@ async def handle(
             )
             errors = {**response.partitions, **later.partitions}
             response = PartitionErrors(response.error, errors, later.put_off)
-        await run_in_slices(_forget_what_was_led(decoded, broker))
+        await run_in_slices(_remove_leader_metrics(decoded, broker))
     return await composed(
         len(response.partitions),
         lambda: _response(context, decoded, response.error, response.partitions),
@@ -99,7 +99,7 @@ def refuse(
     return _response(context, decoded, error, dict.fromkeys(decoded.partitions, error))
 
 
-def _forget_what_was_led(
+def _remove_leader_metrics(
     request: LeaderAndIsrRequest, broker: BrokerContext
 ) -> Generator[None, None, None]:
     """Removes the leader metrics of topics of which this broker leads no partition, in steps.

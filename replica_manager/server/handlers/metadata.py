@@ -222,7 +222,7 @@ class _Topics:
         errors = (
             await self._broker.auto_creation.create(list(creatable), self._quota.charge)
             if may_create and creatable
-            else {name: _why_unknown(name) async for name in in_slices(creatable)}
+            else {name: _unknown_topic_error(name) async for name in in_slices(creatable)}
         )
         return [
             self._topic_without_partitions(
@@ -293,8 +293,8 @@ class _Topics:
             )
         error = _NONE
         if self._version == 0:
-            replicas = self._shown(replicas)
-            in_sync_replicas = self._shown(in_sync_replicas)
+            replicas = self._reachable_only(replicas)
+            in_sync_replicas = self._reachable_only(in_sync_replicas)
             if len(replicas) < len(state.replicas) or len(in_sync_replicas) < len(
                 state.in_sync_replicas
             ):
@@ -313,12 +313,12 @@ class _Topics:
             error, partition, leader, leader_epoch, replicas, in_sync_replicas, offline_replicas
         )
 
-    def _shown(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
+    def _reachable_only(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         """The brokers without those that lack the client's listener, for version 0."""
         return tuple(broker for broker in brokers if broker in self._reachable)
 
 
-def _why_unknown(name: str) -> ErrorCode:
+def _unknown_topic_error(name: str) -> ErrorCode:
     if invalid_name_reason(name) is not None:
         return ErrorCode.invalid_topic_exception
     return ErrorCode.unknown_topic_or_partition

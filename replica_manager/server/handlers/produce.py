@@ -48,7 +48,7 @@ _ZSTD_SINCE: Final = 7
 _CURRENT_LEADER_SINCE: Final = 10
 _ABORTABLE_SINCE: Final = 11
 """The first version whose clients know TRANSACTION_ABORTABLE."""
-_ASK_AGAIN: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.concurrent_transactions,
         ErrorCode.network_exception,
@@ -183,7 +183,7 @@ def _unverified(error: ErrorCode) -> PartitionResponse:
     """The result of a partition whose transaction could not be verified."""
     if error is ErrorCode.invalid_txn_state:
         return PartitionResponse(error, message="Partition was not added to the transaction")
-    if error not in _ASK_AGAIN:
+    if error not in _RETRIABLE:
         return PartitionResponse(error)
     # Clients retry after NOT_ENOUGH_REPLICAS, without requesting metadata first.
     return PartitionResponse(

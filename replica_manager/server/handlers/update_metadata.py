@@ -63,7 +63,7 @@ async def handle(
     topics = [
         TopicMetadata(*topic)
         async for topic in all_in_slices(request.topics)
-        if _is_named_well(topic.topic)
+        if _has_valid_name(topic.topic)
     ]
     version = context.api_version
     head = request.head
@@ -118,7 +118,7 @@ def _decode(
     )
 
 
-def _is_named_well(topic: str) -> bool:
+def _has_valid_name(topic: str) -> bool:
     """Whether the topic has a valid name; a topic with an invalid one is logged and ignored."""
     reason = invalid_name_reason(topic)
     if reason is not None:

@@ -81,7 +81,7 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
         origin=AppendOrigin.COORDINATOR,
     )
     written = {partition: outcome.error for partition, outcome in outcomes.items()}
-    _tell_groups(marker, written, broker)
+    _notify_group_coordinator(marker, written, broker)
     return errors | written
 
 
@@ -96,7 +96,7 @@ def _batch(marker: Marker) -> bytes:
     )
 
 
-def _tell_groups(
+def _notify_group_coordinator(
     marker: Marker, written: Mapping[TopicPartition, ErrorCode], broker: BrokerContext
 ) -> None:
     of_offsets = [

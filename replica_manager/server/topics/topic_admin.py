@@ -97,7 +97,7 @@ class TopicAdmin:
         await self._blocking(lambda: self._delete(topic))
 
     async def config_of(self, entity_path: str) -> Mapping[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
         return await self._blocking(lambda: read_entity_config(self._session, entity_path))
 
     async def _blocking(self, call: Callable[[], _R]) -> _R:
