@@ -55,7 +55,7 @@ class ServerLimits:
     max_queued_request_bytes: int = -1
     """The limit for all requests together; below 1, a quarter of the machine's memory."""
     max_idle_ms: int = 600_000
-    """A negative value is no limit."""
+    """``connections.max.idle.ms``; a negative value is no limit."""
     max_connections: int = 2**31 - 1
     listener_max_connections: Mapping[str, int] = field(default_factory=dict)
     """The limits of listeners that have their own, by listener name."""

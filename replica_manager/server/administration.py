@@ -88,7 +88,7 @@ class TopicAdministration(Protocol):
 
 
 class ClusterAdmin(Protocol):
-    """Changes partitions, dynamic configurations, client quotas and offsets in ZooKeeper."""
+    """Reads and changes partitions, configurations, client quotas, and offsets of old consumers."""
 
     async def brokers(self) -> dict[int, Broker]:
         """The registered brokers by id, in ascending order."""

@@ -61,7 +61,7 @@ class DescribedEntry:
     synonyms: tuple[DescribedSynonym, ...]
     type_id: int
     documentation: str | None
-    """Empty for loggers and client metrics, None if unknown, as in Kafka's responses."""
+    """The key's documentation; empty for loggers and client metrics, None if there is none."""
 
 
 def topic_entries(
