@@ -83,6 +83,7 @@ class BrokerLinks:
                 return await connection.request(payload)
             except (OSError, InvalidFrame):
                 del self._connections[broker_id]
+                await connection.close()
                 raise
 
     async def close(self) -> None:

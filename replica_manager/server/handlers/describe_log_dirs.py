@@ -71,7 +71,7 @@ async def handle(
             for partition in topic.partitions
         )
         asked = {tp async for tp in in_slices(named)}
-    found = _logs_by_dir(broker, asked)
+    found = await _logs_by_dir(broker, asked)
     live, offline = broker.logs.live_log_dirs, broker.logs.offline_log_dirs
     spaces = await asyncio.get_running_loop().run_in_executor(
         broker.volumes, lambda: {log_dir: _space(log_dir) for log_dir in live}
@@ -115,12 +115,12 @@ def _response(context: RequestContext, log_dirs: Sequence[_LogDir]) -> ResponseP
     return schema.response(error_code=ErrorCode.none, results=tuple(results))
 
 
-def _logs_by_dir(
+async def _logs_by_dir(
     broker: BrokerContext, asked: set[TopicPartition] | None
 ) -> dict[Path, list[_Log]]:
     found: defaultdict[Path, list[_Log]] = defaultdict(list)
     for is_future, logs in ((False, broker.logs.logs), (True, broker.logs.future_logs)):
-        for tp, log in logs.items():
+        async for tp, log in in_slices(list(logs.items())):
             if asked is None or tp in asked:
                 lag = _offset_lag(broker, tp, log, is_future=is_future)
                 found[log.log_dir].append(_Log(tp, log.size, lag, is_future))
