@@ -192,7 +192,7 @@ class BrokerConnection:
         return read(kind, await self._connection.call(key, version, (write(request),)))
 
     async def request_numeric(self, newest: RequestPayload) -> Any:
-        """As :meth:`request`, with times in the response as numbers of milliseconds, -1 for none."""
+        """As :meth:`request`, with times in the response in milliseconds, -1 for no time."""
         key = int(newest.__api_key__)
         version = self._version_for(key, int(newest.__version__), await self.ask_versions())
         request = self._older(newest, version)
