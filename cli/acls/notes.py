@@ -1,4 +1,4 @@
-"""What a change of ACLs does beside what it says, on stderr before it is made."""
+"""Notes on stderr about side effects of a change of ACLs, before it is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def warn_before_adding(
     bootstrap: Bootstrap, deadline: Deadline, missing: Sequence[AclBinding]
 ) -> None:
-    """Names whom the ACLs to add shut out, what wins over them, and a * that is no wildcard."""
+    """Note principals that lose access, ACLs that override the new ones, and a ``*`` in a name."""
     first = []
     for pattern in dict.fromkeys(each.pattern for each in missing):
         rules = _applying(bootstrap, deadline, pattern)
@@ -33,7 +33,7 @@ def warn_before_adding(
 def warn_before_removing(
     bootstrap: Bootstrap, deadline: Deadline, found: Sequence[AclBinding]
 ) -> None:
-    """Names the resources that everyone may use when these ACLs are gone."""
+    """Note the resources that every principal may use after the removal of these ACLs."""
     gone = set(found)
     last = [
         pattern
@@ -64,7 +64,10 @@ def _applying(
 def _where_everyone_is_allowed(
     bootstrap: Bootstrap, deadline: Deadline, patterns: Sequence[ResourcePattern]
 ) -> list[tuple[str, str]]:
-    """Those resources, and under which condition; none where brokers say that it is not so."""
+    """The resources as texts, each with the condition under which everyone may use them.
+
+    Empty if brokers have ``allow.everyone.if.no.acl.found=false``.
+    """
     from zkcontroller_cli.acls.reading import ALLOW_EVERYONE, read_allow_everyone
     from zkcontroller_cli.values.acls import resource_text
     from zkcontroller_cli.wire.requests import run
@@ -103,7 +106,7 @@ def _say_of_star(pattern: ResourcePattern) -> None:
 
 
 def _say_of_own_rights(bindings: Sequence[AclBinding]) -> None:
-    """A note where Alter on the cluster goes: ACLs are changed by that right."""
+    """Note changes of Alter on the cluster, the right that is needed to change ACLs."""
     from kafka_common.acls import AclOperation, ResourceType
     from zkcontroller_cli.values.acls import rule_text
 
