@@ -38,7 +38,7 @@ class PerfResult:
     """Why the check ended before its last round; None if it did not."""
 
     def row(self, limit_ms: float | None) -> JsonObject:
-        """The row that ``check perf`` shows: PASS if no round failed and p99 is within the limit."""
+        """The row of ``check perf``: PASS if no round failed and p99 is within the limit."""
         p50, p90, p99 = (percentile(self.times_ms, share) for share in (0.5, 0.9, 0.99))
         is_fast = limit_ms is None or (p99 is not None and p99 <= limit_ms)
         return {
