@@ -211,8 +211,7 @@ class RuleBook:
         return changes
 
     def rules_of(self, resource_type: ResourceType, name: str) -> Iterator[AclBinding]:
-        """The ACLs that apply to a resource: for its name, then by longest prefix, then for ``*``.
-        """
+        """The ACLs that apply to a resource: first by name, then by longest prefix, then ``*``."""
         patterns = self._cache.patterns_of(resource_type, name)
         for pattern in sorted(patterns, key=lambda each: _closeness(each, name)):
             for entry in self._cache.acls[pattern].entries:

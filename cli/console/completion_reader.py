@@ -154,8 +154,7 @@ class CompletionCache:
         self._clock = clock
 
     def read(self, kind: str) -> tuple[Names | None, float]:
-        """The cached names and their age in seconds; None if there are none, or they are too old.
-        """
+        """The cached names and their age in seconds; None if there are none, or if too old."""
         entry = self._entries().get(kind)
         match entry:
             case {"at": int() | float() as at, "names": dict(names)}:

@@ -327,8 +327,7 @@ class Verb(click.Command):
         super().format_epilog(ctx, formatter)
 
     def examples_at(self, path: str) -> list[str]:
-        """The examples in the docstring, else one made from the parameters; ``path``: the command.
-        """
+        """The examples in the docstring, else one for the command ``path`` and its parameters."""
         return self.examples or [sample_line(self, path)]
 
 

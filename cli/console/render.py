@@ -54,8 +54,7 @@ class Format(StrEnum):
 
 
 def parse_format(text: str) -> tuple[Format, Template | None]:
-    """The format named by a value of ``-o``, and its template or None; BadUsage for another text.
-    """
+    """The format named by a value of ``-o``, and its template or None; BadUsage if unknown."""
     if text.startswith(PREFIX):
         return Format.TEMPLATE, Template(text.removeprefix(PREFIX))
     words = [str(each) for each in Format if each is not Format.TEMPLATE]

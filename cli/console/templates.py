@@ -105,8 +105,7 @@ _MISSING: Final = object()
 
 
 def _walk(value: Any, parts: Sequence[str]) -> Any:
-    """The value at the path; None beyond the end of a list or inside None, _MISSING without a key.
-    """
+    """The value at the path; None beyond a list's end or inside None, _MISSING without a key."""
     if not parts or value is None:
         return value
     if isinstance(value, Mapping):
