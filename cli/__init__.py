@@ -12,8 +12,8 @@ Read :mod:`.main` (finds the command, and turns its result or error into an exit
   types that both use.
 * Output and options: :mod:`.console`.
 * The work of commands: :mod:`.acls`, :mod:`.configurations`, :mod:`.coordinators`,
-  :mod:`.deletions`, :mod:`.diagnosis` (``doctor``), :mod:`.elections`, :mod:`.histories`, :mod:`.migrations`,
-  :mod:`.moving`, :mod:`.screen` (``top``), :mod:`.snapshots`, :mod:`.topics`,
+  :mod:`.deletions`, :mod:`.diagnosis` (``doctor``), :mod:`.elections`, :mod:`.histories`,
+  :mod:`.migrations`, :mod:`.moving`, :mod:`.screen` (``top``), :mod:`.snapshots`, :mod:`.topics`,
   :mod:`.truth` (``metadata diff``, ``check perf``), :mod:`.waiting`.
 * Processes of this machine: :mod:`.machine`, and :mod:`.local` for whole clusters.
 
