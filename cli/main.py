@@ -171,10 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("zkctl: interrupted", err=True)
         return ExitCode.INTERRUPTED
     except ReaderGone:
-        _forget_what_is_buffered()
+        _discard_stdout_buffer()
         return ExitCode.OK
     except OutputLost as error:
-        _forget_what_is_buffered()
+        _discard_stdout_buffer()
         return _report(error, settings)
     except Exception as error:  # noqa: BLE001 the last resort: a sentence instead of a traceback
         return _report(error, settings)
@@ -194,7 +194,7 @@ def _complete(settings: Settings, *, is_process: bool) -> int:
     return ExitCode.OK
 
 
-def _forget_what_is_buffered() -> None:
+def _discard_stdout_buffer() -> None:
     """Discard the buffer of stdout, which cannot be written, so that exit does not try again."""
     with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -34,7 +34,7 @@ from replica_manager.security.principals import USER, Principal, parse_principal
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 EVERY_PRINCIPAL: Final = Principal(USER, WILDCARD)
-_ASKER: Final = "zkctl"
+_CLIENT_ID: Final = "zkctl"
 
 
 class Because(StrEnum):
@@ -126,7 +126,7 @@ class RuleBook:
     def decide(self, right: AskedRight) -> AclDecision:
         """The broker's decision about a right, and the ACL that decides."""
         principal, host, operation, resource_type, name = right
-        requester = Requester(principal, host, _ASKER)
+        requester = Requester(principal, host, _CLIENT_ID)
         is_allowed = self._authorizer.authorize(
             requester, operation, resource_type, name, log_if_allowed=False, log_if_denied=False
         )
@@ -153,7 +153,7 @@ class RuleBook:
     ) -> AclDecision:
         """Whether the operation is allowed on at least one resource of that type (KIP-679)."""
         is_allowed = self._authorizer.authorize_by_resource_type(
-            Requester(principal, host, _ASKER), operation, resource_type
+            Requester(principal, host, _CLIENT_ID), operation, resource_type
         )
         if principal in self.super_users:
             return AclDecision(is_allowed, Because.SUPER_USER, None)
@@ -163,11 +163,11 @@ class RuleBook:
             return AclDecision(is_allowed, because, rule)
         if self.settings.allow_everyone is None:
             generous = Authorizer(self._cache, allow_everyone_if_no_acl_found=True)
-            requester = Requester(principal, host, _ASKER)
+            requester = Requester(principal, host, _CLIENT_ID)
             if generous.authorize_by_resource_type(requester, operation, resource_type):
                 return AclDecision(None, Because.NO_ACL_FOUND, None)
         every = ResourcePattern(resource_type, WILDCARD)
-        requester = Requester(principal, host, _ASKER)
+        requester = Requester(principal, host, _CLIENT_ID)
         for binding in self.rules_of(*every[:2]):
             if verdict_of(binding.entry, requester, operation) is PermissionType.DENY:
                 return AclDecision(is_allowed, Because.DENY, binding)
@@ -177,7 +177,7 @@ class RuleBook:
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Iterator[AclBinding]:
         """The ACLs that allow the operation on a resource that they name."""
-        requester = Requester(principal, host, _ASKER)
+        requester = Requester(principal, host, _CLIENT_ID)
         for pattern, found in sorted(self._cache.acls.items()):
             if pattern.resource_type is not resource_type:
                 continue
@@ -193,7 +193,7 @@ class RuleBook:
 
     def changes_to_allow(self, right: AskedRight) -> list[RuleChange]:
         """The ACLs to remove, and the one to add, so that brokers allow the right."""
-        requester = Requester(right.principal, right.host, _ASKER)
+        requester = Requester(right.principal, right.host, _CLIENT_ID)
         verdicts = [
             (binding, verdict_of(binding.entry, requester, right.operation))
             for binding in self.rules_of(right.resource_type, right.name)

@@ -28,7 +28,7 @@ from zkcontroller_cli.values.config_values import (
 )
 
 _KEYS: Final = ("name", "values", "sources", "is_sensitive")
-_OWN_BY_NATURE: Final = frozenset(
+_PER_BROKER_KEYS: Final = frozenset(
     (
         *("broker.id", "node.id", "broker.rack", "host.name", "port"),
         *("listeners", "advertised.listeners", "advertised.host.name", "advertised.port"),
@@ -119,7 +119,7 @@ def diff(
     if all_entities:
         found = {each: found[each] for each in found if not (kind == BROKER and each.is_default)}
     sides = _sides(found, file, are_defaults_wanted=defaults)
-    ignored = frozenset() if is_all or keys or kind != BROKER else _OWN_BY_NATURE
+    ignored = frozenset() if is_all or keys or kind != BROKER else _PER_BROKER_KEYS
     differences = [
         each
         for each in compare(sides)

@@ -54,7 +54,7 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded
 
 _ATTEMPTS: Final = 5
 """The most times that a change is tried, as another change may come between read and write."""
-_CROSSED: Final = (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.NOT_EMPTY)
+_CONFLICT_CODES: Final = (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.NOT_EMPTY)
 
 
 class StoredConfig(NamedTuple):
@@ -205,7 +205,7 @@ def change_stored(
         done = writing.transaction(ZkTransaction(operations))
         if not isinstance(done, RolledBack):
             return
-        if done.code not in _CROSSED:
+        if done.code not in _CONFLICT_CODES:
             raise ZooKeeperRefused(path, done.code.name)
     raise Refused(f"{entity.text} is being changed by others as well; nothing was done: try again")
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.values.moves import NamedPartition
 
-_MOST: Final = (1 << 63) - 1
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(\.\d{1,9})?S)?)?",
     re.ASCII | re.IGNORECASE,
@@ -195,9 +195,15 @@ def read_offsets(file: Path, group: str) -> dict[NamedPartition, int]:
         if not cells:
             continue
         owner, (topic, partition, offset) = (
-            (cells[0], cells[1:]) if len(cells) == 4 else (group, cells if len(cells) == 3 else _NO)
+            (cells[0], cells[1:])
+            if len(cells) == 4
+            else (group, cells if len(cells) == 3 else _NO_CELLS)
         )
-        if not topic or not _is_number(partition, 1 << 31) or not _is_number(offset, _MOST + 1):
+        if (
+            not topic
+            or not _is_number(partition, 1 << 31)
+            or not _is_number(offset, _LARGEST_OFFSET + 1)
+        ):
             form = "topic,partition,offset or group,topic,partition,offset"
             raise BadUsage(f"{file}, line {number}: it is not {form}")
         named = NamedPartition(topic, int(partition))
@@ -210,7 +216,7 @@ def read_offsets(file: Path, group: str) -> dict[NamedPartition, int]:
     return offsets
 
 
-_NO: Final = ("", "", "")
+_NO_CELLS: Final = ("", "", "")
 
 
 def write_offsets(file: Path, plan: Sequence[PlannedReset]) -> None:

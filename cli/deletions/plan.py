@@ -35,7 +35,7 @@ class UnblockPlan(NamedTuple):
     steps: tuple[str, ...]
 
 
-_AT_A_BROKER: Final = frozenset(
+_BROKER_BLOCKERS: Final = frozenset(
     (BlockerKind.DEAD_BROKER, BlockerKind.SILENT_BROKER, BlockerKind.OFFLINE_LOG_DIR)
 )
 _BEYOND_ZKCTL: Final = frozenset((BlockerKind.NO_CONTROLLER, BlockerKind.DELETION_DISABLED))
@@ -68,7 +68,7 @@ def plan_unblock(deletion: Deletion, *, kept: str | None) -> UnblockPlan:
         for blocker in blockers
         if blocker.kind in _BEYOND_ZKCTL
         or (
-            blocker.kind in _AT_A_BROKER
+            blocker.kind in _BROKER_BLOCKERS
             and not (is_moving and blocker.broker_id in deletion.only_added)
         )
     ]

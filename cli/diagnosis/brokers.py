@@ -52,7 +52,7 @@ It bounds the under-replicated partitions whose log end offsets are compared, th
 a Metadata response that are asked for by name, and the topics that are fetched from.
 """
 
-_RULES_AFTER: Final = {
+_RULES_WITHOUT: Final = {
     "Metadata": ("B02", "B03", "B04", "M01", "M02", "M03", "L01", "L02", "S02"),
     "Fetch": ("L01", "L02", "M02", "S02"),
     "DescribeLogDirs": ("L01", "L02", "S02"),
@@ -94,7 +94,7 @@ async def read_brokers(
         reading.leave_unchecked(["R01"], where, "whether its new replicas grow is not known")
     reading.probe = await probe
     await asyncio.gather(
-        _read_strangers(reading, security, named), _read_caught_up(reading, security)
+        _read_unregistered(reading, security, named), _read_caught_up(reading, security)
     )
 
 
@@ -105,7 +105,7 @@ async def _ask(
     reading = BrokerReading(broker_id)
     address = registration.address_by(security.protocol)
     if address is None:
-        _cannot_be_asked(cluster, reading, f"it has no {security.protocol} listener")
+        _record_not_asked(cluster, reading, f"it has no {security.protocol} listener")
         return reading
     began_ms = now_ms()
     request = "Metadata"
@@ -114,8 +114,8 @@ async def _ask(
         async with connected([BrokerAddress(*address)], deadline, security) as connection:
             answer = await ask_metadata(connection)
             cluster.silences.pop(broker_id, None)
-            _has_taken(cluster, broker_id, now_ms() - began_ms)
-            _take(reading, answer)
+            _record_answer_time(cluster, broker_id, now_ms() - began_ms)
+            _take_metadata(reading, answer)
             _note_topic_ids(cluster, reading)
             await _read_unknown_topics(cluster, reading, connection)
             request = "Fetch"
@@ -125,24 +125,24 @@ async def _ask(
             request = "DescribeConfigs"
             await _read_session_timeout(cluster, reading, connection)
     except NotLetIn as error:
-        _cannot_be_asked(cluster, reading, str(error))
+        _record_not_asked(cluster, reading, str(error))
     except CommandFailed as error:
         if request == "Metadata":
-            _is_silent(cluster, reading, error, began_ms)
+            _record_silence(cluster, reading, error, began_ms)
         else:
             where = f"{request} of broker {broker_id}"
-            cluster.leave_unchecked(_RULES_AFTER[request], where, str(error))
+            cluster.leave_unchecked(_RULES_WITHOUT[request], where, str(error))
     return reading
 
 
-def _cannot_be_asked(cluster: ClusterReading, reading: BrokerReading, why: str) -> None:
+def _record_not_asked(cluster: ClusterReading, reading: BrokerReading, why: str) -> None:
     reading.error, reading.is_asked = why, False
     cluster.leave_unchecked(
-        _RULES_AFTER["Metadata"], f"Metadata of broker {reading.broker_id}", why
+        _RULES_WITHOUT["Metadata"], f"Metadata of broker {reading.broker_id}", why
     )
 
 
-def _is_silent(
+def _record_silence(
     cluster: ClusterReading, reading: BrokerReading, error: CommandFailed, began_ms: int
 ) -> None:
     """Record that a broker did not answer Metadata: rule B02 reports it, the others cannot run."""
@@ -151,21 +151,21 @@ def _is_silent(
     if isinstance(error, TimedOut):
         silence = Silence(began_ms, now_ms()).joined(cluster.silences.get(broker_id))
         cluster.silences[broker_id] = silence
-        _has_taken(cluster, broker_id, silence.until_ms - silence.since_ms)
+        _record_answer_time(cluster, broker_id, silence.until_ms - silence.since_ms)
     where = f"Metadata of broker {broker_id}"
     cluster.leave_unchecked(["S02"], where, str(error))
-    for rule in _RULES_AFTER["Metadata"]:
+    for rule in _RULES_WITHOUT["Metadata"]:
         if rule not in ("B02", "S02"):
             cluster.notes[rule] = "a broker does not answer: see B02"
 
 
-def _has_taken(cluster: ClusterReading, broker_id: int, took_ms: int) -> None:
+def _record_answer_time(cluster: ClusterReading, broker_id: int, took_ms: int) -> None:
     """Remember the longest time in ms that the broker took to answer, or that zkctl waited."""
     longest_ms = cluster.longest_answers_ms.get(broker_id, 0)
     cluster.longest_answers_ms[broker_id] = max(took_ms, longest_ms)
 
 
-def _take(reading: BrokerReading, response: MetadataResponse) -> None:
+def _take_metadata(reading: BrokerReading, response: MetadataResponse) -> None:
     answer = answer_of(response)
     reading.cluster_id = answer.cluster_id
     reading.live_brokers = frozenset(answer.brokers)
@@ -394,7 +394,7 @@ async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence 
 # Brokers that are not registered.
 
 
-async def _read_strangers(
+async def _read_unregistered(
     reading: ClusterReading, security: ClientSecurity, named: str | None
 ) -> None:
     registered = {each.address_by(security.protocol) for each in reading.registrations.values()}
@@ -411,7 +411,7 @@ async def _read_strangers(
         suspects.setdefault((address.host, address.port), "by -b or the cluster's file")
     found = await asyncio.gather(
         *(
-            _stranger(reading, BrokerAddress(*address), source, security)
+            _unregistered_broker(reading, BrokerAddress(*address), source, security)
             for address, source in suspects.items()
             if address not in registered
         )
@@ -419,7 +419,7 @@ async def _read_strangers(
     reading.strangers = [place for place in found if place is not None]
 
 
-async def _stranger(
+async def _unregistered_broker(
     reading: ClusterReading, address: BrokerAddress, source: str, security: ClientSecurity
 ) -> Place | None:
     """The finding that an unregistered broker of this cluster answers at an address, else None."""

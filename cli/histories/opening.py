@@ -219,7 +219,7 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        with _no_garbage():
+        with _without_garbage_collection():
             found = ask(self._in_memory or self._in_spark)
         return self._keep(question, arguments, found)
 
@@ -354,7 +354,7 @@ def window_ms(text: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def _without_garbage_collection() -> Iterator[None]:
     """Switch off garbage collection: it would only slow down the creation of millions of events."""
     gc.disable()
     try:

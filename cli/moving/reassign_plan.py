@@ -88,7 +88,7 @@ def plan(
     from zkcontroller_cli.moving.replica_planner import CannotPlan, plan_replicas
     from zkcontroller_cli.wire.requests import Deadline, run
 
-    goal = _wish(balance, drain, add, replication_factor, receivers)
+    goal = _goal_of_options(balance, drain, add, replication_factor, receivers)
     check_files(save, save_current)
     given = settings()
     bootstrap = given.bootstrap()
@@ -150,7 +150,7 @@ def check_files(save: Path | None, save_current: Path | None) -> None:
         raise BadUsage("--save and --save-current name one file: name two")
 
 
-def _wish(
+def _goal_of_options(
     balance: bool,
     drain: tuple[int, ...],
     add: tuple[int, ...],

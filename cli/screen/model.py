@@ -458,7 +458,7 @@ class Monitor:
     def _merged(self, before: Reading, reading: Reading) -> Reading:
         kept = {}
         for part in fields(reading):
-            if part.name in _OWN or getattr(reading, part.name) is not None:
+            if part.name in _NEVER_CARRIED_OVER or getattr(reading, part.name) is not None:
                 self.stale.pop(part.name, None)
             elif (value := getattr(before, part.name)) is not None:
                 self.stale.setdefault(part.name, before.at_ms)
@@ -502,5 +502,5 @@ class Monitor:
         return move
 
 
-_OWN: Final = frozenset({"at_ms", "took_ms", "problems", "queue"})
+_NEVER_CARRIED_OVER: Final = frozenset({"at_ms", "took_ms", "problems", "queue"})
 """Fields of a reading that are never carried over."""

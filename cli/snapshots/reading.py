@@ -97,7 +97,11 @@ def read_stated(zookeeper: ZooKeeper, paths: Sequence[str]) -> dict[str, StatedZ
             znode, stat = optional(path, data_answer), optional(path, stat_answer)
             if znode is None and stat is None:
                 continue
-            if znode is None or stat is None or not _belong(znode.czxid, znode.zk_version, stat):
+            if (
+                znode is None
+                or stat is None
+                or not _is_same_version(znode.czxid, znode.zk_version, stat)
+            ):
                 again.append(path)
                 continue
             found[path] = StatedZnode(
@@ -108,7 +112,7 @@ def read_stated(zookeeper: ZooKeeper, paths: Sequence[str]) -> dict[str, StatedZ
     return found
 
 
-def _belong(czxid: int, zk_version: int, stat: Stat) -> bool:
+def _is_same_version(czxid: int, zk_version: int, stat: Stat) -> bool:
     return (czxid, zk_version) == (stat.czxid, stat.zk_version)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HIGH_WATERMARK: Final = -1
 """The offset that means: delete everything before the current high watermark."""
-_MOST: Final = (1 << 63) - 1
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 _LAST_LOOK_S: Final = 5.0
 _CLEANUP: Final = "cleanup.policy"
 _FORM: Final = '{"version":1,"partitions":[{"topic":…,"partition":…,"offset":…}]}'
@@ -263,7 +263,7 @@ def _offset_in(entry: Mapping[str, object], file: Path) -> tuple[NamedPartition,
 
 
 def _checked(offset: int, where: str) -> int:
-    if not HIGH_WATERMARK <= offset <= _MOST:
+    if not HIGH_WATERMARK <= offset <= _LARGEST_OFFSET:
         raise BadUsage(f"{where}: the offset must be 0 or more, or -1 for the log's end")
     return offset
 

@@ -81,7 +81,7 @@ MOST_DIFFERENCES: Final = 100_000
 """The most differences kept of one look; a broker with more is reported as not compared."""
 
 
-_HIDDEN: Final = (
+_NOT_AUTHORIZED: Final = (
     ErrorCode.topic_authorization_failed,
     ErrorCode.cluster_authorization_failed,
 )
@@ -210,7 +210,7 @@ async def compare_with_znodes(
 ) -> MetadataLook:
     """Compare each broker's responses with the znodes; ``only``: one broker id, None for all."""
     look = MetadataLook(truth)
-    await _each(look, brokers, only, METADATA, partial(_compare_metadata, look, wanted))
+    await _ask_brokers(look, brokers, only, METADATA, partial(_compare_metadata, look, wanted))
     await _compare_replicas(look, brokers, only, wanted)
     return look
 
@@ -228,7 +228,7 @@ async def compare_brokers(
         answers[broker_id] = answer_of(await ask_metadata(connection))
 
     look = MetadataLook(agreed({}, wanted))
-    await _each(look, brokers, None, METADATA, keep)
+    await _ask_brokers(look, brokers, None, METADATA, keep)
     look.truth = agreed(answers, wanted)
     for broker_id, answer in answers.items():
         if only is None or broker_id == only:
@@ -240,7 +240,7 @@ async def compare_brokers(
     return look
 
 
-async def _each(
+async def _ask_brokers(
     look: MetadataLook,
     brokers: BrokersToAsk,
     only: int | None,
@@ -326,7 +326,7 @@ async def _compare_replicas(
         except Refused as error:  # before Kafka 2.1 the request has no current leader epoch
             look.notes[where] = str(error)
             return
-        hidden = [key for key, code in answers.items() if code in _HIDDEN]
+        hidden = [key for key, code in answers.items() if code in _NOT_AUTHORIZED]
         if hidden:
             topic, partition = hidden[0]
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
@@ -334,5 +334,5 @@ async def _compare_replicas(
             look.not_compared[where] = f"{code} for {topic}-{partition}{more}"
         look.take(epoch_differences(truth, broker_id, answers), where)
 
-    await _each(look, brokers, only, LOG_DIRS, ask_logs)
-    await _each(look, brokers, only, EPOCHS, ask_epochs)
+    await _ask_brokers(look, brokers, only, LOG_DIRS, ask_logs)
+    await _ask_brokers(look, brokers, only, EPOCHS, ask_epochs)

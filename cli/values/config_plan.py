@@ -160,7 +160,7 @@ def _is_secret(definition: ConfigSetting | None, known: Mapping[str, ConfigSetti
     return definition.type == "password" or not are_types_known
 
 
-def _is_of_a_store(one: PlannedKey) -> bool:
+def _reloads_key_store(one: PlannedKey) -> bool:
     """Whether setting the key, even to the same value, makes a broker reload a key store."""
     if one.entity.kind != BROKER:
         return False
@@ -232,7 +232,7 @@ def _why_not_needed(
 ) -> str | None:
     if one.operation == UNSET:
         return "it is not set here" if own is None else None
-    if one.is_sensitive or own is None or _is_of_a_store(one):
+    if one.is_sensitive or own is None or _reloads_key_store(one):
         return None
     type_name = "unknown" if definition is None else definition.type
     is_same = is_same_value(type_name, own.value, one.new_value)

@@ -32,16 +32,16 @@ from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected_ra
 
 MAX_NODES: Final = 100
 """The most nodes that are asked, as each may name another node."""
-_LITTLE: Final = 1_000
+_MAX_FETCH_BYTES: Final = 1_000
 
-_WHO_LEADS: Final = FetchRequest(
+_FETCH_IN_EPOCH_0: Final = FetchRequest(
     cluster_id=None,
     replica=None,
     leader_epoch=0,
     fetch_offset=0,
     last_fetched_epoch=0,
     max_wait_ms=0,
-    max_bytes=_LITTLE,
+    max_bytes=_MAX_FETCH_BYTES,
 )
 """A Fetch in epoch 0, which every node refuses, as an epoch with a leader is above 0.
 
@@ -87,7 +87,7 @@ async def _described_by(
     if error is not ErrorCode.not_leader_or_follower:
         raise Refused(f"{address} does not describe the quorum: {error_name(error.value)}")
     with contextlib.suppress(Refused, InvalidFrame):
-        leader = (await _ask(connection, versions, _WHO_LEADS)).leader_endpoint
+        leader = (await _ask(connection, versions, _FETCH_IN_EPOCH_0)).leader_endpoint
         return () if leader is None else (BrokerAddress(leader.host, leader.port),)
     return ()
 

@@ -44,7 +44,7 @@ _PATIENCE_S: Final = 5.0
 """The most seconds a broker has to answer, if other brokers are left to ask."""
 _ANSWER_GRACE_MS: Final = 2_000
 """Extra time to wait after the deadline, as a broker that times out then answers a little later."""
-_SAID_OF_WHAT_IS_DONE: Final = frozenset(
+_REFUSALS_OF_A_REPETITION: Final = frozenset(
     {
         ErrorCode.topic_already_exists,
         ErrorCode.unknown_topic_or_partition,
@@ -251,17 +251,17 @@ async def ask_controller(
         except (CannotConnect, TimedOut) as error:
             if unanswered is None:
                 raise
-            raise TimedOut(f"{error}; {_not_known(unanswered)}") from error
+            raise TimedOut(f"{error}; {_uncertainty_text(unanswered)}") from error
         outcome = await _ask_named_controller(known, deadline, bootstrap.security, ask)
         if isinstance(outcome, list):
             if unanswered is None:
                 return outcome
-            return [_in_doubt(result, unanswered) for result in outcome]
+            return [_uncertain_result(result, unanswered) for result in outcome]
         if outcome.was_sent and not changes_nothing:
             unanswered = outcome.reason
         if deadline.is_over:
             if unanswered is not None:
-                raise TimedOut(f"no controller answered in time; {_not_known(unanswered)}")
+                raise TimedOut(f"no controller answered in time; {_uncertainty_text(unanswered)}")
             raise TimedOut(f"no controller took the request in time: {outcome.reason}")
         await asyncio.sleep(min(_RETRY_S, deadline.left_s))
 
@@ -298,22 +298,22 @@ async def _ask_named_controller(
     return results
 
 
-def _in_doubt(result: T, unanswered: str) -> T:
+def _uncertain_result(result: T, unanswered: str) -> T:
     """The result of a repeated request, REQUEST_TIMED_OUT if the first try may explain it."""
     code = getattr(result, "error_code", None)
-    if code not in _SAID_OF_WHAT_IS_DONE:
+    if code not in _REFUSALS_OF_A_REPETITION:
         return result
     refusal: Any = result
     changed: T = replace(
         refusal,
         error_code=ErrorCode.request_timed_out,
         error_message=f"{refusal.error_message or error_text(code)}, when it was asked again; "
-        f"{_not_known(unanswered)}",
+        f"{_uncertainty_text(unanswered)}",
     )
     return changed
 
 
-def _not_known(unanswered: str) -> str:
+def _uncertainty_text(unanswered: str) -> str:
     return f"whether an earlier try did it is not known, for {unanswered}"
 
 

@@ -63,12 +63,12 @@ async def standing_throttles(
             for result in await _described(connection, TOPIC, some, TOPIC_KEYS):
                 # A deleted topic has no throttle.
                 if result.error_code is not ErrorCode.unknown_topic_or_partition:
-                    found.topics[result.resource_name] = _set_on(result, TOPIC)
+                    found.topics[result.resource_name] = _own_values(result, TOPIC)
     addresses = addresses_in(known)
 
     async def ask(connection: BrokerConnection, broker: int) -> Mapping[str, str]:
         [result] = await _described(connection, BROKER, [str(broker)], BROKER_KEYS)
-        return _set_on(result, BROKER)
+        return _own_values(result, BROKER)
 
     async def asked(broker: int) -> Mapping[str, str] | CommandFailed:
         try:
@@ -182,7 +182,7 @@ async def _described(
     return response.results
 
 
-def _set_on(result: DescribeConfigsResult, kind: int) -> dict[str, str]:
+def _own_values(result: DescribeConfigsResult, kind: int) -> dict[str, str]:
     """The keys set on the topic or broker itself; Refused if the broker does not show them."""
     if result.error_code is not ErrorCode.none:
         what = "topic" if kind == TOPIC else "broker"

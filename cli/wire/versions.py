@@ -59,7 +59,7 @@ _KAFKA_WITH_TIMESTAMP: Final[Mapping[int, tuple[int, str, str]]] = {
 An older broker would take it for a time, and return a wrong offset instead of an error.
 """
 
-_OF_USERS_SINCE: Final = 3
+_ACLS_ON_USERS_SINCE: Final = 3
 """The version with ACLs on users, and with tokens that have another owner (KIP-373)."""
 
 _PATTERNS_SINCE: Final = 1
@@ -67,7 +67,7 @@ _PATTERNS_SINCE: Final = 1
 
 _ABOUT_ACLS: Final = (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
 
-_DEFAULTS_OF_TOPICS: Final = 4
+_BROKER_DEFAULTS_SINCE: Final = 4
 """The version of CreateTopics since which -1 means the broker's default (KIP-464)."""
 
 _KAFKA_WITH: Final[Mapping[int, str]] = {
@@ -116,7 +116,7 @@ _KAFKA_WITH: Final[Mapping[int, str]] = {
 }
 """The first Kafka whose brokers answer the request, in the oldest version used here."""
 
-_NOT_SAID: Final[Mapping[str, Any]] = {
+_VALUES_OF_MISSING_FIELDS: Final[Mapping[str, Any]] = {
     "throttle_time": i32Timedelta.parse(timedelta(0)),
     "cluster_id": None,
     "controller_id": BrokerId(-1),
@@ -142,11 +142,11 @@ _NOT_SAID: Final[Mapping[str, Any]] = {
 }
 """By field of a response, its value if the broker's version does not have the field."""
 
-_MAY_BE_LEFT_OUT: Final = frozenset({"include_documentation", "include_synonyms"})
+_DROPPABLE_FIELDS: Final = frozenset({"include_documentation", "include_synonyms"})
 """Fields of a request that may be dropped for an older broker, which then returns less."""
 
 
-_ONLY_BEFORE: Final[Mapping[str, Any]] = {
+_VALUES_OF_OLD_FIELDS: Final[Mapping[str, Any]] = {
     "include_cluster_authorized_operations": False,
     "retention_time": i64Timedelta.parse(timedelta(milliseconds=-1)),
 }
@@ -175,7 +175,7 @@ class BrokerConnection:
         """
         key = int(newest.__api_key__)
         version = self._version_for(key, int(newest.__version__), await self.ask_versions())
-        response = await self._connection.request(self._older(newest, version))
+        response = await self._connection.request(self._in_version(newest, version))
         like_newest: ResponsePayload = _like_newest(
             response, response_type(key, int(newest.__version__))
         )
@@ -195,7 +195,7 @@ class BrokerConnection:
         """As :meth:`request`, with times in the response in milliseconds, -1 for no time."""
         key = int(newest.__api_key__)
         version = self._version_for(key, int(newest.__version__), await self.ask_versions())
-        request = self._older(newest, version)
+        request = self._in_version(newest, version)
         body = await self._connection.call(key, version, (write(request),))
         response = read(numeric_response_type(key, version), body)
         return _like_newest(response, numeric_response_type(key, int(newest.__version__)))
@@ -221,17 +221,17 @@ class BrokerConnection:
             )
         return version
 
-    def _older(self, newest: RequestPayload, version: int) -> RequestPayload:
+    def _in_version(self, newest: RequestPayload, version: int) -> RequestPayload:
         key = int(newest.__api_key__)
         if version == int(newest.__version__):
             return newest
         target = request_type(key, version)
         try:
-            if key == ApiKey.CREATE_TOPICS and version < _DEFAULTS_OF_TOPICS:
+            if key == ApiKey.CREATE_TOPICS and version < _BROKER_DEFAULTS_SINCE:
                 _check_all_said(newest)
             if key == ApiKey.LIST_OFFSETS:
                 _check_timestamps(newest, version)
-            if version < _OF_USERS_SINCE:
+            if version < _ACLS_ON_USERS_SINCE:
                 _check_before_users(key, newest)
             if key == ApiKey.DESCRIBE_ACLS and version < _PATTERNS_SINCE:
                 newest = _of_literal_acls(newest)
@@ -297,7 +297,7 @@ def _with_fields_of(source: Any, target: Any) -> Any:
     """
     names = {field.name for field in dataclasses.fields(target)}
     for field in dataclasses.fields(source):
-        if field.name in names or field.name in _MAY_BE_LEFT_OUT:
+        if field.name in names or field.name in _DROPPABLE_FIELDS:
             continue
         if getattr(source, field.name) not in (None, False, 0, (), field.default):
             raise _CannotExpress(f"it does not know {field.name}")
@@ -305,7 +305,7 @@ def _with_fields_of(source: Any, target: Any) -> Any:
         **{
             name: _converted(getattr(source, name), element)
             if hasattr(source, name)
-            else _ONLY_BEFORE[name]
+            else _VALUES_OF_OLD_FIELDS[name]
             for name, element in _elements(target).items()
         }
     )
@@ -334,7 +334,7 @@ def _like_newest(response: Any, newest: Any) -> Any:
             # DescribeConfigs 0 (Kafka 0.11, 1.0) only says whether the value is the default.
             values[field.name] = i8(5 if response.is_default else 0)
         elif field.default is dataclasses.MISSING:
-            values[field.name] = _NOT_SAID[field.name]
+            values[field.name] = _VALUES_OF_MISSING_FIELDS[field.name]
     return newest(**values)
 
 
