@@ -22,8 +22,8 @@ later in this list: the work of commands, ``wire``, ``znodes``, ``values``, ``ma
 ``console``.  A contract in setup.cfg checks that.
 
 The folder installs as ``zkcontroller_cli``.  It may import every package below it;
-none of them imports it.  Only :mod:`.histories.answers` knows pyspark, and only
-:mod:`.screen.screen` knows textual.
+none of them imports it.  Only :mod:`.screen.screen` imports textual, and no module here imports
+pyspark: :mod:`.histories` uses it through ``kafka_history``.
 
 What must not be done here: import a slow module before a verb runs (``zkctl --help`` must be fast);
 change the meaning of an exit code or of a key in an output; print a result by anything but

@@ -144,7 +144,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _warn_of_context(given: Settings) -> None:
-    """Note on stderr if verbs without an address use a context, not the started cluster."""
+    """Say on stderr if verbs without an address use a context, not the started cluster."""
     with suppress(CommandFailed):
         chosen = replace(given, directory_flag=None, zookeeper_flag=None).choose_context()
         if chosen is not None:

@@ -177,7 +177,7 @@ class _Doctor:
     memory: Look | None
 
     def look(self) -> int:
-        """Look, and show what is wrong now; returns the exit code."""
+        """Look at the cluster, show what is wrong, and return the exit code."""
         from zkcontroller_cli.diagnosis.looks import look_at
         from zkcontroller_cli.diagnosis.rules import (
             lasting_findings,

@@ -1,4 +1,4 @@
-"""``zkctl txn``: transactions of coordinators, producers of partitions, and those that hang."""
+"""``zkctl txn``: shows transactions and producers, and finds and ends hanging transactions."""
 
 from __future__ import annotations
 

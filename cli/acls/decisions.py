@@ -109,7 +109,7 @@ def cache_of(bindings: Iterable[AclBinding]) -> AclCache:
 
 
 class RuleBook:
-    """Answers who may do what, for one set of ACLs and settings."""
+    """Decides what principals may do, for one set of ACLs and settings."""
 
     def __init__(self, cache: AclCache, settings: AclSettings) -> None:
         self.settings = settings

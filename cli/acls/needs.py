@@ -221,7 +221,7 @@ def _needs(row: Api, check: RightCheck, resources: Sequence[ResourcePattern]) ->
             return
         options = " or ".join(f"{OPTIONS[kind]} NAME" for kind in varying)
         raise BadUsage(f"{row.name} is about a {word(varying[0])}: say {options}")
-    if len(set(varying)) > 1:  # a token, and its owner: one right on either
+    if len(set(varying)) > 1:  # a right on the token, or on its owner
         those = [_right(choice, each) for choice in check.choices for each in about]
         yield Need(tuple(right for right in those if right is not None), check.when)
         return

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def warn_before_adding(
     bootstrap: Bootstrap, deadline: Deadline, missing: Sequence[AclBinding]
 ) -> None:
-    """Note principals that lose access, ACLs that override the new ones, and a ``*`` in a name."""
+    """Say on stderr which access is lost, and which ACLs override the new ones.
+
+    Also that a ``*`` within a resource name is no wildcard.  ``missing``: the ACLs to add.
+    """
     first = []
     for pattern in dict.fromkeys(each.pattern for each in missing):
         rules = _applying(bootstrap, deadline, pattern)
@@ -33,7 +36,7 @@ def warn_before_adding(
 def warn_before_removing(
     bootstrap: Bootstrap, deadline: Deadline, found: Sequence[AclBinding]
 ) -> None:
-    """Note the resources that every principal may use after the removal of these ACLs."""
+    """Say on stderr which resources every principal may use after the removal of these ACLs."""
     gone = set(found)
     last = [
         pattern
@@ -106,7 +109,7 @@ def _say_of_star(pattern: ResourcePattern) -> None:
 
 
 def _say_of_own_rights(bindings: Sequence[AclBinding]) -> None:
-    """Note changes of Alter on the cluster, the right that is needed to change ACLs."""
+    """Say on stderr if ACLs are about Alter on the cluster, the right that changes ACLs."""
     from kafka_common.acls import AclOperation, ResourceType
     from zkcontroller_cli.values.acls import rule_text
 

@@ -42,7 +42,7 @@ class AclTarget(Protocol):
         """The ACLs that at least one of the filters matches, sorted."""
 
     def warn(self, bindings: Sequence[AclBinding], *, is_added: bool) -> None:
-        """Note side effects of the change on stderr; Refused if it cannot be made."""
+        """Say on stderr which side effects the change has; Refused if it cannot be made."""
 
     def change(
         self, bindings: Sequence[AclBinding], *, is_added: bool

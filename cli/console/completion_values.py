@@ -153,7 +153,7 @@ def _of_kind(ctx: click.Context, _incomplete: str) -> Iterable[str]:
 
 
 def _kind(ctx: click.Context) -> str | None:
-    """The argument KIND; click leaves arguments unread while an option lacks its value."""
+    """The argument KIND, which click has not parsed yet if an option still lacks its value."""
     return ctx.params.get("kind") or (ctx.args[0] if ctx.args else None)
 
 

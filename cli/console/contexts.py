@@ -173,7 +173,7 @@ def context_changes(path: Path) -> Iterator[ContextFile]:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A lock file of its own: saving replaces the file of contexts, and a lock on it with it.
         lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symbolic links
         raise Refused(
             f"{path} cannot be written: {error}; ZKCTL_CONFIG=FILE names another"
         ) from error

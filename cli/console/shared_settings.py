@@ -68,7 +68,7 @@ class Bootstrap:
     """The bootstrap servers, and the security of connections to brokers."""
 
     servers: str
-    """``host:port,host:port``."""
+    """The addresses, as ``host:port,host:port``."""
     security: ClientSecurity
 
 

@@ -126,7 +126,7 @@ def _taken(buffer: io.StringIO) -> str:
 def _painted(lines: list[str], *, is_first: bool) -> str:
     """The text that shows the lines on the terminal; lines that do not fit are only counted."""
     size = shutil.get_terminal_size()
-    room = max(2, size.lines - 1)  # the cursor stands below
+    room = max(2, size.lines - 1)  # one line is left for the cursor
     rows = [max(1, -(-text_width(_plain(line)) // max(1, size.columns))) for line in lines]
     shown = 0
     used = 0

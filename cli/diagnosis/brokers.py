@@ -190,7 +190,7 @@ async def _read_unknown_topics(
 ) -> None:
     """Ask by name for topics missing in the response: unknown to the broker, or not authorized."""
     if not reading.live_brokers:
-        return  # B04 says it
+        return  # rule B04 reports it
     known = {topic for topic, _ in reading.partitions}
     led = {view.topic for view in cluster.partitions if view.state is not None}
     lacking = sorted(led - known - set(cluster.deletions))

@@ -177,7 +177,7 @@ def under_replicated(
 ) -> str | None:
     least = reading.min_in_sync(view.topic)
     if not view.is_under_replicated or len(state.in_sync_replicas) <= least:
-        return None  # P06 says it
+        return None  # rule P06 reports it
     missing = [b for b in view.assignment.origin_replicas if b not in state.in_sync_replicas]
     return f"not in sync: {_ids(missing)}"
 
@@ -431,7 +431,7 @@ def other_topic_id(broker: BrokerReading, reading: ClusterReading) -> Iterator[P
 
 def other_brokers(broker: BrokerReading, reading: ClusterReading) -> Iterator[str]:
     if broker.error is not None or not broker.live_brokers:
-        return  # B02 and B04 say it
+        return  # rules B02 and B04 report it
     missing, extra = unlike_brokers(broker.live_brokers, reading.registrations)
     if missing:
         yield f"does not know the registered brokers {_ids(missing)}"

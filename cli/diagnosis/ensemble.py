@@ -49,7 +49,7 @@ class ServerReading:
     address: str
     error: str | None = None
     words: dict[str, str] = field(default_factory=dict)
-    """The answers to the words that it executes."""
+    """By word, the server's answer; a word that it does not execute is missing."""
 
     @property
     def mode(self) -> str | None:
@@ -115,7 +115,7 @@ async def _word(host: str, port: int, tls: SSLContext | None, word: str) -> str:
 
 
 def unchecked_servers(servers: Sequence[ServerReading]) -> list[Evidence]:
-    """The servers whose health is not known, because they do not execute ``srvr``."""
+    """Evidence for each server whose health is not known, because it does not execute ``srvr``."""
     return [
         server.evidence("srvr", "it is not in 4lw.commands.whitelist")
         for server in servers
@@ -168,7 +168,7 @@ def _numbers(answer: str) -> Mapping[str, float]:
         try:
             numbers[name] = float(value)
         except ValueError:
-            continue  # a version or a state
+            continue  # not a number, but a version or a state
     return numbers
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from kafka_history.analyses.rules import Severity
 
 UNCHECKED: Final = "unchecked"
-"""The ``severity`` of a rule that could not be checked, because a question was refused."""
+"""The ``severity`` of a rule that could not be checked, because a request failed."""
 
 
 class Evidence(NamedTuple):
@@ -95,5 +95,5 @@ def row_of(
 
 
 def page_of(rule: str) -> str:
-    """Where a rule is explained."""
+    """The page and section of the documentation that explain a rule."""
     return f"docs/doctor.md#{rule.lower()}"

@@ -44,12 +44,12 @@ _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class LogDir(NamedTuple):
-    """One log directory of a broker; ``error`` is Kafka's name of its failure."""
+    """One log directory of a broker; ``error`` is the name of its error code, None without one."""
 
     path: str
     error: str | None
     replicas: Mapping[tuple[str, int], int]
-    """The bytes of each replica's log."""
+    """By topic and partition, the size of the replica's log in bytes."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ class FirstUpdate:
     first_update_metadata_broker_id: int | None
     """None also if only the sending is known."""
     first_update_metadata_source: str | None
-    """``metadata``, ``state_changes`` or ``state_changes_sent``."""
+    """How it was seen: ``metadata``, ``state_changes`` or ``state_changes_sent``; None if not."""
     first_update_metadata_reason: str | None
     """Why no UpdateMetadata was seen; None if one was."""
     all_brokers_updated_ms: float | None
@@ -109,7 +109,7 @@ class StateChangeLogs:
         except FileNotFoundError:
             return
         wanted = f'"{kind}"'.encode()
-        for line in lines[:-1]:  # the last one may still be being written
+        for line in lines[:-1]:  # the last line may be incomplete
             if wanted in line:
                 record = orjson.loads(line)
                 if record["kind"] == kind:

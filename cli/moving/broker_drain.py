@@ -164,7 +164,7 @@ class DrainPlan:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every move, as ``--dry-run`` shows it."""
+        """One row for every move, as ``--dry-run`` shows them."""
         from zkcontroller_cli.moving.reassign_plan import planned_row
 
         return [

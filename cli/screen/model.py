@@ -47,13 +47,13 @@ class GroupNow(NamedTuple):
     state: str | None
     protocol_type: str
     partitions: int | None = None
-    """Partitions with a committed offset; None if the offsets were not asked for, or refused."""
+    """The number of partitions with a committed offset; None if not asked for, or refused."""
     lag: int | None = None
     """The sum in records over the partitions whose end is known; None if not asked for."""
     unknown: int = 0
     """The number of partitions whose high watermark is not known."""
     note: str | None = None
-    """Why there is no lag."""
+    """Why there is no lag; None if there is one."""
 
 
 class QueueNow(NamedTuple):

@@ -163,7 +163,7 @@ def _change(change: RecordChange, was: SnapshotRecord, now: SnapshotRecord) -> S
 def _differs(name: str, before: Mapping[str, JsonValue], after: Mapping[str, JsonValue]) -> bool:
     was, now = before.get(name), after.get(name)
     if name == "isr" and isinstance(was, list) and isinstance(now, list):
-        return sorted(map(str, was)) != sorted(map(str, now))  # its order means nothing
+        return sorted(map(str, was)) != sorted(map(str, now))  # the order of the ISR means nothing
     return was != now or (name in before) != (name in after)
 
 

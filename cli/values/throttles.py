@@ -37,7 +37,7 @@ class MovingReplicas(NamedTuple):
 
 
 class ConfigEdit(NamedTuple):
-    """A change of one configuration key, of a topic or of a broker; the other one is None."""
+    """A change of one configuration key of a topic or a broker; the field of the other is None."""
 
     topic: str | None
     broker_id: int | None

@@ -1,4 +1,4 @@
-"""ACLs at brokers: described, created, deleted.
+"""Describes, creates and deletes ACLs by requests to brokers.
 
 Source: Kafka ``AclCommand``, ``KafkaAdminClient``.
 """

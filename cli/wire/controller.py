@@ -20,8 +20,8 @@ async def probe_controller(
 ) -> ErrorCode:
     """The error code of ListPartitionReassignments, which only the controller's thread answers.
 
-    A broker that has resigned answers NOT_CONTROLLER, and one whose event thread hangs is silent
-    (TimedOut), though both still answer Metadata.  ApiNotKnown before Kafka 2.4.
+    A broker that has resigned answers NOT_CONTROLLER, and one whose event thread hangs does not
+    answer (TimedOut), though both still answer Metadata.  ApiNotKnown before Kafka 2.4.
     """
     deadline = Deadline(patience_s)
     async with connected([BrokerAddress(*address)], deadline, security) as connection:

@@ -1,6 +1,6 @@
 """Requests to coordinators: found by FindCoordinator, asked again while they move or load.
 
-FindCoordinator is sent in version 3, with one key per request, as older brokers expect it.
+FindCoordinator is sent in version 3, with one key per request, which older versions have too.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 
 DEAD: Final = "Dead"
 WITHOUT_MEMBERS: Final = ("Empty", DEAD)
-"""States in which a group without members may have its offsets changed; Dead: no such group."""
+"""States of a group without members, whose offsets may be changed; Dead: there is no such group."""
 _CONSUMER: Final = "consumer"
 _GROUPS_PER_REQUEST: Final = 100
 
@@ -119,9 +119,9 @@ async def list_groups(
 async def describe_groups(
     bootstrap: Bootstrap, deadline: Deadline, groups: Sequence[str], *, is_with_offsets: bool = True
 ) -> list[GroupView]:
-    """The groups in the order asked for; a group that is not there has the state Dead.
+    """Describe the groups, in the given order; one that does not exist has the state Dead.
 
-    Refused if a coordinator does not describe one of them.
+    Refused if a coordinator refuses one of them.
     """
 
     async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:

@@ -86,7 +86,7 @@ async def log_dirs_of(
 ) -> list[LogDirReading]:
     """The log directories of those brokers, or of all live brokers if none is named.
 
-    Refused if one of them is not alive or does not authorize it, CannotConnect if it is not
+    Refused if one of them is not alive or does not authorize the client, CannotConnect if it is not
     reached.
     """
     known = await metadata(bootstrap, deadline, ())

@@ -1,4 +1,4 @@
-"""Log offsets from the leaders of partitions."""
+"""Reads log offsets from the leaders of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegation tokens at brokers: created, described, renewed, expired.
+"""Creates, describes, renews and expires delegation tokens by requests to brokers.
 
 Source: KIP-48, KIP-373, Kafka ``DelegationTokenCommand``, ``KafkaApis``.
 """

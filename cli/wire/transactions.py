@@ -1,4 +1,4 @@
-"""Transactions: listed by every broker, described by coordinators; producers by partition leaders.
+"""Lists and describes transactions by coordinators, and producers by the leaders of partitions.
 
 Source: Kafka ``TransactionsCommand``, KIP-664.
 """

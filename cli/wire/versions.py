@@ -60,15 +60,15 @@ An older broker would take it for a time, and return a wrong offset instead of a
 """
 
 _ACLS_ON_USERS_SINCE: Final = 3
-"""The version with ACLs on users, and with tokens that have another owner (KIP-373)."""
+"""The first version with ACLs on users, and with tokens for another owner (KIP-373)."""
 
 _PATTERNS_SINCE: Final = 1
-"""The version of the ACL requests since which they have pattern types (KIP-290)."""
+"""The first version of the ACL requests with pattern types (KIP-290)."""
 
 _ABOUT_ACLS: Final = (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
 
 _BROKER_DEFAULTS_SINCE: Final = 4
-"""The version of CreateTopics since which -1 means the broker's default (KIP-464)."""
+"""The first version of CreateTopics in which -1 means the broker's default (KIP-464)."""
 
 _KAFKA_WITH: Final[Mapping[int, str]] = {
     ApiKey.METADATA: "0.11.0",
@@ -114,7 +114,7 @@ _KAFKA_WITH: Final[Mapping[int, str]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "2.7",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "2.7",
 }
-"""The first Kafka whose brokers answer the request, in the oldest version used here."""
+"""By API, the first version of Kafka that knows the oldest version of the request used here."""
 
 _VALUES_OF_MISSING_FIELDS: Final[Mapping[str, Any]] = {
     "throttle_time": i32Timedelta.parse(timedelta(0)),
@@ -154,7 +154,7 @@ _VALUES_OF_OLD_FIELDS: Final[Mapping[str, Any]] = {
 
 
 class BrokerConnection:
-    """A connection to one broker that translates between our newest versions and the broker's."""
+    """A connection to one broker, which translates requests and responses between versions."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
