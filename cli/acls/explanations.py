@@ -23,7 +23,7 @@ def explain_right(
 ) -> dict[str, Any]:
     """Whether an operation is allowed, and why.
 
-    Without ``host`` for any host, and with the hosts for which the decision is another one.
+    ``host`` None: the decision for ``*``, and a list of the hosts with another decision.
     """
     right = AskedRight(principal, host or WILDCARD, operation, *resource[:2])
     decision = book.decide(right)

@@ -211,7 +211,7 @@ def change_stored(
 
 
 def _fence(zookeeper: ZooKeeper) -> list[Check]:
-    """The check that ``/controller`` is unchanged when the transaction runs; none without one."""
+    """The check that ``/controller`` is unchanged when the transaction runs; empty without one."""
     path = ControllerZnode.PATH
     znode = optional(path, zookeeper.read([path])[0])
     if znode is None:

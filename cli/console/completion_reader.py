@@ -56,7 +56,7 @@ def live_names(given: Settings, kind: str) -> Names:
 
 
 def within(seconds: float, read: Callable[[], Names]) -> Names | None:
-    """The result of ``read``; None if it fails or takes longer than that."""
+    """The result of ``read``; None if it fails or takes longer than ``seconds``."""
     found: list[Names] = []
 
     def work() -> None:

@@ -79,7 +79,7 @@ class ServerReading:
 async def read_ensemble(
     servers: Sequence[tuple[str, int]], tls: SSLContext | None
 ) -> list[ServerReading]:
-    """Ask every server, all at once; a server that does not answer has its ``error``."""
+    """Ask all servers at once; ``error`` of a result says why that server did not answer."""
     return list(await asyncio.gather(*(_ask(host, port, tls) for host, port in servers)))
 
 

@@ -68,7 +68,7 @@ class TopicEpochs(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """What later looks need of one look at a cluster."""
+    """The part of one look at a cluster that later looks need."""
 
     at_ms: int
     cluster_id: str | None

@@ -125,10 +125,9 @@ def without(found: list[Finding], known: Set[tuple[str, ...]]) -> list[Finding]:
 
 
 def lasting_findings(look: Callable[[], list[Finding]], pause: Callable[[], None]) -> list[Finding]:
-    """The findings of two looks in a row, so that a change in progress is left out.
+    """The findings that the last two looks have in common, without changes in progress.
 
-    Looks again while the last look differs from the one before, at most :data:`MOST_LOOKS` times
-    in all.
+    Looks again while the last look found something new, at most :data:`MOST_LOOKS` times in all.
     """
     latest = look()
     lasting = latest

@@ -173,7 +173,7 @@ def read_truth(zookeeper: ZooKeeper, wanted: TopicFilter) -> tuple[ClusterTruth,
 def registered_to_ask(
     registrations: Iterable[LiveBroker], security: ClientSecurity, answer_s: float
 ) -> BrokersToAsk:
-    """The addresses of the registered brokers, at their listeners of the security protocol."""
+    """The addresses of the registered brokers, at listeners with zkctl's security protocol."""
     addresses, unreachable = {}, {}
     for each in registrations:
         address = each.address_by(security.protocol)
