@@ -60,7 +60,7 @@ def _applying(
     applying = filter_of_resource(pattern._replace(pattern_type=PatternType.MATCH))
     try:
         return run(describe_acls(bootstrap, deadline, [applying]))
-    except Refused:  # a broker that knows no pattern types has no others than literal ACLs
+    except Refused:  # a broker without pattern types has only literal ACLs
         return run(describe_acls(bootstrap, deadline, [filter_of_resource(pattern)]))
 
 

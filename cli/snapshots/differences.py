@@ -92,7 +92,7 @@ def changes(old: SavedMetadata, new: SavedMetadata, kinds: Collection[str]) -> l
         was, now = before.get(key), after.get(key)
         if was is None or now is None:
             whole = _whole(was, now)
-            # A snapshot from brokers has an empty configuration where ZooKeeper has no znode.
+            # Brokers show no difference between an empty configuration and a missing one.
             if not is_mixed or whole.old or whole.new:
                 found.append(whole)
         elif mine := list(_of_both(was, now)):
