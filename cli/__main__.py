@@ -1,4 +1,4 @@
-"""``python -m zkcontroller_cli`` is ``zkctl``, for where no script is installed."""
+"""``python -m zkcontroller_cli`` runs ``zkctl`` if its script is not installed."""
 
 import sys
 

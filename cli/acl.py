@@ -1,7 +1,7 @@
 """``zkctl acl``: who may do what, why, and how to change it.
 
-What is decided here is decided by the authorizer of a broker (:mod:`.acls.decisions`), so the two
-cannot disagree.
+:mod:`.acls.decisions` uses the authorizer of the brokers, so that zkctl and brokers always decide
+the same.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _resources(texts: Sequence[str], values: dict[str, Any]) -> list[ResourcePat
 
 
 def _book(super_users: tuple[str, ...], allow_everyone: str | None) -> RuleBook:
-    """The ACLs of the cluster and what goes with them."""
+    """The ACLs of the cluster, with ``super.users`` and the setting for resources without ACLs."""
     from zkcontroller_cli.acls.decisions import RuleBook, cache_of
     from zkcontroller_cli.acls.reading import KnownSettings, read_rules, read_settings
     from zkcontroller_cli.values.acls import parse_user

@@ -1,4 +1,4 @@
-"""``zkctl broker``: one broker in the foreground; the registered ones; draining, stopping one."""
+"""``zkctl broker``: starts, lists, describes, drains and stops brokers."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _question(topic: str | None, rounds: int) -> str:
 
 
 def _brokers(given: Settings, question: str, *, is_changed: bool, yes: bool) -> Bootstrap:
-    """The brokers; before a change their cluster is named, and the user asked."""
+    """The bootstrap servers; before a change their cluster is named, and the user is asked."""
     if not is_changed:
         return given.bootstrap()
     from zkcontroller_cli.wire.target import brokers_to_change

@@ -1,4 +1,4 @@
-"""``zkctl cluster``: a whole cluster on this machine, for trying things out and for tests."""
+"""``zkctl cluster``: a whole cluster on this machine, for experiments and for tests."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def start(
     given = settings()
     require_metrics_port(metrics_port, {"--metrics-of-partitions": metrics_of_partitions})
     metrics = MetricsOptions(metrics_port, of_partitions=metrics_of_partitions)
-    # SIGTERM unwinds like Ctrl-C, from the first process on.
+    # SIGTERM is handled like Ctrl-C, before the first process starts.
     signal.signal(signal.SIGTERM, _interrupt)
     with exclusive(given.directory):
         cluster = local_cluster.plan(
@@ -126,8 +126,8 @@ def start(
         _warn_of_context(given)
         return ExitCode.OK
     try:
-        # All imports come before the user can know that the cluster runs: Python ends as killed by
-        # SIGINT, whatever it returns, if that came while a class of an import was made.
+        # All imports come before the record, after which the user may press Ctrl-C.  After a SIGINT
+        # during an import, Python may end as killed by the signal, whatever the exit code.
         _warn_of_context(given)
         given.renderer.record(view.record(), _LAYOUT)
         say("the cluster runs; Ctrl-C stops it")
@@ -144,7 +144,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _warn_of_context(given: Settings) -> None:
-    """Say so where verbs without an address will go to another cluster than the one started."""
+    """Say on stderr if verbs without an address use a context, not the started cluster."""
     with suppress(CommandFailed):
         chosen = replace(given, directory_flag=None, zookeeper_flag=None).choose_context()
         if chosen is not None:
@@ -155,14 +155,14 @@ def _warn_of_context(given: Settings) -> None:
 
 
 def _await_end(given: Settings) -> None:
-    """Return when no process of the cluster is left; say who comes and goes."""
+    """Wait until no process of the cluster runs; name on stderr processes that end or restart."""
     from zkcontroller_cli.machine.processes import wait_until
 
     running = set(existing_cluster(given).processes)
 
     def is_over() -> bool:
         nonlocal running
-        # Read again each time: another zkctl may stop a broker and start it again.
+        # Read from the file each time, as another zkctl may stop a broker and start it again.
         now = set(existing_cluster(given).processes)
         for name in sorted(running ^ now):
             say(f"{name} {'has ended' if name in running else 'runs again'}")
@@ -195,7 +195,7 @@ def status(check: bool) -> int:
             with open_zookeeper(given, connect=cluster.zookeeper_connect) as zookeeper:
                 view = read_view(cluster, zookeeper)
         except Exception as error:
-            # What the processes show is worth printing; the exit code says that it is not all.
+            # The state of the processes is printed anyway; the exit code says that a part failed.
             code = exit_code_of(error)
             if code == ExitCode.INTERNAL:
                 raise

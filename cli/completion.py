@@ -1,4 +1,4 @@
-"""``zkctl completion``: the scripts by which shells complete command lines of zkctl."""
+"""``zkctl completion``: prints the scripts with which shells complete zkctl's command lines."""
 
 from __future__ import annotations
 

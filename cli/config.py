@@ -1,4 +1,4 @@
-"""``zkctl config``: configurations read, changed while brokers run, and compared."""
+"""``zkctl config``: reads, changes and compares configurations."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def get(
 
 
 def _must_be_known(key: str, found: dict[ConfigEntity, dict[str, ConfigSetting]]) -> None:
-    """Refused for a key that no entity has, where each lists all that it may have."""
+    """Refused for a key that no entity has, if at least one entity lists all its possible keys."""
     listing = [settings_of for entity, settings_of in found.items() if _lists_all(entity)]
     if listing and not any(key in settings_of for settings_of in found.values()):
         entity = next(iter(found))

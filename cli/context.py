@@ -1,4 +1,4 @@
-"""``zkctl context``: clusters by name, in a file of the user's own (:mod:`.console.contexts`)."""
+"""``zkctl context``: clusters by name, in a file of the user (:mod:`.console.contexts`)."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def rename(name: str, new_name: str) -> None:
                 f"there is a context {new_name} already: choose another name, or "
                 f"zkctl context delete {new_name}"
             )
-        # In its old place: a listing keeps its order.
+        # The renamed context keeps its place in the order.
         file.contexts = {
             (new_name if key == name else key): (context if key == name else each)
             for key, each in file.contexts.items()
@@ -210,7 +210,7 @@ def rename(name: str, new_name: str) -> None:
 
 
 def _values(given: Settings, output: str | None, timeout_s: float | None) -> dict[str, str | float]:
-    """What the command line says of the context, checked as a verb would check it."""
+    """The values for the context on the command line, checked as a verb checks them."""
     if given.zookeeper_flag:
         from zkcontroller.zookeeper.connect_string import parse_connect
 
@@ -231,7 +231,10 @@ def _values(given: Settings, output: str | None, timeout_s: float | None) -> dic
 
 
 def _file(path: Path | None, option: str) -> str | None:
-    """Its path from the root: a verb may be called in another directory."""
+    """The absolute path of a file, as a later verb may run in another directory.
+
+    BadUsage if the file does not exist; None for None.
+    """
     if path is None:
         return None
     if not path.is_file():

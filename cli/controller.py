@@ -1,4 +1,4 @@
-"""``zkctl controller``: who it is, moving it, watching it move."""
+"""``zkctl controller``: shows the controller, elects another one, and watches for changes."""
 
 from __future__ import annotations
 

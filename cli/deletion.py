@@ -1,4 +1,4 @@
-"""``zkctl deletion``: topics that are marked for deletion, what holds them up, and the safe act."""
+"""``zkctl deletion``: topics marked for deletion, what delays them, and how to continue safely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zkctl demo``: the command around :mod:`.local.demo_steps`."""
+"""``zkctl demo``: the command that runs :mod:`.local.demo_steps`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zkctl doctor``: what is wrong with a cluster, where that stands, and the next safe step."""
+"""``zkctl doctor``: what is wrong with a cluster, where, and the next safe step."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _KEYS: Final = (
 )
 _SHOWN_KEYS: Final = ("rule", "severity", "partition_count", "topic_count", "title")
 SETTLE_S: Final = 1.0
-"""The time between two looks: what is found must be there in both."""
+"""Seconds between two looks; only what both of them find is shown."""
 COPYING_S: Final = 15.0
-"""The same where a move is slow: a throttled one may copy nothing for so long."""
+"""Seconds between two looks while a move is slow; a throttled move may copy nothing for so long."""
 _COLOURS: Final = {
     "critical": RowColour.ERROR,
     "error": RowColour.ERROR,
@@ -167,17 +167,17 @@ def command(
 
 @dataclass
 class _Doctor:
-    """Looks at one cluster, and remembers what it saw."""
+    """Looks at one cluster, and remembers earlier looks."""
 
     given: Settings
     ignored: tuple[str, ...]
     patience_s: float
     since: Look | None
-    """What was there then is not shown again."""
+    """The look of ``--since``, whose findings are not shown again; None without it."""
     memory: Look | None
 
     def look(self) -> int:
-        """Show what is wrong now; the exit code."""
+        """Look at the cluster, show what is wrong, and return the exit code."""
         from zkcontroller_cli.diagnosis.looks import look_at
         from zkcontroller_cli.diagnosis.rules import (
             lasting_findings,
@@ -249,7 +249,7 @@ class _Doctor:
         return findings(reading, self.ignored), reading
 
     def _show_servers(self) -> None:
-        """What ZooKeeper's servers show when none of them takes a session."""
+        """Show what rules Z02 and Z03 find at ZooKeeper's servers if no session is possible."""
         from zkcontroller.zookeeper.connect_string import parse_connect
         from zkcontroller_cli.diagnosis.ensemble import read_ensemble
         from zkcontroller_cli.diagnosis.reading import ClusterReading
@@ -264,9 +264,9 @@ class _Doctor:
 
 
 def _start_files(given: Settings) -> dict[int, str]:
-    """The server.properties of the brokers, if ZooKeeper is that of the local cluster.
+    """By broker id, the server.properties, if ZooKeeper is that of the local cluster.
 
-    A broker whose file is gone cannot be started by it: then another command is named.
+    A broker without the file is left out, as it could not be started.
     """
     address = given.find_zookeeper()
     cluster = given.cluster_file
@@ -280,10 +280,9 @@ def _start_files(given: Settings) -> dict[int, str]:
 
 
 def _compare(since: Look, now: Look, unknown: Set[str]) -> None:
-    """Say what has stayed and what has ended since then; BadUsage for another cluster's look.
+    """Show on stderr what has stayed and what has ended since then; BadUsage for another cluster.
 
-    ``unknown`` are rules that were not checked now, or not in full: what is not seen of them may be
-    there still.
+    ``unknown``: rules that were not checked now, or only in part; their findings may still be true.
     """
     if since.cluster_id != now.cluster_id:
         raise BadUsage(

@@ -1,4 +1,4 @@
-"""``zkctl group``: what groups read and commit; their offsets reset, groups and offsets deleted."""
+"""``zkctl group``: shows groups and their lag, resets offsets, deletes groups and offsets."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def _views(
     is_all: bool,
     is_with_offsets: bool,
 ) -> list[GroupView]:
-    """The groups that the command line names; Refused if one is not there."""
+    """The groups that the command line names; Refused if one does not exist."""
     from zkcontroller_cli.wire.groups import DEAD, describe_groups, list_groups
 
     if is_all == bool(groups):

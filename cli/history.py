@@ -1,4 +1,4 @@
-"""``zkctl history``: what happened, out of the logs of all brokers."""
+"""``zkctl history``: what happened in a cluster, from the logs of all brokers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MODULE_OF: Final = {
 
 
 _EXTRA: Final = frozenset({"pyspark", "py4j", "matplotlib", "pyarrow"})
-"""What the extra ``history`` brings."""
+"""The packages that the extra ``history`` installs."""
 
 
 class _LazyVerbs(VerbGroup):
-    """Verbs of several modules, imported when they are called."""
+    """A group whose verbs are in several modules, each imported when its verb is called."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -55,7 +55,7 @@ class _LazyVerbs(VerbGroup):
                 f"{missing.name} is not installed: pip install 'zkcontroller[history]'"
             ) from missing
         except Exception as error:
-            # py4j and pyspark have no common base; neither may be imported to ask.
+            # Exceptions of py4j and pyspark have no common base class, and importing them is slow.
             if type(error).__module__.split(".")[0] not in {"py4j", "pyspark"}:
                 raise
             from kafka_history.readers.session import SparkFailed, first_line

@@ -1,4 +1,4 @@
-"""``zkctl lab``: the command around :mod:`zkcontroller_lab`."""
+"""``zkctl lab``: the command that runs :mod:`zkcontroller_lab`."""
 
 from __future__ import annotations
 

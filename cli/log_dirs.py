@@ -1,4 +1,4 @@
-"""``zkctl log-dirs``: what brokers hold in their log directories, moves between them, strays."""
+"""``zkctl log-dirs``: the content of brokers' log directories, moves between them, stray logs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The entry point of ``zkctl``: finds the verb, and turns every way it can end into an exit code.
+"""The entry point of ``zkctl``: finds the verb, and turns its result or error into an exit code.
 
-Nothing heavy is imported before a verb runs: ``zkctl --help`` must answer at once, so the groups
-are loaded by name when they are called, and kazoo, rich, kio and asyncio inside the functions that
+No slow module is imported before a verb runs, so that ``zkctl --help`` is fast.  Groups are
+imported by name when they are called, and kazoo, rich, kio and asyncio inside the functions that
 need them.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _COMPLETION: Final = "_ZKCTL_COMPLETE"
-"""Set by the scripts of :mod:`.console.completion_shells`."""
+"""The environment variable that the scripts of :mod:`.console.completion_shells` set."""
 
 _GROUPS: Final = {
     "acl": "Who may do what, and why; add and remove the rules.",
@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        # Not by get_command, which would import every group to ask it what it does.
+        # Not by get_command, which would import every group for its help text.
         groups = [
             CompletionItem(name, help=text)
             for name, text in _GROUPS.items()
@@ -112,9 +112,9 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, is_asked: boo
 
 
 def _installed_version() -> str:
-    """The version that is installed, off the name of its folder.
+    """The installed version, from the name of the ``.dist-info`` folder.
 
-    ``importlib.metadata`` finds it too, and takes as long as all the rest of ``zkctl --version``.
+    ``importlib.metadata`` would find it too, but doubles the time of ``zkctl --version``.
     """
     for folder in filter(os.path.isdir, sys.path):
         for name in os.listdir(folder):
@@ -171,10 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("zkctl: interrupted", err=True)
         return ExitCode.INTERRUPTED
     except ReaderGone:
-        _forget_what_is_buffered()
+        _discard_stdout_buffer()
         return ExitCode.OK
     except OutputLost as error:
-        _forget_what_is_buffered()
+        _discard_stdout_buffer()
         return _report(error, settings)
     except Exception as error:  # noqa: BLE001 the last resort: a sentence instead of a traceback
         return _report(error, settings)
@@ -182,20 +182,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complete(settings: Settings, *, is_process: bool) -> int:
-    """Answer a shell that completes a command line; no failure is shown."""
+    """Print the completions for a shell; errors are not shown."""
     from zkcontroller_cli.console.completion_shells import answer_shell
 
     with contextlib.suppress(OSError, ValueError):
         click.echo(answer_shell(zkctl, settings), nl=False)
         sys.stdout.flush()
     if is_process:
-        # A thread may still wait for a server that does not answer: nothing waits for it.
+        # Exit without waiting for a thread that may still wait for a server.
         os._exit(ExitCode.OK)
     return ExitCode.OK
 
 
-def _forget_what_is_buffered() -> None:
-    """What is left for stdout has nowhere to go, and must not be tried again at exit."""
+def _discard_stdout_buffer() -> None:
+    """Discard the buffer of stdout, which cannot be written, so that exit does not try again."""
     with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
@@ -215,12 +215,12 @@ def _report(error: Exception, settings: Settings) -> int:
 
 
 def _hint(code: ExitCode, settings: Settings, sentence: str) -> str:
-    """The next step that an error of its kind has, whatever verb it ended."""
-    if code is ExitCode.TIMED_OUT and "\n" not in sentence:  # else a log's last lines stand there
+    """The next step for an error of that kind, for all verbs; empty if there is none."""
+    if code is ExitCode.TIMED_OUT and "\n" not in sentence:  # else it ends with lines of a log
         return "; --timeout SECONDS waits longer"
     if code is not ExitCode.CANNOT_CONNECT:
         return ""
-    # Not asked for here: what is wrong with the contexts may be the error itself.
+    # Only if it was loaded before, as loading the contexts may be what has failed.
     context = settings.__dict__.get("context")
     if context is not None:
         return f"; this is context {context.name}: zkctl context show {context.name}"

@@ -1,4 +1,4 @@
-"""``zkctl metadata``: whether every broker knows what ZooKeeper holds."""
+"""``zkctl metadata``: compares what brokers know with what ZooKeeper holds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LAYOUT: Final = Layout(
     lambda row: RowColour.ERROR if row["is_lasting"] else RowColour.FINE,
 )
 ANSWER_S: Final = 10.0
-"""So long a broker may take for one question; ``--timeout`` may make it shorter."""
+"""Seconds that a broker may take for one kind of request; ``--timeout`` may shorten them."""
 
 
 @click.group("metadata", cls=VerbGroup)
@@ -97,7 +97,10 @@ def diff(topic: str | None, broker_id: int | None, patience_s: float, is_all: bo
 def _look_twice(
     given: Settings, topic: str | None, broker_id: int | None, patience_s: float
 ) -> tuple[MetadataLook, MetadataLook | None, tuple[int, int]]:
-    """A look, and a second one if the first shows differences or lacks a broker; their moments."""
+    """A look, and a second one if the first has differences or could not compare all; else None.
+
+    The third value is the times of the two looks, in ms since 1970.
+    """
     from zkcontroller_cli.znodes.session import now_ms
 
     look = _looking(given, topic, broker_id)
@@ -105,7 +108,7 @@ def _look_twice(
     first = look()
     if not first.differences and not first.not_compared:
         return first, None, (first_ms, first_ms)
-    # A broker that does not answer may have died: then ZooKeeper forgets it before long.
+    # A broker that does not answer may be dead; its session then expires before the second look.
     found = f"{len(first.differences):,} differences, {len(first.not_compared):,} not compared"
     say(f"{found}; looking again in {patience_s:g} s")
     time.sleep(patience_s)
@@ -116,7 +119,7 @@ def _look_twice(
 def _looking(
     given: Settings, topic: str | None, broker_id: int | None
 ) -> Callable[[], MetadataLook]:
-    """What takes a look: with ZooKeeper if one is named, else from the brokers alone."""
+    """A function that takes a look: with ZooKeeper if one is named, else at brokers alone."""
     from zkcontroller_cli.truth.metadata_look import (
         brokers_named,
         compare_brokers,
@@ -155,7 +158,10 @@ def _looking(
 def _rows(
     first: MetadataLook, second: MetadataLook | None, moments: tuple[int, int], *, is_all: bool
 ) -> list[Row]:
-    """The differences, sorted; one lasts if the broker says the same at both looks."""
+    """The differences as rows, sorted; lasting ones, or with ``is_all`` all of both looks.
+
+    A difference is lasting if the broker says the same in both looks.
+    """
     if second is None:
         return []
     began_ms, ended_ms = moments
@@ -203,7 +209,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def _verdict(rows: list[Row], look: MetadataLook) -> int:
-    """Says what was compared, and what could not be; the exit code."""
+    """Say on stderr what was compared and what could not be; returns the exit code."""
     for where, why in sorted(look.notes.items()):
         say(f"note: {where}: {why}")
     for where, why in sorted(look.not_compared.items()):

@@ -1,4 +1,4 @@
-"""``zkctl metrics``: the numbers of one broker, and what they mean."""
+"""``zkctl metrics``: the metrics of one broker, and their meaning."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def command(broker_id: int | None, address: str | None, globs: tuple[str, ...]) 
 
 
 def _for_eyes(row: dict[str, Any]) -> dict[str, Any]:
-    """The name with its labels, as Prometheus writes both, and no more digits than matter."""
+    """The row for a table: the name with its labels as in Prometheus, and a rounded value."""
     labels = ",".join(f'{key}="{value}"' for key, value in row["labels"].items())
     value = row["value"]
     return {

@@ -1,4 +1,4 @@
-"""``zkctl partition``: leaders and in-sync replicas from the state znodes; elections."""
+"""``zkctl partition``: shows leaders and in-sync replicas from the state znodes; elects leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zkctl quorum``: run a node of a raft quorum; ask one how it does; read its files."""
+"""``zkctl quorum``: runs a node of a raft quorum, describes the quorum, and reads its log files."""
 
 from __future__ import annotations
 

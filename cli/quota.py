@@ -1,4 +1,4 @@
-"""``zkctl quota``: quotas of users, client ids and addresses, and which one counts."""
+"""``zkctl quota``: quotas of users, client ids and addresses, and which one is effective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zkctl reassign``: replicas planned, moved, watched, and proved to be where they should be."""
+"""``zkctl reassign``: plans, starts, follows, verifies and cancels moves of replicas."""
 
 from __future__ import annotations
 

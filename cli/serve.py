@@ -1,4 +1,4 @@
-"""``zkctl serve``: the kit of tests by HTTP; :mod:`zkcontroller_testing.serving` is the server."""
+"""``zkctl serve``: the test kit over HTTP; :mod:`zkcontroller_testing.serving` is the server."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(
     if token is None and not _is_loopback(host):
         raise BadUsage(f"--host {host} is not a loopback address: say --token-file FILE as well")
     try:
-        # The kit stands above zkctl; setup.cfg's contract names this one way up.
+        # The test kit imports zkctl; this import is the one exception in setup.cfg's contract.
         from zkcontroller_testing.serving.command import ServeOptions, serve
     except ModuleNotFoundError as error:
         from kafka_common.errors import NotInstalled
@@ -85,7 +85,7 @@ def command(
 
         record = {"url": url, "port": at_port, "pid": os.getpid(), "has_token": token is not None}
         renderer = given.renderer
-        if renderer.is_for_eyes:  # a program reads it, whatever it said
+        if renderer.is_for_eyes:  # a program reads this output, so it is never a table
             renderer = Renderer(Format.JSONL, given.out or sys.stdout)
         renderer.record(record, named("url"))
 
@@ -93,7 +93,7 @@ def command(
 
 
 def _token(file: Path | None) -> str | None:
-    """The token of the file, else of the variable; BadUsage if it is empty."""
+    """The token in the file, else in the environment variable, else None; BadUsage if empty."""
     text = os.environ.get(_TOKEN) if file is None else file.read_text(encoding="utf-8")
     if text is None:
         return None

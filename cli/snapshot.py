@@ -1,4 +1,4 @@
-"""``zkctl snapshot``: the cluster's metadata in one file, and what changed between two of them."""
+"""``zkctl snapshot``: a cluster's metadata in one file, and the changes between two files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _CHANGES: Final = Layout(
     _CHANGE_KEYS,
 )
 ANSWER_S: Final = 30.0
-"""So long brokers may take for one question, unless ``--timeout`` says otherwise."""
+"""The default number of seconds that brokers may take for one request, without ``--timeout``."""
 
 
 @click.group("snapshot", cls=VerbGroup)
@@ -159,7 +159,7 @@ def diff(
 
 
 def _taken(given: Settings) -> SavedMetadata:
-    """The cluster as it is: from ZooKeeper if one is named, else from brokers."""
+    """Read the cluster's metadata now: from ZooKeeper if one is named, else from brokers."""
     if given.find_zookeeper() is not None:
         from zkcontroller_cli.snapshots.reading import read_snapshot
         from zkcontroller_cli.znodes.session import open_zookeeper
@@ -175,7 +175,7 @@ def _taken(given: Settings) -> SavedMetadata:
 
 
 def _checked(kinds: tuple[str, ...]) -> frozenset[str]:
-    """The kinds that are wanted, all where none is named; BadUsage for one that is not there."""
+    """The wanted kinds of records, all if none is named; BadUsage for an unknown kind."""
     from zkcontroller_cli.snapshots.file import KINDS
 
     for kind in kinds:
@@ -195,7 +195,7 @@ def _name_what_is_missing(snapshot: SavedMetadata) -> None:
 
 
 def _say_by_reason(what: str, reasons: Mapping[str, str]) -> None:
-    """One line for each reason, with all kinds that it is the reason for."""
+    """Say on stderr one line for each reason, with all its kinds."""
     for reason in dict.fromkeys(reasons.values()):
         kinds = ", ".join(kind for kind, why in reasons.items() if why == reason)
         say(f"{what}: {kinds}: {reason}")

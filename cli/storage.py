@@ -1,7 +1,7 @@
-"""``zkctl storage``: formats the directories of a KRaft node and looks at them, as Kafka does.
+"""``zkctl storage``: formats and checks the directories of a KRaft node.
 
-What it says and how it ends are those of ``kafka-storage``: the exit code is 1 where anything is
-refused or wrong with the directories.
+Its output and exit codes are those of ``kafka-storage``: 1 if anything is refused, or if something
+is wrong with the directories.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def random_uuid() -> None:
 
 
 def _refusing(run: Callable[[], int]) -> int:
-    """What the verb answers; a refusal is one sentence on stderr, as ``kafka-storage`` says it."""
+    """Run the verb; an error becomes one sentence on stderr and exit code 1, as in Kafka's tool."""
     from kafka_common.errors import ZkControllerError
 
     try:

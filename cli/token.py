@@ -1,7 +1,7 @@
 """``zkctl token``: delegation tokens, with which clients log in for their owner.
 
-An HMAC is the password of its token.  It is printed once, where the token is created, and never on
-a command line: a token is named by its id, or by a file that holds the HMAC.
+An HMAC is the password of its token.  It is printed once, when the token is created, and is never
+an argument: on the command line a token is named by its id, or by a file that holds the HMAC.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _CHANGED: Final = named(
 )
 _MASK: Final = "[*******]"
 _LONGEST_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
-"""A hundred years."""
+"""The longest time for a token, one hundred years, in milliseconds."""
 _MOST_HMAC_BYTES: Final = 4096
 _OWN_LIMIT: Final = -1
 _HIDDEN_S: Final = 3.0
-"""So long brokers are asked for a new token that its requester may have no right to see."""
+"""Seconds for which brokers are asked for a new token, which its requester may not see."""
 
 
 @click.group("token", cls=VerbGroup)
@@ -101,7 +101,7 @@ def create(
     given = settings()
     question = f"Create a token{'' if user is None else f' for {user}'}?"
     bootstrap, deadline = _target(given, question, dry_run=dry_run, yes=yes)
-    # No token of no owner: whether tokens are on, and this user may ask for them.
+    # Asks for the tokens of no owner, only to see whether tokens are enabled and allowed.
     run(describe_tokens(bootstrap, deadline, ()))
     life = "as long as brokers allow" if max_lifetime <= 0 else f"{max_lifetime} ms"
     may_renew = ", ".join(map(str, those)) or "its owner alone"
@@ -125,7 +125,7 @@ def create(
         proof = _proof(bootstrap, deadline, token.token_id, token.expires_at_ms)
         is_shown = not proof.brokers_without(token.token_id) or (False if is_visible else None)
     finally:
-        # Also where the brokers cannot be asked any more: no one else has the HMAC.
+        # Also after an error of the proof, as the HMAC exists nowhere else.
         hmac = base64.b64encode(token.hmac).decode()
         given.renderer.record({**_row(token, hmac=hmac), "is_shown": is_shown}, _CREATED)
         say("the HMAC is the token's password, and is not shown again: keep it now")
@@ -234,7 +234,10 @@ def expire(
 def _target(
     given: Settings, question: str, *, dry_run: bool, yes: bool
 ) -> tuple[Bootstrap, Deadline]:
-    """The brokers of the write, named on stderr; Refused where no one can be asked."""
+    """The brokers for the write, after they were named on stderr, and a deadline.
+
+    Refused if the user must be asked and cannot be.
+    """
     from zkcontroller_cli.wire.requests import Deadline
     from zkcontroller_cli.wire.target import brokers_to_change
 
@@ -245,7 +248,7 @@ def _target(
 
 
 def _hmac_in(token_id: str | None, file: Path | None) -> bytes | None:
-    """The HMAC that the file holds; BadUsage unless just one of the two names a token."""
+    """The HMAC in the file, None without a file; BadUsage unless exactly one of both is given."""
     if (token_id is None) == (file is None):
         raise BadUsage("which token? Say TOKEN_ID or --hmac-file FILE")
     if file is None:
@@ -266,7 +269,7 @@ def _hmac_in(token_id: str | None, file: Path | None) -> bytes | None:
 def _token_named(
     bootstrap: Bootstrap, deadline: Deadline, token_id: str | None, hmac: bytes | None
 ) -> DelegationToken:
-    """The token as it is; Refused if this user does not see it."""
+    """The token with that id or HMAC; Refused if this user may not see it."""
     from zkcontroller_cli.wire.requests import run
     from zkcontroller_cli.wire.tokens import describe_tokens
 
@@ -286,7 +289,7 @@ def _change(
     *,
     is_ended: bool = False,
 ) -> None:
-    """Sends the change, asks every broker for it, shows what came of it."""
+    """Send the change, prove it at every broker, and show the result."""
     from zkcontroller_cli.wire.requests import run
 
     expires_at_ms = run(asking)
@@ -307,7 +310,7 @@ def _proof(
 
 
 def _end(proof: BrokersProof[str], token_id: str, what: str) -> None:
-    """TimedOut if a broker did not show the change, or could not be asked."""
+    """Raise TimedOut if a broker did not show the change, or could not be asked."""
     proof.warn_of_silent()
     without = proof.brokers_without(token_id)
     if without:

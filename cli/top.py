@@ -1,4 +1,4 @@
-"""``zkctl top``: the cluster as it is, and what happens in it."""
+"""``zkctl top``: shows the state of the cluster, and its changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(once: bool, interval_s: float, metrics_urls: tuple[str, ...]) -> Non
 
 
 def metrics_urls_of(given: Settings) -> list[str]:
-    """Where the brokers of the local cluster serve their metrics, if that is the cluster meant."""
+    """The URLs of the local brokers' metrics; empty if the settings name another cluster."""
     file = given.cluster_file
     named_here = given.find_zookeeper()
     if file is None or named_here is None or named_here.text != file.zookeeper_connect:
@@ -78,7 +78,7 @@ def _show(given: Settings, urls: tuple[str, ...], interval_s: float) -> None:
         raise Refused(
             "the screen needs textual: pip install 'zkcontroller[top]'; --once works without it"
         ) from None
-    # Where a shell exports them, no later change of the terminal's size would be noticed.
+    # If a shell exports these, textual would not notice a change of the terminal's size.
     for fixed_size in ("COLUMNS", "LINES"):
         os.environ.pop(fixed_size, None)
     run_screen(reader, interval_s)

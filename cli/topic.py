@@ -1,4 +1,4 @@
-"""``zkctl topic``: listed and described here; what changes topics and records is beside it."""
+"""``zkctl topic``: lists and describes topics; the verbs that change them are in ``topics``."""
 
 from __future__ import annotations
 
@@ -176,7 +176,10 @@ def _in_reports(
 
 
 def _min_isr(given: Settings, found: TopicsRead) -> dict[str, int]:
-    """``min.insync.replicas`` of each topic: brokers know their server.properties as well."""
+    """``min.insync.replicas`` of each topic, from brokers, which also use server.properties.
+
+    If they do not answer and the topics are from ZooKeeper: from znodes, with a warning.
+    """
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.topic_state import min_in_sync_replicas
 

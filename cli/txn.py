@@ -1,4 +1,4 @@
-"""``zkctl txn``: transactions of coordinators, producers of partitions, and those that hang."""
+"""``zkctl txn``: shows transactions and producers, and finds and ends hanging transactions."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def _hanging_rows(
     found = await _producers_of(bootstrap, deadline, wanted, broker_id=broker_id, known=known)
     now_ms = _now_ms()
     candidates = open_longer_than(found, round(max_age_min * 60_000), now_ms)
-    # Asked also if there are none: a broker before 3.0 refuses, whatever there is to find.
+    # Sent also without candidates, so that a broker before Kafka 3.0 always refuses.
     listed = await list_transactions(
         bootstrap, deadline, producer_ids=sorted({each.producer_id for each in candidates})
     )
@@ -264,7 +264,10 @@ def _partitions_of(
     partitions: Sequence[NamedPartition],
     broker_id: int | None,
 ) -> list[NamedPartition]:
-    """The partitions to look at, on that broker if one is named; Refused if a topic is missing."""
+    """The named partitions and those of ``topics`` (None: all), only on ``broker_id`` if given.
+
+    Refused if a topic is missing.
+    """
     found = set(partitions)
     for topic in known.topics:
         name = str(topic.name)
@@ -369,9 +372,10 @@ async def _producer_to_end(
     start_offset: int | None,
     producer_id: int | None,
 ) -> Producer | None:
-    """The producer in the transaction; None if the broker cannot tell and its epochs are given.
+    """The producer of the open transaction with that start offset or producer id.
 
-    Refused if there is no such transaction.
+    None if the broker does not have DescribeProducers and ``producer_id`` is given.  Refused if
+    there is no such transaction.
     """
     from zkcontroller_cli.console.errors import ApiNotKnown
 
@@ -397,7 +401,7 @@ async def _producer_to_end(
 async def _must_hang(
     bootstrap: Bootstrap, deadline: Deadline, where: NamedPartition, producer_id: int
 ) -> None:
-    """Refused if a coordinator is going to end the transaction; a warning if none can tell."""
+    """Refused if a coordinator will end the transaction; a warning if brokers cannot list them."""
     from zkcontroller_cli.console.errors import ApiNotKnown
     from zkcontroller_cli.wire.transactions import describe_transactions, list_transactions
 
@@ -422,7 +426,7 @@ async def _open_of(
     where: NamedPartition,
     producer_id: int,
 ) -> bool | None:
-    """Whether the producer has an open transaction there now; None if the broker cannot tell."""
+    """Whether the producer has an open transaction now; None without DescribeProducers."""
     from zkcontroller_cli.console.errors import ApiNotKnown
 
     try:
@@ -440,7 +444,7 @@ async def _producers_of(
     broker_id: int | None = None,
     known: MetadataResponse | None = None,
 ) -> list[Producer]:
-    """The producers of those partitions; Refused if those of one partition are not known."""
+    """The producers of those partitions; Refused if the broker refuses one of the partitions."""
     from zkcontroller_cli.wire.requests import metadata
     from zkcontroller_cli.wire.transactions import describe_producers
 

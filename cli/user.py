@@ -1,4 +1,4 @@
-"""``zkctl user``: the SCRAM credentials of users, by brokers or in ZooKeeper before they run."""
+"""``zkctl user``: SCRAM credentials of users, by brokers, or in ZooKeeper before brokers run."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def delete(users: tuple[str, ...], mechanisms: tuple[str, ...], dry_run: bool, y
 
 
 def _password(file: Path | None) -> str:
-    """The new password: out of the file, the environment, or a question that is asked twice."""
+    """The new password, from the file, the environment, or a question that is asked twice."""
     from zkcontroller_cli.values.users import MAX_PASSWORD_BYTES, password_in
 
     if file is not None and str(file) == "-":
@@ -216,7 +216,10 @@ def _carry_out(
     plan: Sequence[PlannedCredential],
     changes: Sequence[CredentialChange],
 ) -> None:
-    """Sends the changes, and shows what is there afterwards."""
+    """Send the changes, and show the credentials read afterwards.
+
+    Refused or TimedOut if one is not as planned.
+    """
     refusals = store.change(changes)
     accepted = [each for each in plan if refusals.get(each.user) is None]
     after = _wait_for(given, store, accepted, list(dict.fromkeys(each.user for each in plan)))

@@ -1,7 +1,7 @@
 """``zkctl wait``: returns when the cluster is as wanted.
 
-ZooKeeper's watches wake it, and it looks again each second at the latest, so a change between a
-look and its watches is seen as well.  Brokers have no watches: they are asked again and again.
+It looks again when a ZooKeeper watch fires, and at the latest after a second, so that it also sees
+a change between a look and setting the watches.  Brokers have no watches, so they are polled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LAYOUT: Final = named("condition", keys=_KEYS)
 _LATEST_LOOK_S: Final = 1.0
 _POLL_S: Final = 0.25
 _SHOWN: Final = 3
-"""So many things are named on stderr at each change; the result has more of them."""
+"""The most unfulfilled parts of a condition named on stderr; the result has more of them."""
 
 Look = Callable[[], ClusterLook]
 Pause = Callable[[ClusterLook], None]
@@ -76,7 +76,7 @@ def command(wanted: tuple[str, ...], topics: tuple[str, ...]) -> None:
 
 
 def _is_watched(given: Settings) -> bool:
-    """Whether ZooKeeper is looked at: it is known, and brokers are not named more explicitly."""
+    """Whether to read ZooKeeper: it is named, and brokers are not named more explicitly."""
     zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
     if zookeeper is None or bootstrap is None:
         return zookeeper is not None
@@ -131,7 +131,10 @@ def _wait(
     look: Look,
     pause: Pause,
 ) -> None:
-    """Shows the result when all conditions hold; TimedOut, after it, if the time is over."""
+    """Wait until all conditions are fulfilled or time is up, and show the result.
+
+    TimedOut after the result if a condition is not fulfilled.
+    """
     began = time.monotonic()
     said: list[str] = []
     is_seen = False
@@ -144,7 +147,7 @@ def _wait(
             raise
         except (CannotConnect, TimedOut) as error:
             if is_seen and deadline.is_over:
-                break  # what was seen last says more
+                break  # the last successful look is more useful than this error
             missing = {text: [str(error)] for text in missing}
         else:
             is_seen = True

@@ -1,4 +1,4 @@
-"""``zkctl znode``: what ZooKeeper holds, decoded where this project knows what it means."""
+"""``zkctl znode``: shows znodes, decoded if this project knows their format."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ls(path: str, with_stat: bool) -> None:
         stats = zookeeper.stats(paths) if with_stat else ()
     rows: list[Row] = [{"path": child} for child in paths]
     if with_stat:
-        # A znode that went away between the two reads is not listed.
+        # A znode that was deleted between the two reads is not listed.
         rows = [
             {**row, **_stat(answer)}
             for row, answer in zip(rows, stats, strict=True)
@@ -142,7 +142,7 @@ def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
 
 
 def _readable(path: str, answer: T | ZkCode) -> T | None:
-    """The answer; None if the znode has gone, or with a warning if ZooKeeper refuses it."""
+    """The result; None if the znode is missing, or after a warning if ZooKeeper refuses it."""
     from kafka_common.errors import ZooKeeperRefused
     from zkcontroller.zookeeper.results import optional
     from zkcontroller_cli.console.options import say
@@ -155,7 +155,7 @@ def _readable(path: str, answer: T | ZkCode) -> T | None:
 
 
 def _content(path: str, data: bytes) -> JsonObject:
-    """``data`` decoded; where it is corrupt, as it stands there, with a warning."""
+    """The decoded data; if it is corrupt, the text itself, after a warning."""
     from kafka_common.errors import ZnodeCorrupt
     from zkcontroller.zookeeper.znodes import describe
     from zkcontroller_cli.console.options import say

@@ -1,6 +1,6 @@
-"""``zkctl acl add`` and ``remove``: planned, shown, asked for, and proved at every broker.
+"""``zkctl acl add`` and ``remove``: shows the change, asks, makes it, and proves it at each broker.
 
-What is sent is what was shown: ``remove`` sends a filter for each ACL, which matches nothing else.
+Only the ACLs that were shown are changed: ``remove`` sends an exact filter for each of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zkcontroller_cli.wire.requests import BrokerRefusal
 
 _SHOWN: Final = 20
-"""So many ACLs are shown before a question; --dry-run shows all."""
+"""The most ACLs that are shown before a question; --dry-run shows all."""
 
 _allow = click.option(
     "--allow-principal", "allow_principals", multiple=True, metavar="TYPE:NAME", help="Allow it."
@@ -198,7 +198,7 @@ def _change(
     *,
     is_added: bool,
 ) -> None:
-    """Makes the change, reads it again, shows what came of it."""
+    """Make the change, read it back, and show the result for each ACL."""
     outcomes = target.change(changed, is_added=is_added) if changed else []
     refusals = dict(zip(changed, outcomes, strict=True))
     done = [each for each in planned if refusals.get(each) is None]
@@ -222,7 +222,7 @@ def _end(
     *,
     is_added: bool,
 ) -> None:
-    """Refused or TimedOut unless all of it came, with the next step."""
+    """Raise Refused or TimedOut, with the next step, unless every change was made and proved."""
     from zkcontroller_cli.values.acls import rule_text
 
     verb = "added" if is_added else "removed"

@@ -1,8 +1,8 @@
-"""What ACLs allow, and by which rule: pure, by the authorizer that brokers use.
+"""What ACLs allow, and which ACL decides it: pure, by the authorizer that brokers use.
 
-:class:`RuleBook` asks :class:`replica_manager.security.authorizer.Authorizer` itself, then finds
-the ACL that made it say so.  ``User:*`` and the host ``*`` stand for every principal and host that
-no ACL names: such an ACL is compared with no other name.
+:class:`RuleBook` asks :class:`replica_manager.security.authorizer.Authorizer`, then finds the ACL
+that decided.  In a question ``User:*`` and the host ``*`` mean a principal and a host that no ACL
+names, so only ACLs for ``User:*`` and ``*`` apply to them.
 
 Source: Kafka ``AclAuthorizer``, ``StandardAuthorizerData``.
 """
@@ -34,30 +34,30 @@ from replica_manager.security.principals import USER, Principal, parse_principal
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 EVERY_PRINCIPAL: Final = Principal(USER, WILDCARD)
-_ASKER: Final = "zkctl"
+_CLIENT_ID: Final = "zkctl"
 
 
 class Because(StrEnum):
-    """What made a decision."""
+    """The reason of a decision."""
 
     SUPER_USER = "super_user"
     DENY = "deny"
     ALLOW = "allow"
     NO_RULE_APPLIES = "no_rule_applies"
-    """The resource has ACLs, and none allows it."""
+    """The resource has ACLs, and none of them applies, so it is denied."""
     NO_ACL_FOUND = "no_acl_found"
     """The resource has no ACL: ``allow.everyone.if.no.acl.found`` decides."""
 
 
 class AclSettings(NamedTuple):
-    """What brokers' configuration says beside the ACLs; None: it is not known."""
+    """The settings in brokers' configuration that decide with the ACLs; None: not known."""
 
     super_users: frozenset[Principal] | None
     allow_everyone: bool | None
 
 
 class AskedRight(NamedTuple):
-    """What one principal wants to do, from one host, with one resource."""
+    """An operation that one principal wants to do on one resource, from one host."""
 
     principal: Principal
     host: str
@@ -74,7 +74,10 @@ class RuleChange(NamedTuple):
 
 
 class AclDecision(NamedTuple):
-    """Whether something is allowed (None: it depends on what is not known), and why."""
+    """Whether something is allowed (None: it depends on an unknown setting), and why.
+
+    ``rule`` is the ACL that decided; None if no ACL did.
+    """
 
     is_allowed: bool | None
     because: Because
@@ -85,7 +88,7 @@ _SUPER: Final = AclDecision(True, Because.SUPER_USER, None)
 
 
 class PrincipalRights(NamedTuple):
-    """Operations of one principal, from one host, with one decision on all of them."""
+    """Operations of one principal, from one host, that all have the same decision."""
 
     resource: ResourcePattern | None
     """None: every resource without any ACL."""
@@ -96,7 +99,7 @@ class PrincipalRights(NamedTuple):
 
 
 def cache_of(bindings: Iterable[AclBinding]) -> AclCache:
-    """ACLs as an authorizer keeps them."""
+    """The ACLs as the cache of an authorizer."""
     entries: dict[ResourcePattern, dict[AccessControlEntry, None]] = {}
     for pattern, entry in bindings:
         entries.setdefault(pattern, {})[entry] = None
@@ -106,11 +109,11 @@ def cache_of(bindings: Iterable[AclBinding]) -> AclCache:
 
 
 class RuleBook:
-    """Answers who may do what, for one set of ACLs and settings."""
+    """Decides what principals may do, for one set of ACLs and settings."""
 
     def __init__(self, cache: AclCache, settings: AclSettings) -> None:
         self.settings = settings
-        # A super user called "*" is one user; here that name stands for all those not named.
+        # A super user "User:*" is the user with that name; here it means all principals not named.
         self.super_users = (settings.super_users or frozenset()) - {EVERY_PRINCIPAL}
         self._cache = cache
         self._names = sorted(pattern.name for pattern in cache.acls)
@@ -121,9 +124,9 @@ class RuleBook:
         )
 
     def decide(self, right: AskedRight) -> AclDecision:
-        """The broker's decision, and the ACL that makes it."""
+        """The broker's decision about a right, and the ACL that decides."""
         principal, host, operation, resource_type, name = right
-        requester = Requester(principal, host, _ASKER)
+        requester = Requester(principal, host, _CLIENT_ID)
         is_allowed = self._authorizer.authorize(
             requester, operation, resource_type, name, log_if_allowed=False, log_if_denied=False
         )
@@ -148,9 +151,9 @@ class RuleBook:
     def decide_on_any(
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> AclDecision:
-        """Whether an operation is allowed for which any resource of its type will do (KIP-679)."""
+        """Whether the operation is allowed on at least one resource of that type (KIP-679)."""
         is_allowed = self._authorizer.authorize_by_resource_type(
-            Requester(principal, host, _ASKER), operation, resource_type
+            Requester(principal, host, _CLIENT_ID), operation, resource_type
         )
         if principal in self.super_users:
             return AclDecision(is_allowed, Because.SUPER_USER, None)
@@ -160,11 +163,11 @@ class RuleBook:
             return AclDecision(is_allowed, because, rule)
         if self.settings.allow_everyone is None:
             generous = Authorizer(self._cache, allow_everyone_if_no_acl_found=True)
-            requester = Requester(principal, host, _ASKER)
+            requester = Requester(principal, host, _CLIENT_ID)
             if generous.authorize_by_resource_type(requester, operation, resource_type):
                 return AclDecision(None, Because.NO_ACL_FOUND, None)
         every = ResourcePattern(resource_type, WILDCARD)
-        requester = Requester(principal, host, _ASKER)
+        requester = Requester(principal, host, _CLIENT_ID)
         for binding in self.rules_of(*every[:2]):
             if verdict_of(binding.entry, requester, operation) is PermissionType.DENY:
                 return AclDecision(is_allowed, Because.DENY, binding)
@@ -173,8 +176,8 @@ class RuleBook:
     def _allowing_any(
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Iterator[AclBinding]:
-        """ACLs that allow it on the resources they name."""
-        requester = Requester(principal, host, _ASKER)
+        """The ACLs that allow the operation on a resource that they name."""
+        requester = Requester(principal, host, _CLIENT_ID)
         for pattern, found in sorted(self._cache.acls.items()):
             if pattern.resource_type is not resource_type:
                 continue
@@ -189,8 +192,8 @@ class RuleBook:
                     yield AclBinding(pattern, entry)
 
     def changes_to_allow(self, right: AskedRight) -> list[RuleChange]:
-        """The ACLs to remove, and the one to add, so that brokers allow it."""
-        requester = Requester(right.principal, right.host, _ASKER)
+        """The ACLs to remove, and the one to add, so that brokers allow the right."""
+        requester = Requester(right.principal, right.host, _CLIENT_ID)
         verdicts = [
             (binding, verdict_of(binding.entry, requester, right.operation))
             for binding in self.rules_of(right.resource_type, right.name)
@@ -208,7 +211,7 @@ class RuleBook:
         return changes
 
     def rules_of(self, resource_type: ResourceType, name: str) -> Iterator[AclBinding]:
-        """The ACLs that apply to a resource: its name's first, then the longest prefix, then *."""
+        """The ACLs that apply to a resource: first by name, then by longest prefix, then ``*``."""
         patterns = self._cache.patterns_of(resource_type, name)
         for pattern in sorted(patterns, key=lambda each: _closeness(each, name)):
             for entry in self._cache.acls[pattern].entries:
@@ -217,10 +220,10 @@ class RuleBook:
     def who(
         self, resource_type: ResourceType, name: str, operations: Sequence[AclOperation] = ()
     ) -> list[PrincipalRights]:
-        """Every principal and host with a decision on that resource.
+        """Which principals, from which hosts, are allowed or denied operations on a resource.
 
-        ``User:*`` stands for the principals that no ACL names.  Those whom no ACL allows or denies
-        anything are left out, and so are hosts where it is as at every other.
+        ``User:*`` means the principals that no ACL names.  Principals that no ACL allows or denies
+        anything are left out, and hosts with the same decision as other hosts.
         """
         resource = ResourcePattern(resource_type, name)
         wanted = tuple(operations) or tuple(supported_operations(resource_type))
@@ -238,9 +241,9 @@ class RuleBook:
     def rights_of(
         self, principal: Principal, operations: Sequence[AclOperation] = ()
     ) -> list[PrincipalRights]:
-        """What ACLs allow and deny a principal, by the resources that they name.
+        """The operations that ACLs allow and deny a principal, by the resources that ACLs name.
 
-        A decision on a prefix, or on ``*``, is that on its resources which no other ACL names.
+        A row for a prefix or ``*`` is about those of its resources that no other ACL names.
         """
         if principal in self.super_users:
             return [PrincipalRights(None, principal, WILDCARD, (AclOperation.ALL,), _SUPER)]
@@ -273,7 +276,10 @@ class RuleBook:
         *,
         is_whole: bool = False,
     ) -> list[PrincipalRights]:
-        """By host and decision the operations; ``is_whole``: also those that no ACL allows."""
+        """The operations on a resource, grouped by host and decision.
+
+        ``is_whole``: also operations to which no ACL applies, if ``allow_everyone`` is true.
+        """
         hosts = self.hosts_of(principal, entries)
         by_decision: dict[tuple[str, AclDecision], list[AclOperation]] = {}
         for operation in operations:
@@ -300,26 +306,26 @@ class RuleBook:
 
     @staticmethod
     def hosts_of(principal: Principal, entries: Iterable[AccessControlEntry]) -> list[str]:
-        """``*``, then every host that ACLs of that principal name."""
+        """``*``, then every host in the ACLs of that principal and of ``User:*``, sorted."""
         who = (str(principal), str(EVERY_PRINCIPAL))
         named = {entry.host for entry in entries if entry.principal in who} - {WILDCARD}
         return [WILDCARD, *sorted(named)]
 
     def probe(self, pattern: ResourcePattern) -> str:
-        """The name of a resource that this pattern matches, and no narrower one."""
+        """The name of a resource that this pattern matches, and no more specific pattern."""
         if pattern.resource_type is ResourceType.CLUSTER:
             return CLUSTER_NAME
         if pattern.pattern_type is PatternType.LITERAL and pattern.name != WILDCARD:
             return pattern.name
         start = pattern.name if pattern.pattern_type is PatternType.PREFIXED else ""
         code = ord("a")
-        # One letter more than there are names is enough.
+        # Ends after at most one more letter than there are names.
         while self._is_begun(start + chr(code)):
             code += 1
         return start + chr(code)
 
     def _is_begun(self, start: str) -> bool:
-        """Whether the name of an ACL begins so."""
+        """Whether the name of any ACL's resource begins with ``start``."""
         at = bisect_left(self._names, start)
         return at < len(self._names) and self._names[at].startswith(start)
 

@@ -1,4 +1,4 @@
-"""Why a principal may do something or not, in rows: the rule, a sentence, and the next step."""
+"""Explains in rows why a principal may do something or not: the ACL, the reason, the next step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def explain_right(
     operation: AclOperation,
     resource: ResourcePattern,
 ) -> dict[str, Any]:
-    """Whether it is allowed, and why; without a host also where it is otherwise."""
+    """Whether an operation is allowed, and why.
+
+    ``host`` None: the decision for ``*``, and a list of the hosts with another decision.
+    """
     right = AskedRight(principal, host or WILDCARD, operation, *resource[:2])
     decision = book.decide(right)
     others: list[dict[str, Any]] = []
@@ -82,7 +85,7 @@ def _sentence(book: RuleBook, right: AskedRight, decision: AclDecision) -> str:
 
 
 def _commands(book: RuleBook, right: AskedRight, decision: AclDecision) -> list[str]:
-    """The command lines that would allow it; none if it is allowed."""
+    """The command lines that would allow the right; empty if it is allowed."""
     if decision.is_allowed:
         return []
     return [
@@ -94,12 +97,12 @@ def _commands(book: RuleBook, right: AskedRight, decision: AclDecision) -> list[
 def explain_api(
     book: RuleBook, api: str, needs: Sequence[Need], principal: Principal, host: str | None
 ) -> list[dict[str, Any]]:
-    """A row for each right that a request needs; of several one is enough."""
+    """A row for each need of a request; if several rights fulfil it, the best of them is shown."""
     return [_need_row(book, api, need, principal, host or WILDCARD) for need in needs]
 
 
 def named_hosts(book: RuleBook, needs: Sequence[Need], principal: Principal) -> list[str]:
-    """The hosts that ACLs of these resources name: from there it may be otherwise."""
+    """The hosts in the ACLs of these resources, for which the decision may be another one."""
     found: set[str] = set()
     for need in needs:
         for right in need.choices:
@@ -112,7 +115,7 @@ def _need_row(
     book: RuleBook, api: str, need: Need, principal: Principal, host: str
 ) -> dict[str, Any]:
     decided = [(right, _decision(book, right, principal, host)) for right in need.choices]
-    # The one that allows it; else the narrowest, which is named last.
+    # Show the right that is allowed, else the most specific one, which is the last with a name.
     allowed = [each for each in decided if each[1].is_allowed]
     of_a_name = [each for each in decided if each[0].resource.name]
     right, decision = (allowed or of_a_name[::-1])[0]

@@ -1,7 +1,7 @@
 """The rights that each request needs: the authorizer checks of a broker's handlers, as a table.
 
-What is about the cluster as a whole is :data:`CLUSTER_GATES` of the broker itself.  A test compares
-the rest with the handlers in ``replica_manager/server/handlers``.
+Requests about the whole cluster are in the broker's own :data:`CLUSTER_GATES`.  A test compares the
+others with the handlers in ``replica_manager/server/handlers``.
 
 Source: Kafka 3.9 ``KafkaApis``.
 """
@@ -32,28 +32,28 @@ _Choice = tuple[AclOperation, ResourceType]
 
 
 class RightCheck(NamedTuple):
-    """One check of a handler: of these rights one is enough."""
+    """One check of a handler, which needs one of these rights."""
 
     choices: tuple[_Choice, ...]
     when: str | None = None
-    """The case in which the handler checks it; None: always."""
+    """The case in which the handler makes the check; None: always."""
     is_optional: bool = False
-    """Whether the request may leave that resource out; the check is then not made."""
+    """Whether the request may name no such resource; then the check is not made."""
     without: ResourceType | None = None
-    """Made only where no resource of this type is named."""
+    """The check is made only if the request names no resource of this type; None: always."""
     is_any: bool = False
-    """The last choice is about any resource of its type (KIP-679)."""
+    """Whether the last choice is a right on any resource of its type (KIP-679)."""
 
 
 class Right(NamedTuple):
-    """An operation on a resource; on any resource of its type where the name is empty."""
+    """An operation on a resource; an empty name means any resource of that type."""
 
     operation: AclOperation
     resource: ResourcePattern
 
 
 class Need(NamedTuple):
-    """What a request needs: one of these rights."""
+    """One condition of a request: the principal has one of these rights."""
 
     choices: tuple[Right, ...]
     when: str | None
@@ -96,7 +96,7 @@ _CHECKS: Final[Mapping[int, tuple[RightCheck, ...]]] = {
     ApiKey.LEAVE_GROUP: _MEMBER,
     ApiKey.SYNC_GROUP: _MEMBER,
     ApiKey.DESCRIBE_GROUPS: (_always((_DESCRIBE, _GROUP)),),
-    # Groups that may not be described are left out of the answer.
+    # The response leaves out groups that the client may not describe.
     ApiKey.LIST_GROUPS: (
         _if_named((_DESCRIBE, _OF_CLUSTER), (_DESCRIBE, _GROUP)),
         RightCheck(((_DESCRIBE, _OF_CLUSTER),), "to see every group", without=_GROUP),
@@ -186,7 +186,7 @@ def checks_of(api_key: int) -> tuple[RightCheck, ...]:
 
 
 def api_named(text: str) -> Api:
-    """The API of that name, in any case, or of that key; BadUsage if there is none."""
+    """The API with that name (upper or lower case) or key; BadUsage if there is none."""
     wanted = text.replace("_", "").replace("-", "").lower().removesuffix("request")
     for row in APIS.values():
         if wanted in (row.name.lower(), str(int(row.key))):
@@ -196,9 +196,9 @@ def api_named(text: str) -> Api:
 
 
 def needs_of(row: Api, resources: Sequence[ResourcePattern]) -> list[Need]:
-    """What that request about those resources needs, in the order in which it is checked.
+    """The needs of a request about those resources, in the order of the handler's checks.
 
-    BadUsage if a resource is missing that the request always names.
+    BadUsage if ``resources`` lacks one that the request always names.
     """
     needs: dict[Need, None] = {}
     for check in checks_of(row.key):
@@ -221,7 +221,7 @@ def _needs(row: Api, check: RightCheck, resources: Sequence[ResourcePattern]) ->
             return
         options = " or ".join(f"{OPTIONS[kind]} NAME" for kind in varying)
         raise BadUsage(f"{row.name} is about a {word(varying[0])}: say {options}")
-    if len(set(varying)) > 1:  # a token, and its owner: one right on either
+    if len(set(varying)) > 1:  # a right on the token, or on its owner
         those = [_right(choice, each) for choice in check.choices for each in about]
         yield Need(tuple(right for right in those if right is not None), check.when)
         return

@@ -1,4 +1,4 @@
-"""What a change of ACLs does beside what it says, on stderr before it is made."""
+"""Notes on stderr about side effects of a change of ACLs, before it is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def warn_before_adding(
     bootstrap: Bootstrap, deadline: Deadline, missing: Sequence[AclBinding]
 ) -> None:
-    """Names whom the ACLs to add shut out, what wins over them, and a * that is no wildcard."""
+    """Say on stderr which access is lost, and which ACLs override the new ones.
+
+    Also that a ``*`` within a resource name is no wildcard.  ``missing``: the ACLs to add.
+    """
     first = []
     for pattern in dict.fromkeys(each.pattern for each in missing):
         rules = _applying(bootstrap, deadline, pattern)
@@ -33,7 +36,7 @@ def warn_before_adding(
 def warn_before_removing(
     bootstrap: Bootstrap, deadline: Deadline, found: Sequence[AclBinding]
 ) -> None:
-    """Names the resources that everyone may use when these ACLs are gone."""
+    """Say on stderr which resources every principal may use after the removal of these ACLs."""
     gone = set(found)
     last = [
         pattern
@@ -57,14 +60,17 @@ def _applying(
     applying = filter_of_resource(pattern._replace(pattern_type=PatternType.MATCH))
     try:
         return run(describe_acls(bootstrap, deadline, [applying]))
-    except Refused:  # a broker that knows no pattern types has no others than literal ACLs
+    except Refused:  # a broker without pattern types has only literal ACLs
         return run(describe_acls(bootstrap, deadline, [filter_of_resource(pattern)]))
 
 
 def _where_everyone_is_allowed(
     bootstrap: Bootstrap, deadline: Deadline, patterns: Sequence[ResourcePattern]
 ) -> list[tuple[str, str]]:
-    """Those resources, and under which condition; none where brokers say that it is not so."""
+    """The resources as texts, each with the condition under which everyone may use them.
+
+    Empty if brokers have ``allow.everyone.if.no.acl.found=false``.
+    """
     from zkcontroller_cli.acls.reading import ALLOW_EVERYONE, read_allow_everyone
     from zkcontroller_cli.values.acls import resource_text
     from zkcontroller_cli.wire.requests import run
@@ -103,7 +109,7 @@ def _say_of_star(pattern: ResourcePattern) -> None:
 
 
 def _say_of_own_rights(bindings: Sequence[AclBinding]) -> None:
-    """A note where Alter on the cluster goes: ACLs are changed by that right."""
+    """Say on stderr if ACLs are about Alter on the cluster, the right that changes ACLs."""
     from kafka_common.acls import AclOperation, ResourceType
     from zkcontroller_cli.values.acls import rule_text
 

@@ -75,7 +75,7 @@ settings_options: Final = _with(*_SETTINGS)
 
 
 def resources_in(values: Mapping[str, Any]) -> ResourceOptions:
-    """What the options of resources say."""
+    """The options that name resources, out of a verb's arguments."""
     from zkcontroller_cli.acls.plan import ResourceOptions
 
     return ResourceOptions(
@@ -90,7 +90,7 @@ def resources_in(values: Mapping[str, Any]) -> ResourceOptions:
 
 
 def filters_in(values: Mapping[str, Any]) -> FilterOptions:
-    """What the options of filters say."""
+    """The options that filter ACLs, out of a verb's arguments."""
     from zkcontroller_cli.acls.plan import FilterOptions
 
     return FilterOptions(

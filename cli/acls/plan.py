@@ -1,6 +1,6 @@
-"""From options to ACLs: what ``--producer`` and others stand for, and which ACLs a filter means.
+"""Makes ACLs and filters from the options, such as ``--producer``.
 
-The options are those of Kafka's tool, and so is what they stand for.
+The options and their meaning are those of Kafka's tool.
 
 Source: Kafka ``AclCommand`` (``getResourceFilterToAcls``, ``checkArgs``).
 """
@@ -52,7 +52,7 @@ class ResourceOptions:
 
     @property
     def pattern_type(self) -> PatternType:
-        """LITERAL where nothing is said, as in Kafka's tool."""
+        """The chosen pattern type; LITERAL by default, as in Kafka's tool."""
         return parse_pattern_type(self.resource_pattern_type or "literal")
 
     def resources(self) -> list[ResourcePattern]:
@@ -77,7 +77,7 @@ class ResourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOptions:
-    """The options that say who may or may not do what."""
+    """The options that name principals, hosts and operations of ACLs."""
 
     allow_principals: tuple[str, ...] = ()
     deny_principals: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class RuleOptions:
         return not self.allow_principals and not self.deny_principals
 
     def entries(self, operations: Iterable[AclOperation]) -> Iterator[AccessControlEntry]:
-        """Each principal with each host and each of those operations."""
+        """The ACL entries: each principal with each of its hosts and each of the operations."""
         wanted = tuple(operations)
         sides = (
             (PermissionType.ALLOW, "--allow-principal", self.allow_principals, self.allow_hosts),
@@ -111,9 +111,9 @@ class RuleOptions:
 
 
 def planned_rules(resources: ResourceOptions, rules: RuleOptions) -> list[AclBinding]:
-    """The ACLs that the options stand for, each once; BadUsage where they contradict each other.
+    """The ACLs that the options describe, each once; BadUsage if options contradict each other.
 
-    Their pattern type is that of the options: for a filter it may be ANY or MATCH.
+    They have the pattern type of the options, which for a filter may be ANY or MATCH.
     """
     _check_roles(resources, rules)
     named = resources.resources()
@@ -174,7 +174,7 @@ def _check_roles(resources: ResourceOptions, rules: RuleOptions) -> None:
 
 
 def rules_to_add(resources: ResourceOptions, rules: RuleOptions) -> list[AclBinding]:
-    """The ACLs to add; BadUsage if the options do not name them completely."""
+    """The ACLs to add; BadUsage if the options do not describe them completely."""
     if resources.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise BadUsage("an ACL is literal or prefixed; any and match are for list and remove")
     if rules.is_empty:
@@ -184,7 +184,7 @@ def rules_to_add(resources: ResourceOptions, rules: RuleOptions) -> list[AclBind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterOptions:
-    """The options that choose among the ACLs of the resources; nothing said chooses all."""
+    """The options that filter the ACLs of the resources; without any, all ACLs match."""
 
     principals: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -192,7 +192,7 @@ class FilterOptions:
     permission: str | None = None
 
     def narrowed(self, wanted: AclBindingFilter) -> Iterator[AclBindingFilter]:
-        """One filter for each principal, host and operation."""
+        """``wanted`` as one filter for each combination of principal, host and operation."""
         permission = PermissionType[(self.permission or "any").upper()]
         who = [str(parse_user(each, "--principal")) for each in self.principals]
         principals: Sequence[str | None] = who or (None,)
@@ -210,9 +210,9 @@ class FilterOptions:
 
 
 def filters_to_list(resources: ResourceOptions, chosen: FilterOptions) -> list[AclBindingFilter]:
-    """The filters of what is asked for; without a resource all ACLs are.
+    """The filters for ``acl list``; without a resource they match ACLs of all resources.
 
-    The pattern type alone is a filter too: Kafka's tool ignores it there.
+    Unlike in Kafka's tool, a pattern type without a resource is a filter too.
     """
     named = resources.resources()
     if not named:
@@ -229,10 +229,11 @@ def filters_to_list(resources: ResourceOptions, chosen: FilterOptions) -> list[A
 def filters_to_remove(
     resources: ResourceOptions, rules: RuleOptions, chosen: FilterOptions
 ) -> list[AclBindingFilter]:
-    """The filters of what shall be removed.
+    """The filters for ``acl remove``.
 
-    With ``--allow-principal`` or ``--deny-principal`` they are the ACLs that ``add`` makes of the
-    same options.  Without, they are all of the resources that ``chosen`` leaves.
+    With ``--allow-principal`` or ``--deny-principal`` they match exactly the ACLs that ``add``
+    makes from the same options.  Otherwise they match the ACLs of the resources that ``chosen``
+    selects.
     """
     if not rules.is_empty or rules.allow_hosts or rules.deny_hosts:
         if chosen.principals or chosen.hosts or chosen.permission:

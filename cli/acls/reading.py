@@ -1,8 +1,8 @@
-"""The ACLs of a cluster and what goes with them, from brokers or from ZooKeeper.
+"""Reads the ACLs of a cluster and the settings of its authorizer, from brokers or from ZooKeeper.
 
-The source is the one named most explicitly, brokers where both are: ``zkctl -z …`` reads ZooKeeper
-alone.  Super users, and what is allowed where there is no ACL, stand in brokers' configuration
-only; a broker of Kafka's hides both where they are set, because it does not know their type.
+The source is the one that is named most explicitly, brokers if both are: ``zkctl -z …`` reads only
+ZooKeeper.  ``super.users`` and ``allow.everyone.if.no.acl.found`` are only in brokers'
+configuration.  Kafka's brokers hide the values of both, as they do not know their types.
 
 Source: Kafka ``ConfigHelper`` (``describeConfigs``), ``KafkaConfig.maybeSensitive``.
 """
@@ -32,20 +32,20 @@ _AUTHORIZER: Final = "authorizer.class.name"
 
 
 class KnownSettings(NamedTuple):
-    """What the command line says of the settings that brokers may hide; None: nothing."""
+    """Settings given on the command line, as brokers may hide them; None: not given."""
 
     super_users: tuple[Principal, ...] | None
     allow_everyone: bool | None
 
 
 def is_by_zookeeper(given: Settings) -> bool:
-    """Whether ACLs are read from ZooKeeper: it alone is named, or more explicitly than brokers."""
+    """Whether ACLs are read from ZooKeeper: it is named, and brokers are not or less explicitly."""
     zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
     return zookeeper is not None and (bootstrap is None or zookeeper.origin < bootstrap.origin)
 
 
 def read_rules(given: Settings, filters: Sequence[AclBindingFilter] = ()) -> list[AclBinding]:
-    """The ACLs that one of the filters matches, in order; all without a filter."""
+    """The ACLs that at least one of the filters matches, sorted; all ACLs without a filter."""
     wanted = list(filters) or [every_rule()]
     if is_by_zookeeper(given):
         return rules_in_zookeeper(given, wanted)
@@ -56,13 +56,13 @@ def read_rules(given: Settings, filters: Sequence[AclBindingFilter] = ()) -> lis
 
 
 def rules_in_zookeeper(given: Settings, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
-    """The ACLs in ZooKeeper that one of the filters matches, in order."""
+    """The ACLs in ZooKeeper that at least one of the filters matches, sorted."""
     bindings = _from_zookeeper(given)
     return in_order(each for each in bindings if any(one.matches(each) for one in filters))
 
 
 def _from_zookeeper(given: Settings) -> list[AclBinding]:
-    """Every ACL that stands in ZooKeeper; a znode that is corrupt is named on stderr."""
+    """Every ACL in ZooKeeper; a corrupt znode is named on stderr and left out."""
     from zkcontroller_cli.znodes.session import decoded, open_zookeeper
 
     with open_zookeeper(given) as zookeeper:
@@ -92,9 +92,9 @@ def _from_zookeeper(given: Settings) -> list[AclBinding]:
 
 
 def read_settings(given: Settings, known: KnownSettings) -> AclSettings:
-    """Super users, and what is allowed without an ACL: as the command line says, or as brokers do.
+    """``super.users`` and ``allow.everyone.if.no.acl.found``, from the command line or brokers.
 
-    What neither tells is None, and stderr says why.
+    A setting that is not known is None, and stderr says why.
     """
     if known.super_users is not None and known.allow_everyone is not None:
         return AclSettings(frozenset(known.super_users), known.allow_everyone)
@@ -119,7 +119,7 @@ def read_settings(given: Settings, known: KnownSettings) -> AclSettings:
 
 
 async def read_allow_everyone(bootstrap: Bootstrap, deadline: Deadline) -> bool | None:
-    """Whether brokers allow everything where there is no ACL; None if they do not show it."""
+    """The brokers' ``allow.everyone.if.no.acl.found``; None if it is not known."""
     try:
         shown, _ = await _shown_by_brokers(bootstrap, deadline)
     except CommandFailed:
@@ -130,7 +130,7 @@ async def read_allow_everyone(bootstrap: Bootstrap, deadline: Deadline) -> bool 
 async def _shown_by_brokers(
     bootstrap: Bootstrap, deadline: Deadline
 ) -> tuple[AclSettings, dict[str, str]]:
-    """The settings of every broker together, and by key why one of them is None."""
+    """The settings that all brokers agree on, and by key the reason why a setting is None."""
     from zkcontroller_cli.values.config_entities import BROKER, ConfigEntity
     from zkcontroller_cli.wire.configs import describe_configs
     from zkcontroller_cli.wire.requests import metadata
@@ -157,7 +157,10 @@ async def _shown_by_brokers(
 def _one(
     found: Mapping[str, Mapping[str, str | None]], key: str, default: str, reasons: dict[str, str]
 ) -> str | None:
-    """The value at every broker, ``default`` where it is not set; None, and the reason, if none."""
+    """The one value of a key at all brokers, ``default`` where it is not set.
+
+    None if a broker hides it or values differ; the reason is put into ``reasons``.
+    """
     values = {name: configs.get(key, default) for name, configs in found.items()}
     hiding = [name for name, value in values.items() if value is None]
     if hiding:

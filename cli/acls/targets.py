@@ -1,8 +1,8 @@
-"""Where a change of ACLs goes: to brokers, or to ZooKeeper past them.
+"""Where a change of ACLs is sent: to brokers, or directly to ZooKeeper.
 
-Brokers check the right to change ACLs, write them to ZooKeeper, and tell each other by a
-notification there.  ``--in-zookeeper`` writes both with the code of a broker, where no broker runs
-yet or where no user who may change ACLs can log in.
+Brokers check the right to change ACLs, write them to ZooKeeper, and inform each other by a
+notification znode.  ``--in-zookeeper`` writes both itself, with the code of a broker.  That is for
+clusters where no broker runs yet, or where no user who may change ACLs can log in.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ZOOKEEPER: Final = "ZooKeeper"
 
 
 class AclProof(NamedTuple):
-    """What was seen of a change when it was read again."""
+    """The result of reading a change back."""
 
     without: dict[AclBinding, str]
-    """The changes that were not seen everywhere, and where they were not."""
+    """By ACL whose change is not visible everywhere, the brokers or ZooKeeper, as text."""
     silent: str | None
-    """Who could not tell; None if all could."""
+    """The brokers that could not be asked, as text; None if all could."""
     next_step: str
 
 
@@ -39,22 +39,22 @@ class AclTarget(Protocol):
     """Reads ACLs, changes them, and proves the change."""
 
     def found(self, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
-        """The ACLs that one of the filters matches, in order."""
+        """The ACLs that at least one of the filters matches, sorted."""
 
     def warn(self, bindings: Sequence[AclBinding], *, is_added: bool) -> None:
-        """Says on stderr what the change does beside what it says."""
+        """Say on stderr which side effects the change has; Refused if it cannot be made."""
 
     def change(
         self, bindings: Sequence[AclBinding], *, is_added: bool
     ) -> list[BrokerRefusal | None]:
-        """Adds or removes exactly these ACLs; for each the refusal, None if there is none."""
+        """Add or remove exactly these ACLs; returns for each the refusal, or None."""
 
     def proof(self, bindings: Sequence[AclBinding], *, is_added: bool) -> AclProof:
-        """Whether the change is seen now."""
+        """Read the change of these ACLs back."""
 
 
 def target_of(given: Settings, *, is_in_zookeeper: bool, set_acl: bool) -> AclTarget:
-    """Where the change goes, named on stderr first."""
+    """The target of the change, after its cluster was named on stderr."""
     if not is_in_zookeeper:
         from zkcontroller_cli.wire.target import brokers_to_change
 
@@ -62,7 +62,7 @@ def target_of(given: Settings, *, is_in_zookeeper: bool, set_acl: bool) -> AclTa
     from zkcontroller_cli.wire.target import name_zookeeper_to_change
     from zkcontroller_cli.znodes.session import open_zookeeper
 
-    with open_zookeeper(given) as zookeeper:  # which refuses a chroot that is not there
+    with open_zookeeper(given) as zookeeper:  # refuses a chroot that does not exist
         name_zookeeper_to_change(given, zookeeper)
     return _ZooKeeperTarget(given, set_acl=set_acl)
 
@@ -73,7 +73,7 @@ class _BrokersTarget(AclTarget):
         self._deadline_s = deadline_s
 
     def _deadline(self) -> Deadline:
-        """Until when a request that is sent now may last: a question may be asked in between."""
+        """A new deadline for each request, as the user's answer to a question may take long."""
         from zkcontroller_cli.wire.requests import Deadline
 
         return Deadline(self._deadline_s)
@@ -155,7 +155,7 @@ class _ZooKeeperTarget(AclTarget):
                 return [refusal_of(code, None) for code in store.create(bindings)]
             removed = store.delete([exact_filter(each) for each in bindings])
         outcomes = {each: code for those in removed for each, code in those}
-        # One that another client removed meanwhile is not there any more either.
+        # An ACL without an outcome was removed by another client meanwhile.
         return [refusal_of(outcomes[each], None) if each in outcomes else None for each in bindings]
 
     @override

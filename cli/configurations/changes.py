@@ -140,7 +140,7 @@ def change_entities(
     is_unknown_allowed: bool = False,
     encoder_file: Path | None = None,
 ) -> None:
-    """Changes keys of entities of one kind, by brokers; of stopped brokers, in ZooKeeper."""
+    """Change keys of entities of one kind: by brokers, or in ZooKeeper for stopped brokers."""
     from zkcontroller_cli.configurations.changing import (
         QuotaStore,
         WireConfigStore,
@@ -197,7 +197,10 @@ def _change_stopped(
     is_dry_run: bool,
     yes: bool,
 ) -> bool:
-    """Changes brokers in ZooKeeper where only that is named and they are stopped; else False."""
+    """Change stopped brokers in ZooKeeper, if only ZooKeeper is named; returns whether it did.
+
+    False if brokers are named or running.
+    """
     if not given.is_zookeeper_alone:
         return False
     from zkcontroller_cli.configurations.changing import carry_out
@@ -227,7 +230,7 @@ def _change_stopped(
 
 
 def _quotas(entity: ConfigEntity, operations: Sequence[KeyOperation]) -> list[KeyOperation]:
-    """The changes of quotas; BadUsage where one is none.  The same for all entities of a kind."""
+    """The changes with parsed quota values; BadUsage if one is not a change of a quota."""
     from kafka_common.protocol.scram import MECHANISMS
     from zkcontroller_cli.values.quotas import quota_operations
 

@@ -1,7 +1,7 @@
-"""Changes of configurations: planned, checked, shown, asked for, sent, and proved by reading again.
+"""Changes configurations: plans, checks, shows, asks, sends, and proves by reading again.
 
-One course for all kinds.  A :class:`ConfigStore` knows where a kind's settings are and how they are
-changed; :func:`carry_out` does the rest.
+A :class:`ConfigStore` reads and changes the settings of one kind; :func:`carry_out` does the rest
+for all kinds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zkcontroller_cli.wire.requests import BrokerRefusal
 
 _SHOWN: Final = 20
-"""So many lines of a plan are shown before a question; --dry-run shows all."""
+"""The most lines of a plan that are shown before a question; --dry-run shows all."""
 _POLL_S: Final = 0.2
 _KEYS: Final = (
     "kind",
@@ -47,30 +47,30 @@ _DONE_COLUMNS: Final = ("entity", "name", "old_value", "value", "is_done", "reas
 
 
 class ConfigStore(ABC):
-    """Where settings of a kind are, and how they are read, checked and changed."""
+    """Reads, checks and changes the settings of one kind of entities."""
 
     always: Collection[str] = ()
-    """Keys that are accepted though they are not listed before they are set."""
+    """Keys that are accepted although brokers do not list them while they are not set."""
 
     @abstractmethod
     def read(
         self, entities: Sequence[ConfigEntity]
     ) -> Mapping[ConfigEntity, Mapping[str, ConfigSetting]]:
-        """The settings of each entity, as they are now."""
+        """Read the current settings of each entity."""
 
     @abstractmethod
     def known(self, entity: ConfigEntity) -> Mapping[str, ConfigSetting]:
-        """Every key that the entity may have, as far as :meth:`read` does not say it."""
+        """By key, further settings that the entity may have, which :meth:`read` does not show."""
 
     @abstractmethod
     def send(
         self, changes: Mapping[ConfigEntity, Sequence[PlannedKey]], *, is_dry_run: bool
     ) -> Mapping[ConfigEntity, BrokerRefusal | None]:
-        """Have changes made, or only checked; by entity why not."""
+        """Make the changes, or only check them; by entity the refusal, or None."""
 
 
 class WireConfigStore(ConfigStore):
-    """Topics, brokers and loggers, by brokers."""
+    """Reads and changes topics, brokers and loggers by brokers."""
 
     def __init__(self, bootstrap: Bootstrap, deadline_s: float, kind: str) -> None:
         self._bootstrap = bootstrap
@@ -92,7 +92,7 @@ class WireConfigStore(ConfigStore):
 
     @override
     def known(self, entity: ConfigEntity) -> Mapping[str, ConfigSetting]:
-        """For the default of all brokers what the first live broker lists."""
+        """The keys that the first live broker lists, for the default of all brokers."""
         if entity.kind != BROKER or not entity.is_default:
             return {}
         if self._of_any_broker is None:
@@ -115,7 +115,7 @@ class WireConfigStore(ConfigStore):
 
 
 class QuotaStore(ConfigStore):
-    """Quotas, by brokers."""
+    """Reads and changes quotas by brokers."""
 
     def __init__(self, bootstrap: Bootstrap, deadline_s: float) -> None:
         self._bootstrap = bootstrap
@@ -151,7 +151,7 @@ class QuotaStore(ConfigStore):
 
 
 def question_for(entities: Sequence[ConfigEntity], operations: Sequence[KeyOperation]) -> str:
-    """What the user is asked before the change."""
+    """The question to the user before the change."""
     whose = entities[0].text if len(entities) == 1 else f"{len(entities)} {entities[0].kind}s"
     return f"Change {', '.join(each.name for each in operations)} of {whose}?"
 
@@ -166,9 +166,10 @@ def carry_out(
     yes: bool,
     is_unknown_allowed: bool = False,
 ) -> None:
-    """Plans the changes, has them checked, asks, sends them, and shows what is there afterwards.
+    """Plan the changes, let the store check them, ask, make them, and show the result.
 
-    Refused if one of them cannot be: then nothing was done.
+    Refused before anything is done if one of them is impossible; Refused or TimedOut at the end if
+    one was refused or is not visible.
     """
     before = store.read(entities)
     plan = [
@@ -208,7 +209,7 @@ def carry_out(
 def _wait_for(
     given: Settings, store: ConfigStore, wanted: Sequence[PlannedKey]
 ) -> Mapping[ConfigEntity, Mapping[str, ConfigSetting]]:
-    """What is there, read until it is as wanted or the time is over."""
+    """The settings, read again until they are as wanted or time is up."""
     entities = list(dict.fromkeys(each.entity for each in wanted))
     end = time.monotonic() + given.deadline_s
     while True:

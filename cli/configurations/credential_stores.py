@@ -1,4 +1,4 @@
-"""Where SCRAM credentials are changed: by brokers, or in ZooKeeper where only that is named.
+"""Changes SCRAM credentials by brokers, or in ZooKeeper if only that is named.
 
 Source: Kafka ``ConfigCommand``; by brokers since Kafka 2.7 (KIP-554).
 """
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 
 
 class CredentialStore(ABC):
-    """Reads and changes credentials, and compares them with what was sent where it can."""
+    """Reads and changes credentials, and checks what is stored if it can be read."""
 
     @abstractmethod
     def held(self, users: Sequence[str]) -> list[HeldCredential]:
-        """The credentials of those users, as they are now."""
+        """Read the current credentials of those users."""
 
     @abstractmethod
     def change(self, changes: Sequence[CredentialChange]) -> Mapping[str, BrokerRefusal | None]:
-        """Have credentials changed; by user why not."""
+        """Change credentials; by user the refusal, or None if all changes were made."""
 
     @abstractmethod
     def is_stored(self, change: CredentialChange) -> bool | None:
-        """Whether exactly this credential is stored; None if that cannot be seen."""
+        """Whether exactly this credential is stored; None if that cannot be read."""
 
 
 @contextmanager
 def credential_store(given: Settings) -> Iterator[CredentialStore]:
-    """The store that the settings lead to; its cluster is named on stderr."""
+    """The store for the settings, after its cluster was named on stderr."""
     if given.is_zookeeper_alone:
         with open_zookeeper(given) as zookeeper:
             name_zookeeper_to_change(given, zookeeper)
@@ -97,7 +97,7 @@ class _ByBrokers(CredentialStore):
             return None
         try:
             return _is_in(self._zookeeper, change)
-        except ZkControllerError as error:  # such as one that only brokers may read
+        except ZkControllerError as error:  # for example, only brokers may read the znode
             say(f"warning: what is stored was not compared with what was sent: {error}")
             return None
 

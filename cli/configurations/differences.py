@@ -1,4 +1,4 @@
-"""``zkctl config diff``: which keys differ between entities, from the defaults, from a file."""
+"""``zkctl config diff``: the keys that differ between entities, from defaults, or from a file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from zkcontroller_cli.values.config_values import (
 )
 
 _KEYS: Final = ("name", "values", "sources", "is_sensitive")
-_OWN_BY_NATURE: Final = frozenset(
+_PER_BROKER_KEYS: Final = frozenset(
     (
         *("broker.id", "node.id", "broker.rack", "host.name", "port"),
         *("listeners", "advertised.listeners", "advertised.host.name", "advertised.port"),
         *("log.dir", "log.dirs", "metadata.log.dir", "controller.quorum.voters"),
     )
 )
-"""Keys of brokers that are different on purpose."""
+"""Keys that differ between brokers on purpose."""
 
 
 class ComparedConfig(NamedTuple):
@@ -46,7 +46,7 @@ class ComparedConfig(NamedTuple):
 
 
 class ConfigDifference(NamedTuple):
-    """A key with the value and its place on each side; null where a side does not have it."""
+    """A key with its value and source on each side; None where a side does not have the key."""
 
     name: str
     values: dict[str, str | None]
@@ -54,11 +54,11 @@ class ConfigDifference(NamedTuple):
     is_sensitive: bool
 
     def row(self) -> dict[str, Any]:
-        """The difference as every format but a table shows it."""
+        """The difference as a row of every format except a table."""
         return self._asdict()
 
     def cells(self) -> dict[str, Any]:
-        """The difference as a table shows it: a column for each side."""
+        """The difference as a row of a table, with a column for each side."""
         shown = {
             title: HIDDEN if self.is_sensitive and self.sources[title] else value
             for title, value in self.values.items()
@@ -119,7 +119,7 @@ def diff(
     if all_entities:
         found = {each: found[each] for each in found if not (kind == BROKER and each.is_default)}
     sides = _sides(found, file, are_defaults_wanted=defaults)
-    ignored = frozenset() if is_all or keys or kind != BROKER else _OWN_BY_NATURE
+    ignored = frozenset() if is_all or keys or kind != BROKER else _PER_BROKER_KEYS
     differences = [
         each
         for each in compare(sides)
@@ -163,7 +163,7 @@ def _title(entity: ConfigEntity) -> str:
 
 
 def compare(sides: Sequence[ComparedConfig]) -> list[ConfigDifference]:
-    """The keys that are not the same on every side, by name."""
+    """The keys whose values are not the same on every side, sorted by name."""
     names = sorted({name for side in sides for name in side.settings})
     found = []
     for name in names:
@@ -191,7 +191,7 @@ def compare(sides: Sequence[ComparedConfig]) -> list[ConfigDifference]:
 def _is_same(one: ConfigSetting | None, other: ConfigSetting | None) -> bool:
     if one is None or other is None:
         there = one or other
-        # Not to list a key is to have no value for it.
+        # A key that is not listed is equal to a key without value.
         return there is None or (there.value is None and there.source == "default")
     if one.is_sensitive or other.is_sensitive:
         is_set = one.source != "default", other.source != "default"
@@ -203,7 +203,7 @@ def _is_same(one: ConfigSetting | None, other: ConfigSetting | None) -> bool:
 def defaults_of(
     entity: ConfigEntity, settings_of: Mapping[str, ConfigSetting]
 ) -> dict[str, ConfigSetting]:
-    """What a topic would inherit without its own values, or a broker have without any."""
+    """The settings that a topic would inherit without own values, or a broker's own defaults."""
     found = {}
     for name, setting in settings_of.items():
         if entity.kind == TOPIC:
@@ -222,7 +222,10 @@ def against_file(
     title: str,
     properties: Mapping[str, str],
 ) -> list[ComparedConfig]:
-    """The entity and a file: the keys of the file, and those set on the entity itself."""
+    """The two sides of a comparison with a file.
+
+    Of the entity, the keys that are set on it or are in the file; of the file, all keys.
+    """
     set_here = {
         name
         for name, setting in settings_of.items()
@@ -231,7 +234,7 @@ def against_file(
     of_file = {}
     for name, text in properties.items():
         setting = settings_of.get(name) or settings_of.get(base_key(entity, name))
-        # What a broker does not know may be a password.
+        # A key that a broker does not know may be a password.
         is_sensitive = entity.kind == BROKER if setting is None else setting.is_sensitive
         type_name = "unknown" if setting is None else setting.type
         value = None if is_sensitive else text

@@ -1,4 +1,4 @@
-"""Reads configurations from where they are: brokers, or ZooKeeper where only that is named."""
+"""Reads configurations from brokers, or from ZooKeeper if only that is named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def named_entities(
     all_topics: bool = False,
     all_entities: bool = False,
 ) -> list[ConfigEntity] | None:
-    """The entities that a command line names; None: all of the kind.  BadUsage if it names none."""
+    """The entities that a command line names, or None for all of the kind; BadUsage without any."""
     if all_topics and kind != TOPIC:
         raise BadUsage(f"--all-topics is for topics: say --all-entities for every {kind}")
     if all_topics or all_entities:
@@ -57,9 +57,9 @@ def read_entities(
     is_full: bool,
     is_documented: bool = False,
 ) -> dict[ConfigEntity, SettingsByName]:
-    """The settings of each entity by name (None: of all entities of the kind).
+    """The settings of each entity, by key; ``entities`` None: of all entities of the kind.
 
-    Full: also what has its default, which only brokers know.
+    ``is_full``: also keys that have their defaults, which only brokers know.
     """
     if kind in QUOTA_KINDS:
         return _quotas_and_credentials(given, kind, entities)
@@ -107,7 +107,7 @@ def _quotas_and_credentials(
 def read_quotas(
     given: Settings, wanted: Sequence[QuotaMatch] = (), *, is_exact: bool = False
 ) -> list[HeldQuotas]:
-    """Entities that have quotas, with at least those that match."""
+    """Read entities with quotas; from brokers only those that match, from ZooKeeper all."""
     if given.is_zookeeper_alone:
         from zkcontroller_cli.configurations.stored_configs import stored_quotas
         from zkcontroller_cli.znodes.session import open_zookeeper
@@ -122,7 +122,7 @@ def read_quotas(
 
 
 def read_credentials(given: Settings, users: Sequence[str] = ()) -> list[HeldCredential]:
-    """The SCRAM credentials of those users (none named: of all)."""
+    """Read the SCRAM credentials of those users (none named: of all)."""
     if given.is_zookeeper_alone:
         from zkcontroller_cli.configurations.stored_configs import stored_credentials
         from zkcontroller_cli.znodes.session import open_zookeeper

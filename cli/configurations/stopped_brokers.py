@@ -1,7 +1,7 @@
-"""The configuration of a broker that does not run, changed in ZooKeeper: it starts with it.
+"""Changes the configuration of a broker that does not run, in ZooKeeper.
 
-So a password can be stored encrypted before the broker's first start, and what keeps a broker from
-starting can be taken back.
+So a password can be stored encrypted before the broker's first start, and a value with which a
+broker cannot start can be removed.
 
 Source: Kafka ``ConfigCommand.alterConfigWithZk``, ``preProcessBrokerConfigs``.
 """
@@ -49,7 +49,7 @@ class StoppedBrokerStore(ConfigStore):
     """Configurations of stopped brokers, or of all brokers while none runs."""
 
     def __init__(self, given: Settings, zookeeper: ZooKeeper, encoder_file: Path | None) -> None:
-        """``encoder_file`` has the broker's ``password.encoder.*``; BadUsage without a secret."""
+        """``encoder_file`` holds the broker's ``password.encoder.*``; BadUsage without a secret."""
         self._given = given
         self._zookeeper = zookeeper
         self._passwords = _passwords_of(encoder_file)
@@ -130,7 +130,7 @@ class StoppedBrokerStore(ConfigStore):
 
 
 def must_be_stopped(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]) -> None:
-    """Refused if one of the brokers runs; for the default of all brokers, if any does."""
+    """Refused if one of the brokers runs, or for the default of all brokers if any runs."""
     live = set(map(str, live_broker_ids(zookeeper)))
     for entity in entities:
         running = sorted(live) if entity.is_default else sorted(live & {entity.name})
@@ -143,7 +143,7 @@ def must_be_stopped(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]) -> N
 
 
 def are_stopped(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]) -> bool:
-    """Whether none of those brokers runs."""
+    """Whether none of those brokers runs, or for the default of all brokers no broker at all."""
     live = set(map(str, live_broker_ids(zookeeper)))
     return all(not live if each.is_default else each.name not in live for each in entities)
 

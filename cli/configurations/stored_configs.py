@@ -1,8 +1,8 @@
-"""Configurations in ZooKeeper: ``/config/<kind>s/<name>``, read, and written as brokers write them.
+"""Reads configurations in ZooKeeper, ``/config/<kind>s/<name>``, and writes them as brokers do.
 
-A write is one transaction: the znode at the version that was read, and the notification that makes
-brokers read it.  It is for what no broker can be asked: credentials before brokers run, and
-the configuration of a broker that is stopped.
+A write is one transaction: the znode at the version that was read, and a notification that makes
+brokers read it.  It is used if no broker can be asked: for credentials before brokers run, and for
+the configuration of a stopped broker.
 
 Source: Kafka ``ConfigCommand.alterConfigWithZk``, ``AdminZkClient.changeEntityConfig``.
 """
@@ -53,12 +53,12 @@ from zkcontroller_cli.znodes.partitions import live_broker_ids
 from zkcontroller_cli.znodes.session import ZooKeeper, decoded
 
 _ATTEMPTS: Final = 5
-"""So often a change is made anew that another one has crossed."""
-_CROSSED: Final = (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.NOT_EMPTY)
+"""The most times that a change is tried, as another change may come between read and write."""
+_CONFLICT_CODES: Final = (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.NOT_EMPTY)
 
 
 class StoredConfig(NamedTuple):
-    """What a znode of a configuration holds; the version is None where there is none."""
+    """The content and version of a configuration znode; without a znode empty and None."""
 
     config: Mapping[str, str]
     zk_version: int | None
@@ -67,7 +67,7 @@ class StoredConfig(NamedTuple):
 def read_stored(
     zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]
 ) -> dict[ConfigEntity, StoredConfig]:
-    """The configuration of each entity in ZooKeeper; Refused if a znode is corrupt."""
+    """Read the configuration znode of each entity; Refused if one is corrupt."""
     paths = [ConfigZnode.path(entity_znode(each)) for each in entities]
     found = {}
     for entity, path, answer in zip(entities, paths, zookeeper.read(paths), strict=True):
@@ -85,7 +85,7 @@ def read_stored(
 def stored_settings(
     zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]
 ) -> dict[ConfigEntity, dict[str, ConfigSetting]]:
-    """What is set on each entity itself; Refused if a topic is not there."""
+    """The settings in each entity's znode, by key; Refused if a topic does not exist."""
     for entity in entities:
         if entity.kind == TOPIC:
             _must_be_a_topic(zookeeper, entity)
@@ -104,9 +104,10 @@ def _must_be_a_topic(zookeeper: ZooKeeper, entity: ConfigEntity) -> None:
 
 
 def stored_entities(zookeeper: ZooKeeper, kind: str) -> list[ConfigEntity]:
-    """Every entity of the kind: topics, brokers that live or are configured, or those with a znode.
+    """Every entity of the kind.
 
-    With the default of all brokers, and the client ids of users.
+    All topics; brokers that are live or have a znode, and their default; of other kinds those with
+    a znode, and the client ids of users.
     """
     if kind == TOPIC:
         path = TopicsZnode.PATH
@@ -131,7 +132,7 @@ def stored_entities(zookeeper: ZooKeeper, kind: str) -> list[ConfigEntity]:
 
 
 def stored_quotas(zookeeper: ZooKeeper) -> list[HeldQuotas]:
-    """Every entity with quotas, as its znode says."""
+    """Every entity with quotas in its znode."""
     entities = [each for kind in (USER, CLIENT, IP) for each in stored_entities(zookeeper, kind)]
     held = []
     for entity, stored in read_stored(zookeeper, entities).items():
@@ -149,7 +150,7 @@ def stored_quotas(zookeeper: ZooKeeper) -> list[HeldQuotas]:
 
 
 def stored_credentials(zookeeper: ZooKeeper, users: Sequence[str] = ()) -> list[HeldCredential]:
-    """The SCRAM credentials of those users (none named: of all), by user and mechanism."""
+    """The SCRAM credentials of those users (none named: of all), sorted by user and mechanism."""
     if users:
         entities = [ConfigEntity(USER, user) for user in users]
     else:
@@ -162,7 +163,7 @@ def stored_credentials(zookeeper: ZooKeeper, users: Sequence[str] = ()) -> list[
 
 
 def credentials_in(entity: ConfigEntity, config: Mapping[str, str]) -> dict[str, ScramCredential]:
-    """The credentials in a user's configuration by mechanism; an unreadable one is warned about."""
+    """By mechanism, the credentials in a user's configuration; invalid ones are warned about."""
     found = {}
     for mechanism in MECHANISMS:
         if mechanism not in config:
@@ -180,10 +181,11 @@ def change_stored(
     entity: ConfigEntity,
     change: Callable[[Mapping[str, str]], Mapping[str, str]],
 ) -> None:
-    """Changes the entity's configuration in one transaction, with a notification for brokers.
+    """Change the entity's configuration in one transaction, with a notification for brokers.
 
-    ``change`` gets what is there, and again if another change came in between.  Refused if a
-    KRaft controller rules, or other changes do not end.
+    ``change`` gets the current configuration and returns the new one; it is called again if another
+    change came in between.  Refused if a KRaft controller holds ``/controller``, or if other
+    changes came in between too often.
     """
     for _ in range(_ATTEMPTS):
         stored = read_stored(reading, [entity])[entity]
@@ -203,13 +205,13 @@ def change_stored(
         done = writing.transaction(ZkTransaction(operations))
         if not isinstance(done, RolledBack):
             return
-        if done.code not in _CROSSED:
+        if done.code not in _CONFLICT_CODES:
             raise ZooKeeperRefused(path, done.code.name)
     raise Refused(f"{entity.text} is being changed by others as well; nothing was done: try again")
 
 
 def _fence(zookeeper: ZooKeeper) -> list[Check]:
-    """That the controller stays the one that was read, if there is one."""
+    """The check that ``/controller`` is unchanged when the transaction runs; empty without one."""
     path = ControllerZnode.PATH
     znode = optional(path, zookeeper.read([path])[0])
     if znode is None:
@@ -261,7 +263,7 @@ def _setting(entity: ConfigEntity, name: str, text: str) -> ConfigSetting:
             from replica_manager.configuration.dynamic_keys import base_name
 
             key = DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
-            # What no table knows may be a password, so brokers do not show it either.
+            # An unknown key may be a password; brokers do not show its value either.
             is_sensitive = key is None or key.type_name == "password"
             type_name = "unknown" if key is None else key.type_name
         case _:

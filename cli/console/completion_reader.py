@@ -1,8 +1,8 @@
-"""What a cluster has, for completions: read within a bound, and kept for a moment.
+"""Reads the topics, brokers and groups of a cluster for completions, and caches them in a file.
 
-A file in the user's cache, for its owner alone, answers for a while; else the cluster is asked, for
-:data:`BOUND_S` at most.  Where it has not answered by then, a file that is older answers, and after
-that nothing does.
+While the file is younger than :data:`FRESH_S`, its names are used.  Then the cluster is asked, for
+:data:`BOUND_S` at most.  If it does not answer, a file younger than :data:`STALE_S` is used, else
+there are no names.  Only the user may read the file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from zkcontroller_cli.console.contexts import write_privately, xdg_directory
 from zkcontroller_cli.console.shared_settings import Settings
 
 Names: TypeAlias = dict[str, int]
-"""Names; of topics, with the number of their partitions."""
+"""Names with a number: for topics the number of partitions, else 0."""
 
 BOUND_S: Final = 0.3
-"""How long a completion may ask a cluster, from the first connection on."""
+"""Seconds that a completion may wait for a cluster, from the first connection on."""
 FRESH_S: Final = 20.0
-"""So long a file answers without the cluster."""
+"""Seconds for which the names in a file are used without asking the cluster."""
 STALE_S: Final = 600.0
-"""So long it answers where the cluster does not."""
+"""Seconds for which the names in a file are used if the cluster does not answer."""
 _VERSION: Final = 1
 _MAX_NAMES: Final = 20_000
 _MAX_BYTES: Final = 4 << 20
@@ -46,7 +46,7 @@ def live_names(given: Settings, kind: str) -> Names:
     if known is not None and age_s <= FRESH_S:
         return known
     bounded = replace(given, timeout_s=BOUND_S)
-    read = reader_of(bounded, kind)  # what it imports is none of the cluster's time
+    read = reader_of(bounded, kind)  # its imports must not count as waiting for the cluster
     found = within(BOUND_S, read)
     if found is None:
         return known or {}
@@ -56,7 +56,7 @@ def live_names(given: Settings, kind: str) -> Names:
 
 
 def within(seconds: float, read: Callable[[], Names]) -> Names | None:
-    """What is read in that time; None if it takes longer or fails, whatever it waits for."""
+    """The result of ``read``; None if it fails or takes longer than ``seconds``."""
     found: list[Names] = []
 
     def work() -> None:
@@ -65,7 +65,7 @@ def within(seconds: float, read: Callable[[], Names]) -> Names | None:
         except Exception:  # noqa: BLE001 a completion never fails
             found.clear()
 
-    # A thread that nothing waits for: names are looked up by the system without any bound.
+    # In a daemon thread, which is abandoned, as the system's name lookup may take any time.
     thread = Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -73,8 +73,11 @@ def within(seconds: float, read: Callable[[], Names]) -> Names | None:
 
 
 def reader_of(given: Settings, kind: str) -> Callable[[], Names]:
-    """What reads the names from brokers, else from ZooKeeper; it waits as long as given allows."""
-    # Imported here, not in what is read: nothing of it belongs to the time a cluster gets.
+    """A function that reads the names from brokers if they are named, else from ZooKeeper.
+
+    It waits at most for the timeout of ``given``.
+    """
+    # Imported here, not in the returned function, so that imports do not count as waiting time.
     from zkcontroller_cli.wire.requests import Deadline, run
 
     if kind == "groups":
@@ -129,7 +132,7 @@ async def _groups(given: Settings, servers: str, deadline: Any) -> Names:
 
 
 def _cluster_key(given: Settings) -> str | None:
-    """Stands for the cluster and the way to it; None if no cluster is named."""
+    """A hash of the cluster's addresses and how to connect; None if no cluster is named."""
     addresses = given.find_zookeeper(), given.find_bootstrap()
     if addresses == (None, None):
         return None
@@ -144,19 +147,19 @@ def _cluster_key(given: Settings) -> str | None:
 
 
 class CompletionCache:
-    """The file that keeps the names of one cluster; it is never an error."""
+    """The cache file with the names of one cluster; its errors are ignored."""
 
     def __init__(self, directory: Path, key: str, clock: Callable[[], float] = time.time) -> None:
         self.path = directory / f"{key}.json"
         self._clock = clock
 
     def read(self, kind: str) -> tuple[Names | None, float]:
-        """What is kept, and its age in seconds; None if nothing is, or it is too old."""
+        """The cached names and their age in seconds; None if there are none, or if too old."""
         entry = self._entries().get(kind)
         match entry:
             case {"at": int() | float() as at, "names": dict(names)}:
                 age_s = self._clock() - at
-                # A clock that was set back: how old it is is unknown.
+                # Below 0: the clock was set back, so the age is not known.
                 if 0 <= age_s <= STALE_S and all(isinstance(n, int) for n in names.values()):
                     return names, age_s
             case _:
@@ -164,7 +167,7 @@ class CompletionCache:
         return None, 0.0
 
     def write(self, kind: str, names: Names) -> None:
-        """Keep them; where that cannot be, nothing happens."""
+        """Cache the names; does nothing if the file cannot be written."""
         entries = {**self._entries(), kind: {"at": self._clock(), "names": names}}
         data = json.dumps({"version": _VERSION, "entries": entries}).encode()
         if len(data) > _MAX_BYTES:
@@ -186,7 +189,7 @@ class CompletionCache:
             handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             with os.fdopen(handle, "rb") as file:
                 status = os.fstat(handle)
-                # What others can write, or have written, is not believed.
+                # A file that other users own, can write or read is not trusted.
                 is_own = status.st_uid == os.getuid() and not status.st_mode & 0o077
                 if not is_own or not stat.S_ISREG(status.st_mode):
                     return {}

@@ -1,7 +1,7 @@
-"""How shells ask zkctl to complete a command line, and how they take the answer.
+"""The scripts with which shells complete zkctl's command lines, and the output that they read.
 
-The scripts call zkctl again with ``_ZKCTL_COMPLETE`` in its environment.  Whatever goes wrong then,
-nothing is printed and the exit code is 0: a key that was pressed is no question.
+The scripts call zkctl with ``_ZKCTL_COMPLETE`` in its environment.  After any error zkctl prints
+nothing then, and its exit code is 0, as an error text would disturb the command line.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ SCRIPTS: Final[Mapping[str, str]] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 class _Bash(BashComplete):
-    """bash takes ``:`` and ``=`` for the ends of words, where zkctl does not."""
+    """Completion for bash, which splits words at ``:`` and ``=``; zkctl does not."""
 
     @override
     def get_completion_args(self) -> tuple[list[str], str]:
@@ -137,7 +137,7 @@ class _Bash(BashComplete):
 
 
 class _Zsh(ZshComplete):
-    """The script sets what belongs to its own format apart; nothing is escaped here."""
+    """Completion for zsh; the script escapes colons itself, so nothing is escaped here."""
 
     @override
     def format_completion(self, item: CompletionItem) -> str:
@@ -145,7 +145,7 @@ class _Zsh(ZshComplete):
 
 
 class _Fish(FishComplete):
-    """fish takes ``--option=value`` for one word."""
+    """Completion for fish, which takes ``--option=value`` for one word."""
 
     @override
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
@@ -161,7 +161,7 @@ _SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": _Bash, "zsh": _Zsh,
 
 
 def answer_shell(root: click.Command, given: Settings) -> str:
-    """What the shell that set ``_ZKCTL_COMPLETE`` shall read; empty if anything goes wrong."""
+    """The output for the shell that set ``_ZKCTL_COMPLETE``; empty after any error."""
     shell, _, wish = os.environ.get(VARIABLE, "").partition("_")
     if shell not in _SHELLS:
         return ""
@@ -172,7 +172,7 @@ def answer_shell(root: click.Command, given: Settings) -> str:
     stderr = sys.stderr
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
-            # Warnings, libraries' logs, tracebacks of threads: a completion says nothing.
+            # Hides warnings, logs of libraries, and tracebacks of threads.
             sys.stderr = nowhere
             text = _SHELLS[shell](root, {"obj": given}, _PROGRAM, VARIABLE).complete()
     except (Exception, SystemExit):  # noqa: BLE001 a completion never fails
@@ -183,7 +183,7 @@ def answer_shell(root: click.Command, given: Settings) -> str:
 
 
 def _value_of(incomplete: str) -> str:
-    """What is typed of a value: the part behind ``--option=``."""
+    """The part of a value typed so far, without ``--option=``."""
     if incomplete.startswith("--") and "=" in incomplete:
         return incomplete.partition("=")[2]
     return incomplete

@@ -1,7 +1,7 @@
-"""Which values a parameter can be completed with: read off its name and its metavar.
+"""Which values a parameter can be completed with, found by its name and its metavar.
 
-No verb is listed here: a parameter that is called TOPIC, or whose metavar begins so, takes topics
-in whatever group its verb stands.
+No verb is listed here.  For example, in every verb a parameter with the name or metavar TOPIC is
+completed with topics.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from typing_extensions import override
 from zkcontroller_cli.console.shared_settings import Settings
 
 Source: TypeAlias = Callable[[click.Context, str], Iterable[str]]
-"""The values for what is typed."""
+"""A function that returns values for the typed beginning of a word."""
 
 _MAX_ITEMS: Final = 2_000
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.@%+,:=/-]+")
-"""Names are taken from the cluster, where any client chooses them: one with other characters
-could run as a command, once a shell has put it into a command line."""
+"""The only characters of an offered name.
+
+Any client may choose the names in a cluster, and with other characters a name could run as a
+command when a shell puts it into a command line.
+"""
 _BRACKETS: Final = re.compile(r"[\[\]…]")
 
 
 class OfferedValues(click.types.StringParamType):
-    """A parameter's own type, with values for what is typed."""
+    """A parameter's own type, extended by values for completion."""
 
     def __init__(self, inner: Any, source: Source) -> None:
         self.inner = inner
@@ -45,7 +48,7 @@ class OfferedValues(click.types.StringParamType):
 
 
 def items(values: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Those of the values that begin with what is typed, and that no shell can misread."""
+    """The values that begin with the typed text and have only safe characters (``_SAFE``)."""
     matching = (each for each in values if each.startswith(incomplete) and _SAFE.fullmatch(each))
     return [CompletionItem(each) for each in sorted(matching, key=_natural)[:_MAX_ITEMS]]
 
@@ -62,7 +65,10 @@ def offer_values(command: click.Command) -> None:
 
 
 def source_of(parameter: click.Parameter, *, has_kind: bool = False) -> Source | None:
-    """Where the values of a parameter are known from; None where they are not."""
+    """The source of a parameter's values; None if there is none.
+
+    ``has_kind``: the verb also has an argument KIND, which says what NAME is.
+    """
     name = (parameter.name or "").rstrip("_").lower()
     shown = _BRACKETS.sub("", parameter.metavar or name).upper()
     first = re.split(r"[^A-Z-]", shown)[0]
@@ -89,7 +95,7 @@ def source_of(parameter: click.Parameter, *, has_kind: bool = False) -> Source |
 def complete_contexts(
     _ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The names of contexts, as ``shell_complete`` of a click option."""
+    """The ``shell_complete`` callback of a click option that takes the name of a context."""
     return items(_contexts(_ctx, incomplete), incomplete)
 
 
@@ -119,7 +125,7 @@ def _brokers(ctx: click.Context, _incomplete: str) -> Iterable[str]:
 
 
 def _partitions(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """The partitions of topics that fit, ``_MAX_ITEMS`` of them at most."""
+    """The partitions of topics that match the typed text, some ``_MAX_ITEMS`` at most."""
     found: list[str] = []
     for topic, count in _live(ctx, "topics").items():
         if incomplete.startswith(f"{topic}-") or topic.startswith(incomplete):
@@ -130,7 +136,7 @@ def _partitions(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _moves(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """``TOPIC-PARTITION:``, and behind it brokers that are not named yet."""
+    """``TOPIC-PARTITION:``, or after the colon the brokers that are not typed yet."""
     partition, colon, replicas = incomplete.partition(":")
     if not colon:
         return [f"{each}:" for each in _partitions(ctx, incomplete)]
@@ -147,12 +153,12 @@ def _of_kind(ctx: click.Context, _incomplete: str) -> Iterable[str]:
 
 
 def _kind(ctx: click.Context) -> str | None:
-    """The argument KIND; click leaves arguments unread while an option lacks its value."""
+    """The argument KIND, which click has not parsed yet if an option still lacks its value."""
     return ctx.params.get("kind") or (ctx.args[0] if ctx.args else None)
 
 
 def _keys(ctx: click.Context, _incomplete: str) -> Iterable[str]:
-    """The keys of the configuration that the command line is about."""
+    """The configuration keys of topics or brokers, whichever the verb is about."""
     group = "" if ctx.parent is None else ctx.parent.info_name or ""
     kind = _kind(ctx) if "kind" in ctx.params else {"cluster": "broker"}.get(group, group)
     if kind == "topic":
@@ -171,6 +177,6 @@ def _keys_with_value(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Sorts ``orders-2`` before ``orders-10``."""
+    """A sort key by which ``orders-2`` comes before ``orders-10``."""
     parts = re.split(r"(\d{1,18})", text)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,9 +1,9 @@
 """The file of contexts: clusters by name, each with its addresses and how to connect to it.
 
 ``$XDG_CONFIG_HOME/zkctl/contexts.json``, or the file that ``ZKCTL_CONFIG`` names.  It holds no
-secret: files of keys and passwords are named by their paths, and ``ZKCTL_ZOOKEEPER_AUTH`` stays in
-the environment.  It is written in one step, under a lock, for its owner alone; a file that cannot
-be read is left as it is.
+secret, only the paths of files with keys and passwords; ``ZKCTL_ZOOKEEPER_AUTH`` stays in the
+environment.  The file is replaced atomically, under a lock, and only its owner may read it.  An
+invalid file is never overwritten.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkcontroller_cli.console.errors import BadUsage, Refused
 
 _VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 20
-"""A file of contexts that is longer is none."""
+"""The largest file of contexts that is read."""
 _MAX_CONTEXTS: Final = 1_000
 _MAX_TIMEOUT_S: Final = 1e9
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}")
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """A cluster by name; None where nothing is said."""
+    """A cluster by name; None for what the context does not set."""
 
     name: str
     zookeeper: str | None = None
@@ -40,13 +40,13 @@ class ClusterContext:
     timeout_s: float | None = None
 
     def stored(self) -> dict[str, str | float]:
-        """What the file says of it."""
+        """The values that the context sets, as the file holds them."""
         values = {key: getattr(self, key) for key in CONTEXT_KEYS}
         return {key: value for key, value in values.items() if value is not None}
 
 
 CONTEXT_KEYS: Final = tuple(key for key in ClusterContext.__slots__ if key != "name")
-"""What a context may say, in the order in which it is shown."""
+"""The keys that a context may set, in the order in which they are shown."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ class ContextFile:
             **({} if self.current is None else {"current": self.current}),
             "contexts": {name: each.stored() for name, each in self.contexts.items()},
         }
-        # Not a link that stands there: the file that it leads to.
+        # If the path is a symbolic link, its target is replaced, not the link.
         write_privately(self.path.resolve(), (json.dumps(content, indent=2) + "\n").encode())
 
 
@@ -136,7 +136,7 @@ def _context(name: str, values: object) -> ClusterContext:
 
 
 def check_name(name: str) -> str:
-    """A name that a context may have; BadUsage for another one."""
+    """The name, if a context may have it; else BadUsage."""
     if not _NAME.fullmatch(name):
         raise BadUsage(
             f"{name!r} cannot be the name of a context: letters, digits, '.', '_', '@' and '-', "
@@ -146,14 +146,14 @@ def check_name(name: str) -> str:
 
 
 def context_path() -> Path:
-    """Where the contexts are, or would be."""
+    """The path of the file of contexts, which may not exist yet."""
     if named := os.environ.get("ZKCTL_CONFIG"):
         return Path(named)
     return xdg_directory("XDG_CONFIG_HOME", ".config") / "contexts.json"
 
 
 def xdg_directory(variable: str, default: str) -> Path:
-    """The directory of zkctl below the one that the variable names."""
+    """The directory ``zkctl`` below the one that the variable names, or below ``~/default``."""
     home = os.environ.get(variable, "")
     # The XDG specification: a relative path is to be ignored.
     base = Path(home) if os.path.isabs(home) else Path.home() / default
@@ -162,18 +162,18 @@ def xdg_directory(variable: str, default: str) -> Path:
 
 @contextmanager
 def context_changes(path: Path) -> Iterator[ContextFile]:
-    """The contexts, to be changed in this block and saved at its end, unless it raises.
+    """The contexts, to be changed in a ``with`` block; saved at its end, unless it raises.
 
-    No other ``zkctl`` changes them meanwhile.
+    A lock keeps other ``zkctl`` processes from changing them at the same time.
     """
     import fcntl
 
     try:
         target = path.resolve()
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Beside the file, which is replaced: a lock on the file itself would go with it.
+        # A lock file of its own: saving replaces the file of contexts, and a lock on it with it.
         lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symbolic links
         raise Refused(
             f"{path} cannot be written: {error}; ZKCTL_CONFIG=FILE names another"
         ) from error
@@ -194,7 +194,7 @@ def context_changes(path: Path) -> Iterator[ContextFile]:
 
 
 def write_privately(path: Path, data: bytes) -> None:
-    """Write a file anew, in one step, with mode 0600: a reader sees the old one or the new one."""
+    """Replace a file atomically, with mode 0600."""
     import tempfile
 
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
@@ -210,6 +210,6 @@ def write_privately(path: Path, data: bytes) -> None:
 
 
 def context_row(context: ClusterContext, current: str | None) -> dict[str, Any]:
-    """A context as a result."""
+    """A context as a row of output."""
     values = {key: getattr(context, key) for key in CONTEXT_KEYS}
     return {"context": context.name, "is_current": context.name == current, **values}

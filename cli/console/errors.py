@@ -12,37 +12,37 @@ from kafka_common import errors
 
 
 class ExitCode(IntEnum):
-    """What ``zkctl`` answers its caller."""
+    """The exit codes of ``zkctl``."""
 
     OK = 0
     FINDING = 1
-    """Asked to check (``--check``) or to compare, and something was found."""
+    """A verb that checks (``--check``) or compares has found something."""
     USAGE = 2
     NOT_CHECKED = 2
     """A verb that compares or checks has found nothing, and could not look at everything."""
     CANNOT_CONNECT = 3
     TIMED_OUT = 4
     REFUSED = 5
-    """A precondition does not hold: no such topic, directory in use, ``--yes`` missing."""
+    """A precondition does not hold (no such topic, ``--yes`` missing), or a server refused."""
     OUTPUT_LOST = 74
-    """It was done, but the result could not be written: stdout is full or closed (EX_IOERR)."""
+    """The verb has run, but its result could not be written to stdout (EX_IOERR)."""
     INTERNAL = 70
     """A defect of zkctl itself (EX_SOFTWARE of sysexits.h); ``--debug`` shows where."""
     INTERRUPTED = 130
 
 
 class CommandFailed(errors.ZkControllerError):
-    """A verb cannot go on; the message is the one sentence its user reads."""
+    """A verb has failed; the message is the one sentence that the user reads."""
 
     exit_code = ExitCode.REFUSED
 
 
 class Refused(CommandFailed):
-    """A precondition does not hold; nothing was done."""
+    """A precondition does not hold, a server refused a request, or a change is incomplete."""
 
 
 class ApiNotKnown(Refused):
-    """The broker is of a Kafka that does not have this request yet; it was not sent."""
+    """The broker's version of Kafka does not have this request, so it was not sent."""
 
 
 class BadUsage(CommandFailed):
@@ -62,13 +62,13 @@ class NotLetIn(CannotConnect):
 
 
 class NotChecked(CommandFailed):
-    """What is to be checked or compared could not be read."""
+    """A verb could not read what it should check or compare."""
 
     exit_code = ExitCode.NOT_CHECKED
 
 
 class TimedOut(CommandFailed):
-    """It did not happen in the time allowed."""
+    """An expected response or change did not come before the deadline."""
 
     exit_code = ExitCode.TIMED_OUT
 
@@ -80,11 +80,11 @@ class OutputLost(CommandFailed):
 
 
 class ReaderGone(Exception):
-    """Who reads stdout has closed it (``zkctl … | head``): no error, it has what it wanted."""
+    """The program that reads stdout has closed it (``zkctl … | head``), which is no error."""
 
 
 def sentence_of(error: BaseException) -> str:
-    """What the user reads of an error, with a hint where ZooKeeper wants a login."""
+    """The error's message for the user, with a hint if ZooKeeper requires a login."""
     sentence = str(error) or type(error).__name__
     if isinstance(error, errors.ZooKeeperRefused) and error.code_name in ("NO_AUTH", "AUTH_FAILED"):
         sentence += ": say who you are with ZKCTL_ZOOKEEPER_AUTH=digest:USER:PASSWORD"

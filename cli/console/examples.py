@@ -1,8 +1,8 @@
-"""The examples of a verb: those in its docstring, else one made of its parameters.
+"""The examples of a verb: those in its docstring, else one made from its parameters.
 
-They are the last section of a docstring: the line ``Examples:``, then one command line a line,
-each with ``zkctl`` in front and a comment behind ``#`` where it needs one.  A line that ends in a
-backslash goes on in the next one.
+They are the last section of the docstring: the line ``Examples:``, then one command in each line,
+which begins with ``zkctl`` and may end with a comment after ``#``.  A line that ends in a backslash
+continues in the next one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAMPLES: Final = {
     "topic": "orders",
     "user": "alice",
 }
-"""What stands in an example for a value of such a name."""
+"""By word in a parameter's name or metavar, the value that an example shows for it."""
 
 
 def split_examples(text: str | None) -> tuple[str | None, list[str]]:
@@ -54,7 +54,7 @@ def split_examples(text: str | None) -> tuple[str | None, list[str]]:
 
 
 def sample_line(command: click.Command, path: str) -> str:
-    """The shortest command line of a verb: every argument and option that it needs."""
+    """The shortest command line of a verb: all its required arguments and options."""
     words = [path]
     for parameter in command.params:
         if parameter.required:
@@ -86,6 +86,6 @@ def _sample(parameter: click.Parameter) -> str:
 
 
 def _known(names: str) -> str | None:
-    """What stands for a value that is called by one of these words."""
+    """The sample value for the first word of ``names`` that has one; None if none has."""
     words = (word.lower() for word in _PLACEHOLDER.split(names))
     return next((_SAMPLES[word] for word in words if word in _SAMPLES), None)

@@ -1,12 +1,12 @@
 """The options every verb shares, and what every verb and group has in common.
 
 ``-z``, ``-b``, ``-o``, ``--context``, ``--dir``, ``--timeout`` and the others may stand before the
-verb or after it (``zkctl -o json topic list`` is ``zkctl topic list -o json``); the one nearest to
-the verb wins.  Where their values come from else is said in :mod:`.shared_settings`.
+verb or after it: ``zkctl -o json topic list`` is ``zkctl topic list -o json``.  If one is given
+several times, the last one counts.  :mod:`.shared_settings` says where values come from otherwise.
 
-A verb needs nothing to be one of the house: its group is a :class:`VerbGroup`.  Then it takes the
-shared options, its docstring's *Examples:* stand at the end of its help, and where its name or
-:func:`reads` says that it only reads, it takes ``--watch``.
+Every command of a :class:`VerbGroup` becomes a verb.  It then has the shared options, and the
+*Examples:* of its docstring stand at the end of its help.  If its name or :func:`reads` marks it as
+only reading, it also has ``--watch``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 FORMATS: Final = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
 GLOBAL_OPTIONS: Final = "Global options (addresses, -o, --timeout, …): zkctl --help"
 _READING_NAMES: Final = frozenset({"describe", "list", "show", "status"})
-"""A verb of such a name never changes anything: that is what these names say everywhere here."""
+"""A verb with one of these names only reads, unless it has an option such as ``--yes``."""
 _READS: Final = "zkctl_reads"
 _WITHOUT_CONTEXTS: Final = "zkctl_without_contexts"
 _WATCH_S: Final = 2.0
@@ -68,7 +68,7 @@ _MOST_WATCH_S: Final = 86_400.0
 def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         if value == "":
-            # An unset variable of a shell, most likely: another cluster must not take its place.
+            # Most likely an unset shell variable: it must not select another cluster silently.
             raise click.BadParameter("is empty", ctx, parameter)
         if value is not None:
             setattr(ctx.ensure_object(Settings), field, value)
@@ -77,7 +77,7 @@ def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 class SharedOption(click.Option):
-    """An option that every verb takes; the help of ``zkctl`` alone explains it."""
+    """An option that every verb has; only the help of ``zkctl`` itself shows it."""
 
     @override
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -85,7 +85,7 @@ class SharedOption(click.Option):
 
 
 class OutputFormat(click.types.StringParamType):
-    """A value of ``-o``: a word, or ``template=…``."""
+    """The type of a value of ``-o``: a word, or ``template=…``."""
 
     name = "format"
 
@@ -115,7 +115,7 @@ class OutputFormat(click.types.StringParamType):
 
 
 class WatchSeconds(click.types.FloatParamType):
-    """The value of ``--watch``."""
+    """The type of the value of ``--watch``: seconds between two runs."""
 
     name = "seconds"
 
@@ -236,25 +236,25 @@ def _watch_option() -> click.Option:
 
 
 def reads(function: FunctionT) -> FunctionT:
-    """Mark the function of a verb that changes nothing and ends by itself: it takes --watch."""
+    """Mark the function of a verb that only reads and ends by itself, so that it has --watch."""
     setattr(function, _READS, True)
     return function
 
 
 def without_contexts(function: FunctionT) -> FunctionT:
-    """Mark the function of a verb that asks no cluster which a context could name."""
+    """Mark the function of a verb that never uses a context."""
     setattr(function, _WITHOUT_CONTEXTS, True)
     return function
 
 
 def names_cluster(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """The callback of an option that names a cluster by itself: no context is used beside it."""
+    """The callback of a verb's own option that names a cluster, so that no context is used."""
     ctx.ensure_object(Settings).other_address = value
     return value
 
 
 class Verb(click.Command):
-    """A verb: what it shares with all others, made of what it says of itself."""
+    """A command with the shared options, examples in its help, and perhaps ``--watch``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -269,7 +269,7 @@ class Verb(click.Command):
 
     @classmethod
     def of(cls, command: click.Command) -> Verb:
-        """The verb that a plain command becomes."""
+        """Make a verb from a plain click command."""
         return cls(
             command.name,
             callback=command.callback,
@@ -327,7 +327,7 @@ class Verb(click.Command):
         super().format_epilog(ctx, formatter)
 
     def examples_at(self, path: str) -> list[str]:
-        """Its examples; one that is made of its parameters where it says none."""
+        """The examples in the docstring, else one for the command ``path`` and its parameters."""
         return self.examples or [sample_line(self, path)]
 
 
@@ -344,13 +344,13 @@ def shared_group(group: CommandT) -> CommandT:
 
 
 def commands_first(group: click.Group, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Writes a group's verbs before its options, where click has the options first."""
+    """Write a group's verbs before its options; click would write the options first."""
     group.format_commands(ctx, formatter)
     click.Command.format_options(group, ctx, formatter)
 
 
 def first_sentence(command: click.Command) -> str:
-    """What a list of commands says of one: the first paragraph, whole; click would cut it off."""
+    """The first paragraph of a command's help, for a list of commands; click would shorten it."""
     return " ".join((command.help or "").split("\n\n")[0].split())
 
 
@@ -360,7 +360,7 @@ class VerbGroup(click.Group):
     def __init__(self, *args: Any, uses_contexts: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.uses_contexts = uses_contexts
-        """False where no verb is about a cluster of a context."""
+        """False if no verb of the group uses a context."""
         shared_group(self)
 
     @override
@@ -369,7 +369,7 @@ class VerbGroup(click.Group):
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each verb with its whole first sentence."""
+        """Write each verb with the whole first paragraph of its help."""
         verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, first_sentence(verb))
@@ -402,7 +402,7 @@ def settings() -> Settings:
 def parse_overrides(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """``k=v`` options as a mapping, the last of equal keys wins."""
+    """Options of the form ``k=v`` as a mapping; of equal keys the last one counts."""
     pairs = {}
     for value in values:
         key, equals, text = value.partition("=")
@@ -413,7 +413,7 @@ def parse_overrides(
 
 
 def require_metrics_port(port: int | None, given: Mapping[str, object]) -> None:
-    """BadUsage if options about metrics are given although none are served."""
+    """BadUsage if ``given`` has an option about metrics although ``port`` is None."""
     from zkcontroller_cli.console.errors import BadUsage
 
     for option, value in given.items():

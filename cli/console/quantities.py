@@ -1,4 +1,4 @@
-"""Numbers, sizes, times and broker ids as people read them; ``-`` is not known."""
+"""Numbers, sizes, times and broker ids as text for people; ``-`` for a value that is not known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _UNKNOWN: Final = "-"
 
 
 def count_text(value: int | None) -> str:
-    """``12,345``; None is not known."""
+    """A number such as ``12,345``."""
     return _UNKNOWN if value is None else f"{value:,}"
 
 
 def size_text(value: float | None) -> str:
-    """``1.5 MiB``."""
+    """A number of bytes as a size such as ``1.5 MiB``."""
     if value is None:
         return _UNKNOWN
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
@@ -26,19 +26,19 @@ def size_text(value: float | None) -> str:
 
 
 def rate_text(value: float | None) -> str:
-    """``+1.5 MiB/s``."""
+    """Bytes per second as a rate such as ``+1.5 MiB/s``."""
     if value is None:
         return _UNKNOWN
     return f"{'+' if value > 0 else ''}{size_text(value)}/s"
 
 
 def signed_text(value: float | None) -> str:
-    """``+12.0/s``."""
+    """A change per second such as ``+12.0/s``."""
     return _UNKNOWN if value is None else f"{value:+,.1f}/s"
 
 
 def duration_text(milliseconds: float | None) -> str:
-    """``2m05s``: the two largest units."""
+    """A duration in its two largest units, such as ``2m05s``."""
     if milliseconds is None:
         return _UNKNOWN
     seconds = round(milliseconds / 1000)
@@ -53,10 +53,10 @@ def duration_text(milliseconds: float | None) -> str:
 
 
 def clock_text(at_ms: int) -> str:
-    """``14:03:22``, local time."""
+    """Milliseconds since 1970 as local time such as ``14:03:22``."""
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
 
 
 def ids_text(brokers: Sequence[int] | None) -> str:
-    """``1,2,3``."""
+    """Broker ids such as ``1,2,3``; ``-`` also for an empty list."""
     return _UNKNOWN if brokers is None else ",".join(map(str, brokers)) or _UNKNOWN

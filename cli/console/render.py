@@ -1,11 +1,11 @@
-"""From a verb's result to text: one result, eight formats, the same for every verb.
+"""Writes the result of a verb as text, in one of eight formats.
 
-A result is rows (a listing), one record (a description) or a stream (a watch).  Values are JSON's.
-``table`` is for eyes: selected columns (:mod:`.tables`).  The others are for programs
-and carry every key: ``json`` one document, ``jsonl`` one object a line, ``yaml``, ``csv`` (a list
-of scalars is joined by spaces, anything deeper is JSON inside the cell), and ``name`` one
-identifier a line, to be fed to the next command.  ``wide`` is a table of every key, and
-``template=…`` a line of the user's own for each row (:mod:`.templates`).
+A result is rows (a listing), one record (a description) or a stream of rows.  Values are JSON's.
+``table`` is for people and shows selected columns (:mod:`.tables`), ``wide`` shows every key.
+``json`` (one document), ``jsonl`` (one object in each line), ``yaml`` and ``csv`` are for programs
+and have every key.  In a cell of ``csv`` a list of scalars is joined by spaces, and deeper values
+are JSON.  ``name`` writes one identifier in each line, as input of another command, and
+``template=…`` a line in the user's own form for each row (:mod:`.templates`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Format(StrEnum):
 
 
 def parse_format(text: str) -> tuple[Format, Template | None]:
-    """A value of ``-o``, and its template if it has one; BadUsage if it is none."""
+    """The format named by a value of ``-o``, and its template or None; BadUsage if unknown."""
     if text.startswith(PREFIX):
         return Format.TEMPLATE, Template(text.removeprefix(PREFIX))
     words = [str(each) for each in Format if each is not Format.TEMPLATE]
@@ -65,7 +65,7 @@ def parse_format(text: str) -> tuple[Format, Template | None]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a kind of row is shown."""
+    """How rows of one kind are shown."""
 
     name: Callable[[Row], str]
     """The identifier that ``-o name`` prints."""
@@ -74,7 +74,7 @@ class Layout:
     keys: tuple[str, ...] = ()
     """Every key, in order: the header that ``-o csv`` prints even when no row follows."""
     colour: Callable[[Row], RowColour] = lambda _: RowColour.FINE
-    """Which rows a table marks as trouble."""
+    """The colour that a table gives to a row."""
 
 
 def named(key: str, *columns: str, keys: Sequence[str] = ()) -> Layout:
@@ -101,7 +101,7 @@ class Renderer:
 
     @property
     def is_for_eyes(self) -> bool:
-        """Whether the result is a table, which no program reads."""
+        """Whether the format is a table for people."""
         return self.format in (Format.TABLE, Format.WIDE)
 
     def rows(self, rows: Sequence[Row], layout: Layout) -> None:
@@ -117,7 +117,7 @@ class Renderer:
                 stream.close()
 
     def record(self, record: Row, layout: Layout) -> None:
-        """Show one thing; a list of mappings inside it becomes a table below it."""
+        """Show one record; in a table format a list of mappings in it becomes a table below it."""
         match self.format:
             case Format.TABLE | Format.WIDE:
                 self._description(record)
@@ -129,7 +129,7 @@ class Renderer:
                 self.rows([record], layout)
 
     def descriptions(self, records: Sequence[Row], layout: Layout) -> None:
-        """Show several things: a table of each below the other, else a listing."""
+        """Show several records: for people one below the other, in other formats as rows."""
         if not self.is_for_eyes:
             self.rows(records, layout)
             return
@@ -139,12 +139,12 @@ class Renderer:
             self._description(record)
 
     def stream(self, layout: Layout) -> Stream:
-        """Show rows as they come; the caller must close the stream, also after an interruption."""
+        """A stream that shows each row at once; the caller must close it, also after an error."""
         line = None if self._template is None else self._line_of(self._template, layout)
         return Stream(self.format, self._out, layout, line)
 
     def _line_of(self, template: Template, layout: Layout) -> Callable[[Row | None], str]:
-        """What writes a row by the template; for None it only checks the keys."""
+        """A function that writes a row by the template; for None it only checks the keys."""
 
         def line(row: Row | None) -> str:
             try:
@@ -191,14 +191,14 @@ class Renderer:
 
 
 def columns_of(chosen: Format, layout: Layout, first: Row) -> tuple[str, ...]:
-    """The keys that a table shows; ``wide`` shows every one, the most useful ones first."""
+    """The keys that a table shows; ``wide`` shows all, those of ``table`` first."""
     if chosen is Format.WIDE:
         return tuple(dict.fromkeys((*layout.columns, *layout.keys, *first)))
     return layout.columns or tuple(first) or layout.keys
 
 
 class Stream:
-    """Rows on their way out, flushed row by row; a JSON array stays well-formed if it is closed."""
+    """Writes rows one by one; after :meth:`close` the output is well-formed (a JSON array ends)."""
 
     def __init__(
         self,
@@ -215,18 +215,18 @@ class Stream:
         self._widths: list[int] = []
 
     def write(self, row: Row) -> None:
-        """One row, on stdout when this returns."""
+        """Write one row and flush."""
         self._out.write(self._text(row))
         self._out.flush()
 
     def write_all(self, rows: Sequence[Row]) -> None:
-        """Many rows at once."""
+        """Write many rows, and flush once."""
         for start in range(0, len(rows), _WRITE_ROWS):
             self._out.write("".join([self._text(row) for row in rows[start : start + _WRITE_ROWS]]))
         self._out.flush()
 
     def close(self) -> None:
-        """End what was begun."""
+        """Write the end of the output, or what stands for no rows."""
         match self._format:
             case Format.JSON:
                 self._out.write("\n]\n" if self._count else "[]\n")
@@ -271,9 +271,9 @@ class Stream:
 
 
 class _Output:
-    """stdout, whose errors end a verb in another way than those of what it asks.
+    """stdout, with errors that differ from those of a connection to the cluster.
 
-    Raises ReaderGone where the reader has closed the pipe, OutputLost for a full disk and others.
+    Raises ReaderGone if the reader has closed the pipe, OutputLost for a full disk and others.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -295,7 +295,7 @@ class _Output:
 
 
 def wants_colour() -> bool:
-    """Whether a terminal shall show colours: not under NO_COLOR, and not a dumb one."""
+    """Whether to use colours on a terminal: not with NO_COLOR set or TERM=dumb."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -311,7 +311,7 @@ def _is_table(value: object) -> bool:
 
 
 def _cell(value: object, key: str = "") -> str:
-    """A value for eyes."""
+    """A value as text in a table."""
     match value:
         case int() if value > 0 and is_moment(key):
             return moment_text(value)
@@ -365,7 +365,7 @@ def _yaml(value: object) -> str:
 
     # The C emitter writes the same text, some eight times faster, where PyYAML was built with it.
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    # Through JSON: so tuples, enums and numbers look the same in both.
+    # Through JSON, so that tuples, enums and numbers look the same in both formats.
     plain = orjson.loads(_json(value))
     text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True)
     return text

@@ -1,12 +1,11 @@
-"""What a command line says of the cluster it is about, and where that comes from.
+"""The shared options of a command line, and the addresses of the cluster that it is about.
 
-An address comes from its flag, else from the cluster that ``--dir`` or ``--context`` names on the
-command line, else from its environment variable.  Only where none of these names any address, both
-come from one place: the context that ``ZKCTL_CONTEXT`` names, the cluster file of ``ZKCTL_DIR``,
-the current context, or the cluster file of the default directory, in this order.  An address that
-is named is never mixed with another cluster's: a context is used with all it says of its cluster,
-or not at all, and where a flag replaces one of its addresses, the other one is left out too.  Where
-a ZooKeeper is named and no broker, the brokers are those registered there.
+An address comes from its flag, else from the cluster of ``--dir`` or ``--context``, else from its
+environment variable.  If none of these names an address, both addresses come from one place: the
+context of ``ZKCTL_CONTEXT``, the cluster file of ``ZKCTL_DIR``, the current context, or the cluster
+file of the default directory, in this order.  The addresses of two clusters are never mixed: if a
+flag replaces one address of a context, the context's other address is not used either.  If a
+ZooKeeper is named and no broker, the brokers are those registered there.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _DIRECTORY: Final = "ZKCTL_DIR"
 
 
 class Origin(IntEnum):
-    """Where an address was found, the strongest first."""
+    """Where an address was found; a smaller value is more explicit."""
 
     FLAG = 0
     ENVIRONMENT = 1
@@ -58,7 +57,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ContextChoice:
-    """Which context is in use, and what says so: ``--context``, a variable, or a file."""
+    """Which context is in use, and what selected it: ``--context``, a variable, or a file."""
 
     name: str
     source: str
@@ -69,13 +68,13 @@ class Bootstrap:
     """The bootstrap servers, and the security of connections to brokers."""
 
     servers: str
-    """``host:port,host:port``."""
+    """The addresses, as ``host:port,host:port``."""
     security: ClientSecurity
 
 
 @dataclass
 class Settings:
-    """The shared options of one command line; None where nothing was said."""
+    """The shared options of one command line; None for an option that is not given."""
 
     zookeeper_flag: str | None = None
     bootstrap_flag: str | None = None
@@ -87,23 +86,23 @@ class Settings:
     timeout_s: float | None = None
     debug: bool = False
     watch_s: float | None = None
-    """The seconds of ``--watch``, which verbs that only read take."""
+    """The seconds of ``--watch``, which only verbs that only read have."""
     other_address: str | None = None
-    """An address that an option of the verb itself names: it is no context's either."""
+    """An address in an option of the verb itself; then no context is used."""
     uses_contexts: bool = True
-    """False for verbs that are about no cluster of a context."""
+    """False for a verb that never uses a context."""
     only_reads: bool = False
     out: TextIO | None = None
-    """Where results go; None: stdout."""
+    """Where results are written; None: stdout."""
 
     @property
     def directory(self) -> Path:
-        """Where the local cluster is, or would be."""
+        """The directory of the local cluster, which may not exist yet."""
         return self.directory_flag or Path(os.environ.get(_DIRECTORY) or DEFAULT_DIRECTORY)
 
     @property
     def deadline_s(self) -> float:
-        """How long the verb may wait for what it caused, in seconds."""
+        """Seconds that the verb may wait for responses and for the change that it makes."""
         if self.timeout_s is not None:
             return self.timeout_s
         from_context = None if self.context is None else self.context.timeout_s
@@ -118,7 +117,7 @@ class Settings:
 
     @cached_property
     def context(self) -> ClusterContext | None:
-        """The context in use; None without one, Refused if it is not there."""
+        """The context in use; None without one, Refused if it does not exist."""
         chosen = self.choose_context() if self.uses_contexts else None
         if chosen is None:
             return None
@@ -127,7 +126,7 @@ class Settings:
         return ContextFile.load(context_path()).named(chosen.name)
 
     def choose_context(self) -> ContextChoice | None:
-        """The name of the context in use; BadUsage if two clusters are named alike."""
+        """The name of the context in use, None without one; BadUsage if two clusters are named."""
         if self.context_flag:
             if self.directory_flag:
                 raise BadUsage(
@@ -157,9 +156,9 @@ class Settings:
         return None if current is None else ContextChoice(current, str(path))
 
     def check_context(self) -> None:
-        """BadUsage or Refused, before anything is done, if the context in use is not there.
+        """BadUsage or Refused, before anything is done, if the context in use is not valid.
 
-        BadUsage too where a verb that is about no cluster of a context is given one.
+        BadUsage too if ``--context`` is given to a verb that never uses a context.
         """
         if not self.uses_contexts and self.context_flag:
             raise BadUsage(
@@ -173,18 +172,18 @@ class Settings:
 
     @property
     def context_hint(self) -> str:
-        """``context NAME, `` of the context in use, for the line that names a target."""
+        """``context NAME, `` for the line that names the target of a write; empty without one."""
         return "" if self.context is None else f"context {self.context.name}, "
 
     @property
     def format_text(self) -> str:
-        """The value of ``-o``, else what the context says."""
+        """The value of ``-o``, else the format of the context, else ``table``."""
         from_context = None if self.context is None else self.context.output
         return self.output or from_context or "table"
 
     @cached_property
     def renderer(self) -> Renderer:
-        """Writes the verb's result to stdout in the format asked for."""
+        """The renderer that writes the verb's result in the requested format."""
         from zkcontroller_cli.console.render import Renderer, parse_format
 
         chosen, template = parse_format(self.format_text)
@@ -192,21 +191,21 @@ class Settings:
         return Renderer(chosen, out, template, only_reads=self.only_reads)
 
     def find_zookeeper(self) -> Address | None:
-        """The ZooKeeper connect string, with its chroot if it has one."""
+        """The ZooKeeper connect string, with its chroot if it has one; None if none is named."""
         context, file = self.context, self._file_of_addresses()
         in_context = None if context is None else context.zookeeper
         in_file = None if file is None else file.zookeeper_connect
         return self._first(self.zookeeper_flag, _ZOOKEEPER, in_context, in_file)
 
     def find_bootstrap(self) -> Address | None:
-        """``host:port,host:port`` of some brokers."""
+        """Bootstrap servers as ``host:port,host:port``; None if none are named."""
         context, file = self.context, self._file_of_addresses()
         in_context = None if context is None else context.bootstrap_servers
         in_file = None if file is None else file.bootstrap_servers
         return self._first(self.bootstrap_flag, _BOOTSTRAP, in_context, in_file)
 
     def zookeeper(self) -> str:
-        """The ZooKeeper connect string; BadUsage if it was not given."""
+        """The ZooKeeper connect string; BadUsage if none is named."""
         address = self.find_zookeeper()
         if address is None and (brokers := self.find_bootstrap()) is not None:
             raise BadUsage(
@@ -256,7 +255,7 @@ class Settings:
 
     @property
     def shows_zookeeper_certificate(self) -> bool:
-        """Whether the connection to ZooKeeper has a certificate of its own, which is its name."""
+        """Whether zkctl shows ZooKeeper a certificate, which then identifies it."""
         path = self._zk_tls_config_file
         if not path:
             return False
@@ -267,16 +266,16 @@ class Settings:
 
     @property
     def is_zookeeper_alone(self) -> bool:
-        """Whether ZooKeeper is named, and brokers are not, or less explicitly."""
+        """Whether ZooKeeper is named, and brokers are not named or less explicitly (Origin)."""
         zookeeper, brokers = self.find_zookeeper(), self.find_bootstrap()
         if zookeeper is None:
             return False
         return brokers is None or zookeeper.origin < brokers.origin
 
     def bootstrap(self) -> Bootstrap:
-        """Some brokers: those named, else those registered in the ZooKeeper that is named.
+        """The named bootstrap servers, else the brokers registered in the named ZooKeeper.
 
-        BadUsage if neither was given.
+        BadUsage if neither is named.
         """
         address = self.find_bootstrap()
         if address is None and self.find_zookeeper() is not None:
@@ -294,7 +293,7 @@ class Settings:
         return self.servers(address.text)
 
     def servers(self, addresses: str) -> Bootstrap:
-        """Those servers, with the same security as brokers."""
+        """These addresses with the security of connections to brokers."""
         return Bootstrap(addresses, self.security)
 
     @property
@@ -319,11 +318,11 @@ class Settings:
         if flag:
             return Address(flag, Origin.FLAG)
         if self.context is not None:
-            # Where a flag names one address, the context's other one may be another cluster's.
+            # If a flag names one address, the context's other address may be of another cluster.
             is_left_out = self._is_address_flag_given or not in_context
             return None if is_left_out else Address(in_context or "", Origin.CONTEXT)
         from_file = Address(in_file, Origin.CLUSTER_FILE) if in_file else None
-        # --dir selects that cluster, whatever an old shell still exports.
+        # --dir selects that cluster, also if an environment variable names another one.
         if from_file is not None and self.directory_flag is not None:
             return from_file
         if from_environment := os.environ.get(variable):
@@ -333,18 +332,21 @@ class Settings:
     def _file_named(
         self, flag: Path | None, variable: str, in_context: str | None
     ) -> Path | str | None:
-        """The file that says how to connect; --context outranks the environment, like --dir."""
+        """The path of the file that says how to connect; None without one.
+
+        It comes from the flag, the context of ``--context``, the variable, or another context.
+        """
         if flag or (self.context_flag and in_context):
             return flag or in_context
         return os.environ.get(variable) or in_context
 
     def can_be_asked(self, question: str, *, yes: bool) -> None:
-        """Refused, before anything is looked up, without ``--yes`` and a terminal."""
+        """Refused if the question cannot be asked: there is no ``--yes``, and no terminal."""
         if not yes and not sys.stdin.isatty():
             raise Refused(f"{question} Not a terminal, so no one can be asked: say --yes")
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before what cannot be undone; Refused without ``--yes`` and a terminal."""
+        """Ask before a change; Refused if the user says no or cannot be asked."""
         if yes:
             return
         self.can_be_asked(question, yes=yes)
@@ -353,5 +355,5 @@ class Settings:
 
 
 def say(text: str) -> None:
-    """Talk to the user: progress and explanations go to stderr, never among the data."""
+    """Write progress and explanations for the user to stderr, so that stdout has only results."""
     click.echo(text, err=True)

@@ -1,8 +1,8 @@
-"""A table as text, for eyes: aligned columns, as wide as the terminal, trouble in colour.
+"""Writes a table for people: aligned columns, as wide as the terminal, some rows in colour.
 
-Off a terminal a table is as wide as it must be.  On one that is too narrow, titles are set one word
-below the other, and then the widest cells are folded: no title is broken in a word, and nothing is
-cut off.  Moments are shown in local time; every other format has their milliseconds.
+Without a terminal a table is as wide as its cells.  If a terminal is too narrow, the words of a
+title are set one below the other, and then the widest cells are folded.  Nothing is cut off.
+Points in time are shown in local time; other formats have them in milliseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GAP: Final = "  "
 
 
 class RowColour(StrEnum):
-    """How a row is marked on a terminal with colours."""
+    """The colour of a row on a terminal with colours."""
 
     FINE = ""
     WARNING = "yellow"
@@ -26,24 +26,24 @@ class RowColour(StrEnum):
 
 
 class Line(NamedTuple):
-    """One row as text."""
+    """One row: the texts of its cells, and its colour."""
 
     cells: Sequence[str]
     colour: RowColour = RowColour.FINE
 
 
 def title_of(key: str) -> str:
-    """What a table calls a key: a moment has no unit there."""
+    """The title of a key's column, without the unit of a point in time."""
     return (key.removesuffix("_ms") if is_moment(key) else key).upper()
 
 
 def is_moment(key: str) -> bool:
-    """Whether a key holds milliseconds since 1970, and no duration."""
+    """Whether a key holds a point in time (milliseconds since 1970), not a duration."""
     return key.endswith(("_at_ms", "time_ms"))
 
 
 def moment_text(milliseconds: int) -> str:
-    """``2026-11-23 20:50:11.123``, local time."""
+    """Milliseconds since 1970 as local time, such as ``2026-11-23 20:50:11.123``."""
     moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
     return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
@@ -51,7 +51,7 @@ def moment_text(milliseconds: int) -> str:
 def table_text(
     titles: Sequence[str], lines: Sequence[Line], *, width: int | None, is_coloured: bool
 ) -> str:
-    """The table; ``width`` is the terminal's, None where there is none."""
+    """The table as text; ``width`` is the terminal's, None without a terminal."""
     lines = [line._replace(cells=[_flat(cell) for cell in line.cells]) for line in lines]
     columns = list(zip(titles, *(line.cells for line in lines), strict=True))
     widths = [max(map(text_width, column)) for column in columns]
@@ -80,7 +80,7 @@ def table_text(
 
 
 def text_width(text: str) -> int:
-    """The columns of a terminal that the text takes."""
+    """The number of columns that the text takes on a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -89,7 +89,7 @@ def text_width(text: str) -> int:
 
 
 def padded(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One line of cells that are that wide, two spaces apart."""
+    """One line of cells, padded to their widths, two spaces apart."""
     columns = zip(cells, widths, strict=True)
     return _GAP.join(cell + " " * (width - text_width(cell)) for cell, width in columns).rstrip()
 
@@ -99,7 +99,10 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _narrowed(widths: list[int], least: Sequence[int], limit: int) -> list[int]:
-    """The widest columns made narrower until the table fits, none below its title's words."""
+    """The widths, with the widest columns reduced until the table fits.
+
+    ``least``: the smallest width of each column, that of the longest word in its title.
+    """
     while _total(widths) > limit:
         excess = _total(widths) - limit
         spare = [width - floor for width, floor in zip(widths, least, strict=True)]
@@ -113,7 +116,7 @@ def _narrowed(widths: list[int], least: Sequence[int], limit: int) -> list[int]:
 
 
 def _folded(cell: str, limit: int) -> list[str]:
-    """The cell in pieces no wider than that; lists are folded behind a comma."""
+    """The cell in pieces no wider than ``limit``, divided after a comma if there is one."""
     pieces = []
     while text_width(cell) > limit:
         end = limit
@@ -133,7 +136,7 @@ def _block(
     *,
     from_below: bool = False,
 ) -> list[str]:
-    """The lines of one row whose cells have several lines."""
+    """The lines of one row whose cells have several lines; ``from_below`` aligns at the bottom."""
     height = max(map(len, cells))
     lines = []
     for number in range(height):

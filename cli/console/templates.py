@@ -1,9 +1,9 @@
-r"""``-o template='{topic}-{partition}'``: a line of one's own for each row.
+r"""``-o template='{topic}-{partition}'``: a line in the user's own form for each row.
 
-A field names a key, or a way into it by dots: ``{replicas.0}`` is the first of a list,
-``{configs.retention.ms}`` a key that has dots itself.  Behind a colon stands a width, as ``{:>8}``
-of Python, and nothing else: no attribute and no conversion of an object can be reached.  ``\t``
-and ``\n`` are a tab and a new line, ``{{`` and ``}}`` are braces.
+A field names a key, or with dots a value inside it: ``{replicas.0}`` is the first of a list,
+``{configs.retention.ms}`` a key that has dots itself.  After a colon may follow a width, as in
+Python's ``{:>8}``, and nothing else, so a template cannot reach an object's attributes.  ``\t`` and
+``\n`` are a tab and a new line, ``{{`` and ``}}`` are braces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN_KEYS: Final = 40
 
 
 class _Piece(NamedTuple):
-    """Text, and the field behind it."""
+    """Literal text, and the field after it; ``path`` is None if no field follows."""
 
     text: str
     path: str | None = None
@@ -37,7 +37,7 @@ class UnknownField(BadUsage):
 
 
 class Template:
-    """A template that was read; BadUsage if it is none."""
+    """A parsed template; BadUsage if the text is not a valid one."""
 
     def __init__(self, text: str) -> None:
         if not text:
@@ -70,7 +70,10 @@ class Template:
         return _Piece(plain, path, width or "")
 
     def line(self, row: Mapping[str, Any], keys: Sequence[str], shown: Callable[[Any], str]) -> str:
-        """The text for a row; UnknownField for a field that neither the row nor ``keys`` have."""
+        """The line for a row; UnknownField for a field that is neither in the row nor in ``keys``.
+
+        ``shown`` writes a value as text.
+        """
         texts = []
         for piece in self._pieces:
             texts.append(piece.text)
@@ -79,7 +82,7 @@ class Template:
         return "".join(texts)
 
     def check(self, keys: Sequence[str]) -> None:
-        """UnknownField if a field begins with none of the keys, for where there is no row."""
+        """UnknownField if a field begins with none of the keys; used if there is no row."""
         for piece in self._pieces:
             if piece.path is not None and not any(
                 piece.path == key or piece.path.startswith(f"{key}.") for key in keys
@@ -102,7 +105,7 @@ _MISSING: Final = object()
 
 
 def _walk(value: Any, parts: Sequence[str]) -> Any:
-    """What is there by that way; None where it ends early, _MISSING for a key that is not there."""
+    """The value at the path; None beyond a list's end or inside None, _MISSING without a key."""
     if not parts or value is None:
         return value
     if isinstance(value, Mapping):

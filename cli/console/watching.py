@@ -1,8 +1,8 @@
 """``--watch``: a verb that only reads, run again and again until Ctrl-C.
 
-On a terminal each answer takes the place of the one before; elsewhere it follows as a new block.
-The first answer must come: an error ends the verb as it would without ``--watch``.  Later errors of
-the cluster are shown, and it is asked again.
+On a terminal each result replaces the one before; elsewhere it follows as a new block.  An error of
+the first run ends the verb, as it would without ``--watch``.  A later error of the cluster is
+shown, and the verb runs again.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _HOME: Final = "\x1b[H"
 _END_OF_LINE: Final = "\x1b[K"
 _END_OF_SCREEN: Final = "\x1b[J"
 _PASSING: Final = (ExitCode.CANNOT_CONNECT, ExitCode.TIMED_OUT, ExitCode.REFUSED)
-"""Errors that may be over at the next look."""
+"""Exit codes of errors that may not occur at the next run."""
 _BETWEEN: Final = {
     Format.TABLE: "\n",
     Format.WIDE: "\n",
     Format.CSV: "\n",
     Format.YAML: "---\n",
 }
-"""What parts two blocks; those of the other formats end by themselves, or are lines."""
+"""By format, the text between two results; the other formats need none."""
 
 
 def watch(look: Callable[[], object], given: Settings, title: str, every_s: float) -> int:
-    """Run a verb every so many seconds; it ends with Ctrl-C, or when its reader has gone."""
+    """Run a verb every ``every_s`` seconds, until Ctrl-C or until the reader closes stdout."""
     if sys.stdout.isatty():
         _repaint(look, given, f"{title}, every {every_s:g} s", every_s)
     else:
@@ -85,7 +85,7 @@ def _repaint(look: Callable[[], object], given: Settings, title: str, every_s: f
 
 
 def _first(look: Callable[[], object], talk: io.StringIO, stderr: TextIO | None) -> None:
-    """The first look; what it says on stderr is not lost where it fails."""
+    """The first run; if it fails, its text in ``talk`` is written to stderr."""
     try:
         look()
     except BaseException:
@@ -95,7 +95,7 @@ def _first(look: Callable[[], object], talk: io.StringIO, stderr: TextIO | None)
 
 
 def _error_of(look: Callable[[], object]) -> str:
-    """What went wrong with the cluster at this look; other errors end the verb."""
+    """Run the verb; the text of a passing error, empty without one; other errors are raised."""
     try:
         look()
     except (ReaderGone, OutputLost):
@@ -108,7 +108,7 @@ def _error_of(look: Callable[[], object]) -> str:
 
 
 class _Screen(io.StringIO):
-    """Takes a result that shall be painted: it is as wide as the terminal, and has its colours."""
+    """Collects a result that is shown on the terminal, with its width and colours."""
 
     @override
     def isatty(self) -> bool:
@@ -116,7 +116,7 @@ class _Screen(io.StringIO):
 
 
 def _taken(buffer: io.StringIO) -> str:
-    """What was written into the buffer, which is empty then."""
+    """Take the text out of the buffer, which is empty afterwards."""
     text = buffer.getvalue()
     buffer.seek(0)
     buffer.truncate()
@@ -124,9 +124,9 @@ def _taken(buffer: io.StringIO) -> str:
 
 
 def _painted(lines: list[str], *, is_first: bool) -> str:
-    """The lines as what a terminal is sent; those that it has no room for are counted."""
+    """The text that shows the lines on the terminal; lines that do not fit are only counted."""
     size = shutil.get_terminal_size()
-    room = max(2, size.lines - 1)  # the cursor stands below
+    room = max(2, size.lines - 1)  # one line is left for the cursor
     rows = [max(1, -(-text_width(_plain(line)) // max(1, size.columns))) for line in lines]
     shown = 0
     used = 0

@@ -1,7 +1,7 @@
-"""``zkctl group`` and ``txn``: what coordinators keep.
+"""``zkctl group`` and ``txn``: groups and transactions, which coordinators keep.
 
-:mod:`.group_lag` counts; :mod:`.group_plan` finds the offsets of a reset, and
-:mod:`.group_changes` sets and proves them; :mod:`.transactions` finds those that hang.
+:mod:`.group_lag` computes the lag; :mod:`.group_plan` finds the offsets of a reset, and
+:mod:`.group_changes` commits and proves them; :mod:`.transactions` finds hanging transactions.
 
-What must not be done here: reset a group that has members, or end a transaction that goes on.
+What must not be done here: reset a group that has members, or end a transaction in progress.
 """

@@ -1,7 +1,7 @@
-"""``zkctl group reset``, ``delete``, ``delete-offsets``: planned, shown, asked for, and proved.
+"""``zkctl group reset``, ``delete``, ``delete-offsets``: plans, shows, asks, changes, and proves.
 
-Each verb reads the group first, and again when its coordinator has answered: what is reported is
-what was read then.
+Each verb reads the group before the change, and again after the coordinator's response.  The result
+shows the second reading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from zkcontroller_cli.wire.requests import Deadline
 
 _SHOWN: Final = 20
-"""So many lines of a plan are shown before a question; --dry-run shows all."""
+"""The most lines of a plan that are shown before a question; --dry-run shows all."""
 
 
 def _name(row: Any) -> str:
@@ -197,7 +197,7 @@ def _commit(
 
 
 def _mode(modes: Mapping[str, Any]) -> tuple[ResetMode, int]:
-    """The mode that was said, and its number: an offset, a shift, or milliseconds since 1970."""
+    """The chosen mode of a reset, and its number: an offset, a shift, or ms since 1970; else 0."""
     said = [
         (mode, value)
         for mode, value in (
@@ -395,7 +395,7 @@ def _offset_row(
 
 
 def _target(given: Settings, deadline: Deadline, group: str) -> tuple[Bootstrap, GroupView]:
-    """The brokers of the write, named on stderr, and the group as it is."""
+    """The brokers for the write, after they were named on stderr, and the current group."""
     from zkcontroller_cli.wire.groups import describe_groups
     from zkcontroller_cli.wire.requests import run
     from zkcontroller_cli.wire.target import brokers_to_change

@@ -1,4 +1,4 @@
-"""How far a group is behind the logs that it reads: no input or output.
+"""Computes the lag of a group behind the logs that it reads: pure.
 
 Source: Kafka ``ConsumerGroupCommand.collectGroupsOffsets``, ``getLag``.
 """
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def lag_of(committed: int | None, log_end: int | None) -> int | None:
-    """Records between the committed offset and the log's end; None if either is not known.
+    """The offsets between the committed offset and the log's end; None if either is not known.
 
-    Negative where the log ends before the committed offset: records were lost.
+    Negative if records were lost, so that the log ends before the committed offset.
     """
     return None if committed is None or log_end is None else log_end - committed
 
@@ -25,10 +25,10 @@ def lag_of(committed: int | None, log_end: int | None) -> int | None:
 def group_record(
     view: GroupView, ends: Mapping[NamedPartition, tuple[int, ...] | str]
 ) -> dict[str, Any]:
-    """A group with each partition that is committed or assigned, and totals.
+    """A group as a record: its totals, and a row for each partition committed or assigned.
 
-    ``ends`` holds each partition's log end, or why it is not known.  A partition that several
-    members say they are assigned has a row for each and counts once.
+    ``ends``: each partition's high watermark, or why it is not known.  A partition assigned to
+    several members has a row for each, and counts once in the totals.
     """
     owners: dict[NamedPartition, list[MemberDescription | None]] = {}
     for member in view.members:

@@ -1,4 +1,4 @@
-"""What a reset of a group's offsets would commit; its times and files.
+"""Plans the offsets that a reset of a group commits; parses its times and files.
 
 Source: Kafka ``ConsumerGroupCommand.prepareOffsetsToReset``, ``checkOffsetsRange``.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.values.moves import NamedPartition
 
-_MOST: Final = (1 << 63) - 1
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(\.\d{1,9})?S)?)?",
     re.ASCII | re.IGNORECASE,
@@ -25,7 +25,7 @@ _DURATION: Final = re.compile(
 
 
 class ResetMode(Enum):
-    """Where a reset finds the new offset of a partition."""
+    """How a reset chooses the new offset of a partition."""
 
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
@@ -37,7 +37,7 @@ class ResetMode(Enum):
 
 
 class Log(NamedTuple):
-    """A partition's log: its range, and the first offset at the time asked for (-1: none)."""
+    """A partition's first and last offsets, and the offset of the wanted time (-1: no record)."""
 
     start_offset: int
     end_offset: int
@@ -45,7 +45,7 @@ class Log(NamedTuple):
 
 
 class PlannedReset(NamedTuple):
-    """What is to be committed for one partition; no new offset where that is impossible."""
+    """The offset to commit for one partition; ``new_offset`` is None if that is impossible."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class PlannedReset(NamedTuple):
     log_start_offset: int | None
     log_end_offset: int | None
     reason: str | None
-    """Why the offset is another one than was asked for, or why there is none."""
+    """Why ``new_offset`` is not the wanted one, or is None; None if it is as wanted."""
 
 
 def plan_reset(
@@ -63,10 +63,10 @@ def plan_reset(
     committed: Mapping[NamedPartition, int],
     logs: Mapping[NamedPartition, Log | str],
 ) -> list[PlannedReset]:
-    """What a reset of the partitions in ``wanted`` commits, in order of topic and partition.
+    """Plan the reset of the partitions in ``wanted``, sorted by topic and partition.
 
-    ``wanted`` holds the offset (OFFSET, FILE) or the shift (SHIFT) of each partition, and any
-    number in the other modes.  ``logs`` holds each partition's log, or why it is not known.
+    ``wanted``: for each partition the offset (OFFSET, FILE) or the shift (SHIFT); any number in
+    other modes.  ``logs``: each partition's log, or why it is not known.
     """
     return [
         _planned(mode, partition, wanted[partition], committed.get(partition), logs[partition])
@@ -119,14 +119,14 @@ def _clamped(offset: int, log: Log) -> tuple[int, str | None]:
 
 
 class TopicScope(NamedTuple):
-    """A topic as ``--topic`` names it; None: all its partitions."""
+    """A topic and partitions, as ``--topic`` names them; None: all its partitions."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 def parse_scope(text: str) -> TopicScope:
-    """``orders`` or ``orders:0,1``; BadUsage if it is neither."""
+    """Parse a scope such as ``orders`` or ``orders:0,1``; BadUsage for another form."""
     topic, colon, listed = text.partition(":")
     if not colon and topic:
         return TopicScope(topic, None)
@@ -139,7 +139,7 @@ def parse_scope(text: str) -> TopicScope:
 def partitions_in(
     scopes: Sequence[TopicScope], existing: Collection[NamedPartition]
 ) -> list[NamedPartition]:
-    """The partitions that the scopes name, each once, sorted; those that do not exist as well."""
+    """The partitions in the scopes, each once, sorted; also named ones that do not exist."""
     found = set()
     for topic, partitions in scopes:
         if partitions is None:
@@ -150,9 +150,9 @@ def partitions_in(
 
 
 def parse_moment(text: str) -> int:
-    """ISO 8601 as milliseconds since 1970, UTC where no zone is said; BadUsage if it is not.
+    """Parse an ISO 8601 time into ms since 1970, as UTC without a zone; BadUsage for another form.
 
-    Source: Kafka ``Utils.getDateTime``, which takes ``2026-11-24T10:00:00.000`` alone.
+    Source: Kafka ``Utils.getDateTime``, which accepts only the form ``2026-11-24T10:00:00.000``.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -163,7 +163,7 @@ def parse_moment(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """``P1DT2H3M4.5S`` in milliseconds; BadUsage if it is not of that form.
+    """Parse a duration such as ``P1DT2H3M4.5S`` into milliseconds; BadUsage for another form.
 
     Source: Java ``Duration.parse``.
     """
@@ -179,10 +179,10 @@ def parse_duration(text: str) -> int:
 
 
 def read_offsets(file: Path, group: str) -> dict[NamedPartition, int]:
-    """The offsets for the group in a file of ``kafka-consumer-groups --export``.
+    """Read the group's offsets in a file of ``kafka-consumer-groups --export``.
 
-    Lines are ``topic,partition,offset`` or ``group,topic,partition,offset``.  BadUsage if it
-    cannot be read, is of another form, names a partition twice, or has no line for the group.
+    Lines are ``topic,partition,offset`` or ``group,topic,partition,offset``.  BadUsage if the file
+    cannot be read, has another form, names a partition twice, or has no line for the group.
     """
     try:
         lines = list(csv.reader(io.StringIO(file.read_text("utf-8"))))
@@ -195,9 +195,15 @@ def read_offsets(file: Path, group: str) -> dict[NamedPartition, int]:
         if not cells:
             continue
         owner, (topic, partition, offset) = (
-            (cells[0], cells[1:]) if len(cells) == 4 else (group, cells if len(cells) == 3 else _NO)
+            (cells[0], cells[1:])
+            if len(cells) == 4
+            else (group, cells if len(cells) == 3 else _NO_CELLS)
         )
-        if not topic or not _is_number(partition, 1 << 31) or not _is_number(offset, _MOST + 1):
+        if (
+            not topic
+            or not _is_number(partition, 1 << 31)
+            or not _is_number(offset, _LARGEST_OFFSET + 1)
+        ):
             form = "topic,partition,offset or group,topic,partition,offset"
             raise BadUsage(f"{file}, line {number}: it is not {form}")
         named = NamedPartition(topic, int(partition))
@@ -210,13 +216,13 @@ def read_offsets(file: Path, group: str) -> dict[NamedPartition, int]:
     return offsets
 
 
-_NO: Final = ("", "", "")
+_NO_CELLS: Final = ("", "", "")
 
 
 def write_offsets(file: Path, plan: Sequence[PlannedReset]) -> None:
-    """Writes the new offsets as ``kafka-consumer-groups --export`` prints them, for one group.
+    """Write the new offsets as ``kafka-consumer-groups --export`` does for one group.
 
-    BadUsage if the file is there or cannot be written.
+    BadUsage if the file exists or cannot be written.
     """
     buffer = io.StringIO()
     lines = ((each.topic, each.partition, each.new_offset) for each in plan)
@@ -229,7 +235,7 @@ def write_offsets(file: Path, plan: Sequence[PlannedReset]) -> None:
 
 
 def plan_row(group: str, planned: PlannedReset) -> dict[str, Any]:
-    """A line of the plan as every format shows it."""
+    """One planned reset as a row."""
     return {"group": group, **planned._asdict()}
 
 

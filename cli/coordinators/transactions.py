@@ -1,6 +1,6 @@
-"""Which open transactions hang: no input or output.
+"""Finds hanging transactions: pure.
 
-A transaction hangs where a partition's leader waits for a marker that no coordinator will write.
+A transaction hangs if the partition's leader waits for a marker that no coordinator will write.
 Source: Kafka ``TransactionsCommand.FindHangingTransactionsCommand``, KIP-664.
 """
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Hanging(NamedTuple):
-    """An open transaction without a coordinator, and the transactional id where one is known."""
+    """An open transaction that no coordinator will end; its transactional id, None if not known."""
 
     producer: Producer
     transactional_id: str | None
 
 
 def open_longer_than(producers: Sequence[Producer], max_age_ms: int, now_ms: int) -> list[Producer]:
-    """The producers in a transaction whose last record is older than that."""
+    """The producers in a transaction whose last record is older than ``max_age_ms``."""
     return [
         each
         for each in producers
@@ -36,10 +36,10 @@ def hanging(
     ids: Mapping[int, str],
     transactions: Mapping[str, TransactionDescription | None],
 ) -> list[Hanging]:
-    """The candidates for which no coordinator is going to write a marker, by partition.
+    """The candidates for which no coordinator will write a marker, sorted by partition.
 
-    ``ids`` holds the transactional id of each producer id that a coordinator lists.  A coordinator
-    describes the partitions that still wait for its marker: those do not hang.
+    ``ids``: the transactional id of each producer id that a coordinator lists.  A partition in its
+    coordinator's description still gets a marker, so its transaction does not hang.
     """
     found = []
     for each in candidates:

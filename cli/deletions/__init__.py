@@ -1,8 +1,8 @@
 """``zkctl deletion``: topics whose deletion does not end.
 
-:mod:`.reading` looks at ZooKeeper and at brokers; :mod:`.blockers` names what a deletion waits
-for; :mod:`.plan` and :mod:`.unblock` are the safe act.
+:mod:`.reading` reads ZooKeeper and asks brokers; :mod:`.blockers` names what a deletion waits for;
+:mod:`.plan` decides what can be done safely, and :mod:`.unblock` does it.
 
-What must not be done here: remove the znodes of a topic: the controller
-has the topic in memory and would write some of them again.
+What must not be done here: delete the znodes of a topic.  The controller has the topic in memory,
+and would write some of them again.
 """

@@ -1,4 +1,4 @@
-"""What holds the deletion of a topic up, and the next safe act: pure, shared with ``doctor``'s D01.
+"""What delays the deletion of a topic, and the next safe step: pure, also used by rule D01.
 
 Source: Kafka ``TopicDeletionManager``, ``KafkaController.fetchTopicDeletionsInProgress``.
 """
@@ -15,7 +15,7 @@ from zkcontroller_cli.znodes.partitions import PartitionView
 START_BROKER: Final = "start the broker that is named as the blocker"
 NOTHING_VISIBLE: Final = "no blocker is visible"
 PATIENCE_MS: Final = 10_000
-"""What is younger, and has no visible blocker, is under way."""
+"""A deletion younger than this, without a visible blocker, counts as in progress."""
 
 
 class BlockerKind(StrEnum):
@@ -42,7 +42,7 @@ class Blocker(NamedTuple):
     broker_id: int | None = None
 
     def row(self) -> dict[str, Any]:
-        """As ``deletion status`` shows it."""
+        """The blocker as a row of ``deletion status``."""
         return {
             "kind": str(self.kind),
             "what": self.what,
@@ -52,7 +52,7 @@ class Blocker(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The znode that orders a deletion."""
+    """The znode in ``/admin/delete_topics`` that requests the deletion of a topic."""
 
     ordered_at_ms: int
     czxid: int
@@ -60,17 +60,17 @@ class Mark(NamedTuple):
 
 
 class BrokerReplicas(NamedTuple):
-    """What a broker still has of a topic; ``error`` says why that is not known."""
+    """The replicas of a topic that a broker still has; ``error`` says why that is not known."""
 
     left: Mapping[int, int] | None
-    """By partition the bytes of its replica."""
+    """By partition, the size of its replica in bytes; None if not known."""
     log_dir_errors: tuple[str, ...] = ()
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """One topic that is marked for deletion, and all that decides on its end."""
+    """One topic that is marked for deletion, and everything that may delay it."""
 
     topic: str
     mark: Mark
@@ -84,7 +84,7 @@ class Deletion:
     is_enabled: bool | None
     """``delete.topic.enable`` of the controller; None: not known."""
     held: Mapping[int, BrokerReplicas]
-    """By live broker with replicas of the topic."""
+    """By live broker with replicas of the topic, what it still has."""
 
     def replicas_of(self, broker_id: int) -> list[int]:
         """The partitions that are assigned to a broker."""
@@ -92,12 +92,12 @@ class Deletion:
 
     @property
     def brokers(self) -> list[int]:
-        """Every broker with a replica, by id."""
+        """Every broker to which a replica is assigned, sorted by id."""
         return sorted({broker for v in self.partitions for broker in v.assignment.replicas})
 
     @property
     def moving(self) -> list[PartitionView]:
-        """The partitions that are being moved."""
+        """The partitions that are being reassigned."""
         return [
             view
             for view in self.partitions
@@ -106,12 +106,12 @@ class Deletion:
 
     @property
     def only_added(self) -> set[int]:
-        """Brokers whose replicas a cancel of the moves takes away: they have no other ones."""
+        """Brokers with only adding replicas of this topic, which a cancel of the moves removes."""
         origin = {b for v in self.partitions for b in v.assignment.origin_replicas}
         return set(self.brokers) - origin
 
     def row(self) -> dict[str, Any]:
-        """As ``deletion status`` shows it."""
+        """The deletion as a row of ``deletion status``."""
         blockers = blockers_of(self)
         return {
             "topic": self.topic,
@@ -142,7 +142,7 @@ class Deletion:
 def blockers_in_znodes(
     topic: str, partitions: Iterable[PartitionView], live_brokers: Collection[int]
 ) -> list[Blocker]:
-    """Dead brokers with replicas, and a reassignment: what ZooKeeper shows."""
+    """The blockers that znodes show: dead brokers with replicas, and a reassignment."""
     dead: set[int] = set()
     is_moving = False
     for view in partitions:
@@ -173,10 +173,10 @@ def blockers_in_znodes(
 
 
 def blockers_of(deletion: Deletion) -> list[Blocker]:
-    """Everything that holds the deletion up, the first to be solved first; empty if nothing does.
+    """Everything that delays the deletion, in the order to solve it; empty if nothing does.
 
-    Replicas and znodes that are left name a blocker only where nothing else does, and the order is
-    not young.
+    Remaining replicas or znodes count as a blocker only if there is no other one, and the deletion
+    is older than PATIENCE_MS.
     """
     blockers = [
         *_of_controller(deletion),

@@ -1,8 +1,8 @@
-"""What ``deletion unblock`` may do, decided from one reading: pure.
+"""Decides from one reading what ``deletion unblock`` may do: pure.
 
-It never deletes the znodes of a topic.  The controller has the topic in memory and would write some
-of them again; brokers keep the logs, and bring them back as strays of the next topic of that name
-(KIP-688 calls it risky).  Everything here is done by the controller, which is only made to go on.
+It never deletes the znodes of a topic (KIP-688 calls that risky).  The controller has the topic in
+memory and would write some of them again, and brokers would keep the logs as strays of the next
+topic of that name.  The controller deletes the topic; this only makes it continue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkcontroller_cli.deletions.blockers import (
 
 
 class UnblockAction(StrEnum):
-    """What is done."""
+    """How a deletion is unblocked."""
 
     ELECT = "elect_controller"
     CANCEL = "cancel_reassignment"
@@ -29,13 +29,13 @@ class UnblockAction(StrEnum):
 
 
 class UnblockPlan(NamedTuple):
-    """The action, and its steps in words."""
+    """The action, and its steps as texts for the user."""
 
     action: UnblockAction
     steps: tuple[str, ...]
 
 
-_AT_A_BROKER: Final = frozenset(
+_BROKER_BLOCKERS: Final = frozenset(
     (BlockerKind.DEAD_BROKER, BlockerKind.SILENT_BROKER, BlockerKind.OFFLINE_LOG_DIR)
 )
 _BEYOND_ZKCTL: Final = frozenset((BlockerKind.NO_CONTROLLER, BlockerKind.DELETION_DISABLED))
@@ -47,9 +47,9 @@ _UNMARK: Final = (
 
 
 def plan_unblock(deletion: Deletion, *, kept: str | None) -> UnblockPlan:
-    """What is safe; Refused, with the next step, where nothing is.
+    """The safe plan; Refused, with the next step, if there is none.
 
-    ``kept`` is the topic's name, typed once more: its mark is taken away and the topic stays.
+    ``kept``: None, or the topic's name typed again, to delete the mark and keep the topic.
     BadUsage if it is another name.
     """
     if kept is not None:
@@ -62,13 +62,13 @@ def plan_unblock(deletion: Deletion, *, kept: str | None) -> UnblockPlan:
         )
     kinds = {blocker.kind for blocker in blockers}
     is_moving = BlockerKind.REASSIGNMENT in kinds
-    # What a cancel takes out of the assignment need not answer.
+    # A broker that a cancel removes from the assignment does not have to work.
     needed = [
         blocker
         for blocker in blockers
         if blocker.kind in _BEYOND_ZKCTL
         or (
-            blocker.kind in _AT_A_BROKER
+            blocker.kind in _BROKER_BLOCKERS
             and not (is_moving and blocker.broker_id in deletion.only_added)
         )
     ]
@@ -112,7 +112,7 @@ def _plan_to_keep(deletion: Deletion, kept: str) -> UnblockPlan:
     for broker in deletion.brokers:
         found = deletion.held.get(broker)
         if broker not in deletion.live_brokers:
-            continue  # what it holds is not deleted while it is away
+            continue  # a dead broker deletes no replicas
         count = len(deletion.replicas_of(broker))
         if found is None or found.left is None:
             why = "is not asked" if found is None else f"does not tell: {found.error}"

@@ -33,12 +33,12 @@ from zkcontroller_cli.znodes.registrations import LiveBroker, read_registrations
 from zkcontroller_cli.znodes.session import ZooKeeper, now_ms
 
 _ONE_ANSWER_S: Final = 5.0
-"""A broker that takes longer is silent."""
+"""Seconds after which a broker counts as not answering."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionsRead:
-    """The marked topics, by name, and the controller that is to delete them."""
+    """The topics marked for deletion, sorted by name, and the controller that must delete them."""
 
     deletions: list[Deletion]
     controller: ControllerView
@@ -47,7 +47,10 @@ class DeletionsRead:
 def read_marked(
     given: Settings, zookeeper: ZooKeeper, topics: Sequence[str] | None = None
 ) -> DeletionsRead:
-    """Every topic that is marked for deletion, or those; Refused if one of those is not marked."""
+    """Read every topic that is marked for deletion; only ``topics`` unless it is None.
+
+    Refused if one of ``topics`` is not marked.
+    """
     marks = _marks(zookeeper)
     for topic in topics or ():
         if topic not in marks:
@@ -109,7 +112,7 @@ def _not_marked(zookeeper: ZooKeeper, topic: str) -> str:
 
 
 def _partitions(zookeeper: ZooKeeper, names: Sequence[str]) -> dict[str, list[PartitionView]]:
-    """By topic its partitions; a topic without a readable znode is left out."""
+    """The partitions of each topic; a topic without a readable znode is left out."""
     paths = [TopicZnode.path(name) for name in names]
     there = [
         name
@@ -120,7 +123,7 @@ def _partitions(zookeeper: ZooKeeper, names: Sequence[str]) -> dict[str, list[Pa
     for name in there:
         try:
             topics += read_topics(zookeeper, [name])
-        except Refused:  # gone meanwhile, or corrupt: what is warned about already
+        except Refused:  # deleted meanwhile, or corrupt, for which there was a warning
             continue
     found: dict[str, list[PartitionView]] = {topic.topic: [] for topic in topics}
     for view in partitions_of(zookeeper, topics):
@@ -133,7 +136,7 @@ async def _held(
     security: ClientSecurity,
     partitions: Mapping[str, Sequence[PartitionView]],
 ) -> dict[int, ReplicasLeft | str]:
-    """By live broker with replicas of these topics what it has, or why that is not known."""
+    """By live broker with replicas of these topics, the replicas it has, or why not known."""
     assigned: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
     for views in partitions.values():
         for view in views:

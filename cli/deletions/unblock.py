@@ -1,4 +1,4 @@
-"""Carries the plan of ``deletion unblock`` out, and proves what came of it."""
+"""Carries out the plan of ``deletion unblock``, and proves its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POLL_S: Final = 0.1
 
 
 class Unblocking:
-    """One deletion that is made to go on, or is called off."""
+    """Makes one deletion continue, or cancels it."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Unblocking:
         return self._record(is_dry_run=True, is_deleted=False, is_marked=True)
 
     def run(self) -> dict[str, Any]:
-        """Carries the plan out; the record of what was read afterwards.
+        """Carry out the plan; returns the record of the state read afterwards.
 
         Refused if the controller has moved since the plan was made, or refuses a step; TimedOut if
-        what it causes does not come.
+        the expected state is not reached in time.
         """
-        self._deadline = Deadline(self._given.deadline_s)  # the question took none of it
+        self._deadline = Deadline(self._given.deadline_s)  # begins after the user's answer
         match self._plan.action:
             case UnblockAction.ELECT:
                 self._elect()
@@ -75,7 +75,10 @@ class Unblocking:
                 return self._await_end()
 
     def _cancel_and_delete(self) -> None:
-        """Cancels the moves and orders the deletion again; an error says where it stands."""
+        """Cancel the moves and request the deletion again.
+
+        An error adds that the topic is not marked any more, and how to continue.
+        """
         topic = self._deletion.topic
         try:
             self._await_controller()
@@ -94,12 +97,12 @@ class Unblocking:
             ) from error
 
     def _elect(self) -> None:
-        """Has the next controller elected."""
+        """Delete ``/controller``, and wait for the next controller."""
         self._write([Delete(ControllerZnode.PATH)])
         self._await_controller()
 
     def _unmark(self) -> None:
-        """Deletes the mark and ``/controller``: the next controller knows of no deletion."""
+        """Delete the mark and ``/controller``, so that the next controller sees no deletion."""
         path = DeleteTopicZnode.path(self._deletion.topic)
         operations = [Delete(path, self._deletion.mark.zk_version)]
         if self._before.controller_id is not None:
@@ -107,9 +110,10 @@ class Unblocking:
         self._write(operations)
 
     def _write(self, deletes: Sequence[Delete]) -> None:
-        """All of it, if the controller is the one of the plan; else Refused.
+        """Delete all in one transaction; Refused if the controller is not that of the plan.
 
-        TimedOut if the answer was lost, and it may have been done.
+        TimedOut if the connection broke before ZooKeeper's response, so that the result is not
+        known.
         """
         version = self._before.controller_epoch_zk_version
         check = [] if version is None else [Check(ControllerEpochZnode.PATH, version)]
@@ -147,7 +151,7 @@ class Unblocking:
             refused = [
                 verdict
                 for verdict in verdicts
-                # It may have ended by itself; what was not answered for certain is looked at next.
+                # The move may have ended by itself; after a timeout _await_end_of_moves looks.
                 if verdict.error_code
                 not in (
                     ErrorCode.none,
@@ -191,7 +195,10 @@ class Unblocking:
             time.sleep(min(_POLL_S, self._deadline.left_s))
 
     def _await_leaders(self) -> dict[str, Any]:
-        """The topic is there, unmarked, and every partition with a live replica in sync is led."""
+        """Wait until every partition with a live in-sync replica has a leader.
+
+        Refused if the topic is gone or marked again.
+        """
         topic = self._deletion.topic
         path, mark = TopicZnode.path(topic), DeleteTopicZnode.path(topic)
         while True:

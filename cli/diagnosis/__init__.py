@@ -1,9 +1,10 @@
-"""``zkctl doctor``: what is wrong, where it stands, and the next safe step.
+"""``zkctl doctor``: what is wrong in the cluster, where, and the next safe step.
 
-:mod:`.reading` takes a look at ZooKeeper, :mod:`.brokers` at brokers and :mod:`.ensemble` at
-ZooKeeper's servers; :mod:`.looks` compares two of them; :mod:`.rules` judges, one function for each
-id of docs/doctor.md; :mod:`.findings` is what they say.
+:mod:`.reading` reads ZooKeeper, :mod:`.brokers` asks the brokers and :mod:`.ensemble` the
+ZooKeeper servers; :mod:`.looks` compares with an earlier reading; :mod:`.rules` lists the rules,
+one for each id of docs/doctor.md, and :mod:`.checks` their functions; :mod:`.findings` holds the
+types of the result.
 
-What must not be done here: write anything anywhere.  A rule needs its evidence in the finding, a
-row in docs/doctor.md, and a test that causes the trouble.
+What must not be done here: write anything anywhere.  Every rule puts its evidence into the finding,
+and has a row in docs/doctor.md and a test that causes the trouble.
 """

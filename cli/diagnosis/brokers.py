@@ -1,4 +1,4 @@
-"""What every broker says of the cluster, asked at once; and whether the controller works."""
+"""Asks every broker what it knows of the cluster, and the controller whether it works."""
 
 from __future__ import annotations
 
@@ -46,16 +46,19 @@ from zkcontroller_cli.znodes.registrations import LiveBroker
 from zkcontroller_cli.znodes.session import now_ms
 
 MOST_COMPARED: Final = 10_000
-"""So many partitions out of sync have the ends of their logs compared; so many topics that a broker
-does not name are asked for by name."""
+"""The most topics or partitions in one comparison with a broker.
 
-_RULES_AFTER: Final = {
+It bounds the under-replicated partitions whose log end offsets are compared, the topics missing in
+a Metadata response that are asked for by name, and the topics that are fetched from.
+"""
+
+_RULES_WITHOUT: Final = {
     "Metadata": ("B02", "B03", "B04", "M01", "M02", "M03", "L01", "L02", "S02"),
     "Fetch": ("L01", "L02", "M02", "S02"),
     "DescribeLogDirs": ("L01", "L02", "S02"),
     "DescribeConfigs": ("S02",),
 }
-"""What a broker is asked, one request after the other, and the rules that lack it from there on."""
+"""By request, in the order sent, the rules that cannot be checked when that request fails."""
 
 _SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
 _LATEST: Final = -1
@@ -63,16 +66,19 @@ _FETCH_BY_ID: Final = 13
 """The first version of Fetch that names topics by their ids (Kafka 3.1)."""
 _NO_OFFSET: Final = -1
 _DEBUGGING_REPLICA: Final = -2
-"""Asks a follower as well, and for the end of its log (``ListOffsetsRequest``)."""
+"""With this replica id a follower answers ListOffsets too, with its own log end offset.
+
+Source: Kafka ``ListOffsetsRequest``.
+"""
 
 
 async def read_brokers(
     reading: ClusterReading, security: ClientSecurity, named: str | None = None
 ) -> None:
-    """Fill in what every registered broker says, and whether the controller answers.
+    """Fill ``reading`` with the responses of every registered broker and of the controller.
 
-    ``named`` are addresses, ``host:port,host:port``, at which brokers may be that are not
-    registered; so are those that brokers' metadata or earlier looks have.
+    ``named``, as ``host:port,host:port``, are further addresses where unregistered brokers may
+    listen.  The addresses in the brokers' metadata and in earlier looks are tried as well.
     """
     reading.security_protocol = security.protocol
     probe = asyncio.create_task(_probe(reading, security))
@@ -88,7 +94,7 @@ async def read_brokers(
         reading.leave_unchecked(["R01"], where, "whether its new replicas grow is not known")
     reading.probe = await probe
     await asyncio.gather(
-        _read_strangers(reading, security, named), _read_caught_up(reading, security)
+        _read_unregistered(reading, security, named), _read_caught_up(reading, security)
     )
 
 
@@ -99,7 +105,7 @@ async def _ask(
     reading = BrokerReading(broker_id)
     address = registration.address_by(security.protocol)
     if address is None:
-        _cannot_be_asked(cluster, reading, f"it has no {security.protocol} listener")
+        _record_not_asked(cluster, reading, f"it has no {security.protocol} listener")
         return reading
     began_ms = now_ms()
     request = "Metadata"
@@ -108,8 +114,8 @@ async def _ask(
         async with connected([BrokerAddress(*address)], deadline, security) as connection:
             answer = await ask_metadata(connection)
             cluster.silences.pop(broker_id, None)
-            _has_taken(cluster, broker_id, now_ms() - began_ms)
-            _take(reading, answer)
+            _record_answer_time(cluster, broker_id, now_ms() - began_ms)
+            _take_metadata(reading, answer)
             _note_topic_ids(cluster, reading)
             await _read_unknown_topics(cluster, reading, connection)
             request = "Fetch"
@@ -119,47 +125,47 @@ async def _ask(
             request = "DescribeConfigs"
             await _read_session_timeout(cluster, reading, connection)
     except NotLetIn as error:
-        _cannot_be_asked(cluster, reading, str(error))
+        _record_not_asked(cluster, reading, str(error))
     except CommandFailed as error:
         if request == "Metadata":
-            _is_silent(cluster, reading, error, began_ms)
+            _record_silence(cluster, reading, error, began_ms)
         else:
             where = f"{request} of broker {broker_id}"
-            cluster.leave_unchecked(_RULES_AFTER[request], where, str(error))
+            cluster.leave_unchecked(_RULES_WITHOUT[request], where, str(error))
     return reading
 
 
-def _cannot_be_asked(cluster: ClusterReading, reading: BrokerReading, why: str) -> None:
+def _record_not_asked(cluster: ClusterReading, reading: BrokerReading, why: str) -> None:
     reading.error, reading.is_asked = why, False
     cluster.leave_unchecked(
-        _RULES_AFTER["Metadata"], f"Metadata of broker {reading.broker_id}", why
+        _RULES_WITHOUT["Metadata"], f"Metadata of broker {reading.broker_id}", why
     )
 
 
-def _is_silent(
+def _record_silence(
     cluster: ClusterReading, reading: BrokerReading, error: CommandFailed, began_ms: int
 ) -> None:
-    """B02 tells it; how long the broker pauses is not known before it answers again."""
+    """Record that a broker did not answer Metadata: rule B02 reports it, the others cannot run."""
     reading.error = str(error)
     broker_id = reading.broker_id
     if isinstance(error, TimedOut):
         silence = Silence(began_ms, now_ms()).joined(cluster.silences.get(broker_id))
         cluster.silences[broker_id] = silence
-        _has_taken(cluster, broker_id, silence.until_ms - silence.since_ms)
+        _record_answer_time(cluster, broker_id, silence.until_ms - silence.since_ms)
     where = f"Metadata of broker {broker_id}"
     cluster.leave_unchecked(["S02"], where, str(error))
-    for rule in _RULES_AFTER["Metadata"]:
+    for rule in _RULES_WITHOUT["Metadata"]:
         if rule not in ("B02", "S02"):
             cluster.notes[rule] = "a broker does not answer: see B02"
 
 
-def _has_taken(cluster: ClusterReading, broker_id: int, took_ms: int) -> None:
-    """Remember how long the broker took to answer, or was waited for."""
+def _record_answer_time(cluster: ClusterReading, broker_id: int, took_ms: int) -> None:
+    """Remember the longest time in ms that the broker took to answer, or that zkctl waited."""
     longest_ms = cluster.longest_answers_ms.get(broker_id, 0)
     cluster.longest_answers_ms[broker_id] = max(took_ms, longest_ms)
 
 
-def _take(reading: BrokerReading, response: MetadataResponse) -> None:
+def _take_metadata(reading: BrokerReading, response: MetadataResponse) -> None:
     answer = answer_of(response)
     reading.cluster_id = answer.cluster_id
     reading.live_brokers = frozenset(answer.brokers)
@@ -171,7 +177,7 @@ def _take(reading: BrokerReading, response: MetadataResponse) -> None:
 
 
 def _note_topic_ids(cluster: ClusterReading, reading: BrokerReading) -> None:
-    """A broker before Kafka 2.8 knows no topic ids, and so none that speaks an older protocol."""
+    """Note that M02 is not checked: before inter-broker protocol 2.8 a broker has no topic ids."""
     if reading.partitions and not reading.topic_ids:
         cluster.notes["M02"] = (
             f"broker {reading.broker_id} names no topic ids: "
@@ -182,9 +188,9 @@ def _note_topic_ids(cluster: ClusterReading, reading: BrokerReading) -> None:
 async def _read_unknown_topics(
     cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
 ) -> None:
-    """Ask by name for the topics that the answer lacks: the broker lacks them, or hides them."""
+    """Ask by name for topics missing in the response: unknown to the broker, or not authorized."""
     if not reading.live_brokers:
-        return  # B04 says it
+        return  # rule B04 reports it
     known = {topic for topic, _ in reading.partitions}
     led = {view.topic for view in cluster.partitions if view.state is not None}
     lacking = sorted(led - known - set(cluster.deletions))
@@ -203,10 +209,10 @@ async def _read_unknown_topics(
 async def _read_refused_topics(
     cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
 ) -> None:
-    """Ask for records of one partition of each topic by the topic's id, at an offset without any.
+    """Find topics whose id in the broker's ``partition.metadata`` differs from the topic's znode.
 
-    Metadata shows the id of the topic's znode, as the controller sent it, whatever id stands in
-    ``partition.metadata``: there the broker has no leader, and refuses the Fetch.
+    Metadata cannot show that: it returns the id that the controller sent.  So one partition of
+    each topic is fetched by topic id, and the broker refuses with INCONSISTENT_TOPIC_ID.
     """
     _, newest = (await connection.ask_versions()).get(ApiKey.FETCH, (0, -1))
     ids = {topic.topic: topic.topic_id for topic in cluster.topics}
@@ -271,8 +277,8 @@ async def _read_log_dirs(
     assert isinstance(described, DescribeLogDirsResponse), "request() answers in kind"
     reading.log_dirs = _log_dirs(described)
     if not reading.log_dirs:
-        # Every broker has a directory.  Version 2 has no error code for the whole answer: a broker
-        # that does not let the client ask names none.
+        # Every broker has a directory.  Version 2 has no error code for the whole response: when
+        # the client is not authorized, the response just names no directory.
         where = f"DescribeLogDirs of broker {reading.broker_id}"
         cluster.leave_unchecked(("L01", "L02"), where, "no directory is named: not allowed")
 
@@ -315,7 +321,7 @@ async def _read_session_timeout(
 async def _own_configs(
     connection: BrokerConnection, broker_ids: Iterable[int], keys: Sequence[str] | None
 ) -> DescribeConfigsResponse:
-    """The configurations of brokers, which each broker shows of itself alone."""
+    """Ask one broker for the configurations of brokers; a broker returns only its own."""
     answer = await connection.request(
         describe_configs.DescribeConfigsRequest(
             resources=tuple(
@@ -337,7 +343,7 @@ async def _own_configs(
 def _differing(
     reading: ClusterReading, broker: BrokerReading
 ) -> list[tuple[PartitionView, CachedState]]:
-    """Partitions that the broker's cache has otherwise than ZooKeeper."""
+    """Partitions whose state in the broker's metadata cache differs from ZooKeeper's."""
     return [
         (view, cached)
         for view in reading.partitions
@@ -348,9 +354,10 @@ def _differing(
 
 
 async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence | None:
-    """Ask the controller what only its event thread answers: which partitions are being moved.
+    """Ask the controller for its reassignments, which only its event thread can answer.
 
-    Kafka has this request since 2.4; before it nothing is asked.
+    None when it answered, or when it could not be asked.  Kafka has ListPartitionReassignments
+    since 2.4; an older controller is not probed.
     """
     broker_id = None if reading.controller is None else reading.controller.broker_id
     registration = None if broker_id is None else reading.registrations.get(broker_id)
@@ -387,7 +394,7 @@ async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence 
 # Brokers that are not registered.
 
 
-async def _read_strangers(
+async def _read_unregistered(
     reading: ClusterReading, security: ClientSecurity, named: str | None
 ) -> None:
     registered = {each.address_by(security.protocol) for each in reading.registrations.values()}
@@ -404,7 +411,7 @@ async def _read_strangers(
         suspects.setdefault((address.host, address.port), "by -b or the cluster's file")
     found = await asyncio.gather(
         *(
-            _stranger(reading, BrokerAddress(*address), source, security)
+            _unregistered_broker(reading, BrokerAddress(*address), source, security)
             for address, source in suspects.items()
             if address not in registered
         )
@@ -412,16 +419,16 @@ async def _read_strangers(
     reading.strangers = [place for place in found if place is not None]
 
 
-async def _stranger(
+async def _unregistered_broker(
     reading: ClusterReading, address: BrokerAddress, source: str, security: ClientSecurity
 ) -> Place | None:
-    """The broker at an address, if it answers and none of the registered ones is meant."""
+    """The finding that an unregistered broker of this cluster answers at an address, else None."""
     where = f"DescribeConfigs of {address}, known {source}"
     try:
         async with connected([address], Deadline(reading.broker_s), security) as connection:
             cluster_id = (await ask_metadata(connection, ())).cluster_id
             if cluster_id != reading.cluster_id:
-                return None  # of another cluster, and not registered in this one
+                return None  # a broker of another cluster
             own = await _own_configs(connection, reading.registrations, ["broker.id"])
     except ApiNotKnown as error:
         reading.leave_unchecked(["B01"], where, str(error))
@@ -441,7 +448,7 @@ async def _stranger(
     return Place(Evidence(where, "it answers, and is none of the registered brokers"))
 
 
-# Replicas that have the whole log, and are not in sync.
+# Replicas that have the whole log of the leader, and are not in sync.
 
 
 async def _read_caught_up(reading: ClusterReading, security: ClientSecurity) -> None:
@@ -470,7 +477,7 @@ async def _read_caught_up(reading: ClusterReading, security: ClientSecurity) -> 
         led[view.state.leader].append(view)
         for broker in missing:
             followed[broker].append(view)
-    # First the leaders: a follower that is there later has what the leader had.
+    # The leaders are asked first: a follower that later reaches that offset had caught up.
     leaders = await _log_ends(reading, led, security)
     followers = await _log_ends(reading, followed, security)
     for broker, views in sorted(followed.items()):
@@ -485,7 +492,7 @@ async def _read_caught_up(reading: ClusterReading, security: ClientSecurity) -> 
 async def _log_ends(
     reading: ClusterReading, asked: Mapping[int, Sequence[PartitionView]], security: ClientSecurity
 ) -> dict[tuple[int, str, int], int]:
-    """The ends of logs, by broker and partition, where the broker tells."""
+    """Log end offsets by broker, topic and partition; an entry is missing where it was refused."""
 
     async def ask(broker_id: int, views: Sequence[PartitionView]) -> ListOffsetsResponse | None:
         address = reading.registrations[broker_id].address_by(security.protocol)

@@ -1,7 +1,7 @@
 """What the rules of ``zkctl doctor`` find in one reading of the cluster: a pure function for each.
 
-A check gives the places where what its rule speaks of is so, each with its evidence: a znode with
-its version, or a request and the broker that answered it.
+A check yields each place where its rule is broken, with the evidence: a znode with its version, or
+a request and the broker that answered it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from zkcontroller_cli.wire.metadata_responses import unlike_brokers
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 LARGE_ZNODE_BYTES: Final = 512 * 1024
-"""Half of ZooKeeper's ``jute.maxbuffer``: a larger znode is soon refused."""
+"""Half of the default ``jute.maxbuffer``, above which ZooKeeper refuses a znode."""
 
 
 # Controllers.
@@ -97,7 +97,10 @@ def _at_state(reading: ClusterReading, view: PartitionView, what: str) -> Place:
 def states(
     broken: Callable[[PartitionView, PartitionStateZnode, ClusterReading], str | None],
 ) -> Callable[[ClusterReading], Iterator[Place]]:
-    """A rule over every partition that has a state and is not being deleted."""
+    """Make a check of every partition that has a state and is not being deleted.
+
+    ``broken`` returns what is wrong with a partition, or None.
+    """
 
     def check(reading: ClusterReading) -> Iterator[Place]:
         for view in reading.partitions:
@@ -174,7 +177,7 @@ def under_replicated(
 ) -> str | None:
     least = reading.min_in_sync(view.topic)
     if not view.is_under_replicated or len(state.in_sync_replicas) <= least:
-        return None  # P06 says it
+        return None  # rule P06 reports it
     missing = [b for b in view.assignment.origin_replicas if b not in state.in_sync_replicas]
     return f"not in sync: {_ids(missing)}"
 
@@ -209,7 +212,7 @@ def reassignment_without_progress(reading: ClusterReading) -> Iterator[Place]:
     now, then = reading.copied().of_replicas, reading.before
     for view, missing in reading.slow_moves:
         if not reading.hiding_log_dirs().isdisjoint(missing):
-            continue  # unchecked
+            continue  # read_brokers has noted that R01 is unchecked
         what = f"unchanged for {reading.topic_age_s(view.topic):.0f} s"
         what += f", not in sync yet: {_ids(missing)}"
         shown = [
@@ -217,7 +220,7 @@ def reassignment_without_progress(reading: ClusterReading) -> Iterator[Place]:
         ]
         if then is not None and shown:
             if any(now[name] > then.of_replicas.get(name, now[name]) for name in shown):
-                continue  # it goes on
+                continue  # the move makes progress
             seconds = (reading.at_ms - then.at_ms) / 1000
             what += f"; no bytes came to {_ids(broker for broker, *_ in shown)} for {seconds:.0f} s"
         path = reading.at(TopicZnode.path(view.topic))
@@ -227,7 +230,7 @@ def reassignment_without_progress(reading: ClusterReading) -> Iterator[Place]:
 def dead_target(reading: ClusterReading) -> Iterator[Place]:
     for view in reading.partitions:
         if view.topic in reading.deletions:
-            continue  # its move cannot be cancelled: D01 says what helps
+            continue  # the move of a topic being deleted cannot be cancelled; D01 has the next step
         dead = [b for b in view.assignment.adding_replicas if b not in reading.registrations]
         if dead:
             path = TopicZnode.path(view.topic)
@@ -253,9 +256,9 @@ def zombie_order(reading: ClusterReading) -> Iterator[Place]:
 
 
 def throttle_left(reading: ClusterReading) -> Iterator[Place]:
-    """What Kafka's tool and ours set for a move, where no move goes on that could need it.
+    """R04: replication throttles that a move set, while no move is in progress.
 
-    A list with ``*`` is no move's own: the rates are then meant to stay.
+    A throttled replica list of ``*`` was not set by a move, so all throttles are then left alone.
     """
     standing = [
         (ConfigZnode.topic_path(topic), topic, None, key, config[key])
@@ -372,9 +375,10 @@ def other_partitions(broker: BrokerReading, reading: ClusterReading) -> Iterator
 
 
 def never_addressed(reading: ClusterReading) -> Iterator[Place]:
-    """Brokers that have taken no metadata since they registered: the controller does not know.
+    """B04: brokers that have received no UpdateMetadata since they registered.
 
-    Their epoch, the czxid of the znode, is younger than every request of the controller.
+    The controller has not noticed the registration: it sends nothing, or requests with an older
+    broker epoch, which these brokers refuse.
     """
     for broker in reading.brokers:
         age_s = reading.registration_ages_s.get(broker.broker_id, 0.0)
@@ -392,7 +396,7 @@ def strangers(reading: ClusterReading) -> Iterable[Place]:
 def caught_up(reading: ClusterReading) -> Iterator[Place]:
     for view, broker, end in reading.caught_up:
         what = f"broker {broker} is not in sync, and has the log up to {end} as the leader has"
-        # The preferred leader stays, where the partition has more than two replicas.
+        # With more than two replicas the preferred leader stays first.
         first, *rest = view.assignment.replicas
         order = [first, *rest[1:], rest[0]] if len(rest) > 1 else [*rest, first]
         yield _at_state(reading, view, what)._replace(
@@ -427,7 +431,7 @@ def other_topic_id(broker: BrokerReading, reading: ClusterReading) -> Iterator[P
 
 def other_brokers(broker: BrokerReading, reading: ClusterReading) -> Iterator[str]:
     if broker.error is not None or not broker.live_brokers:
-        return  # B02 and B04 say it
+        return  # rules B02 and B04 report it
     missing, extra = unlike_brokers(broker.live_brokers, reading.registrations)
     if missing:
         yield f"does not know the registered brokers {_ids(missing)}"

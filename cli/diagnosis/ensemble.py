@@ -1,7 +1,7 @@
-"""Every ZooKeeper server of the connect string, asked by four-letter words, and what they show.
+"""Asks every ZooKeeper server of the connect string by four-letter words, and checks the answers.
 
-``srvr`` is allowed by every ZooKeeper's default; ``mntr``, ``isro``, ``cons`` and ``conf`` say more
-where ``4lw.commands.whitelist`` has them.  Source: ZooKeeper's ``FourLetterCommands``.
+ZooKeeper allows ``srvr`` by default; ``mntr``, ``isro``, ``cons`` and ``conf`` only where
+``4lw.commands.whitelist`` lists them.  Source: ZooKeeper's ``FourLetterCommands``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 WORDS: Final = ("srvr", "isro", "mntr", "cons", "conf")
 ANSWER_S: Final = 5.0
-"""So long a server may take to answer one word."""
+"""Seconds that a server may take to answer one word."""
 MOST_BYTES: Final = 16 * 1024 * 1024
 SLOW_MS: Final = 100.0
-"""An average request that takes longer keeps brokers waiting."""
+"""Average request latency in ms above which a server counts as slow."""
 MOST_OUTSTANDING: Final = 1000
-"""From here on ZooKeeper stops reading requests (``globalOutstandingLimit``)."""
+"""The number of waiting requests at which ZooKeeper stops reading (``globalOutstandingLimit``)."""
 FULL: Final = 0.9
-"""This share of ``maxClientCnxns`` is nearly all."""
+"""The share of ``maxClientCnxns`` from which a server counts as nearly full."""
 
 _REFUSED: Final = "not executed because it is not in the whitelist"
 _NOT_SERVING: Final = "not currently serving requests"
@@ -49,34 +49,37 @@ class ServerReading:
     address: str
     error: str | None = None
     words: dict[str, str] = field(default_factory=dict)
-    """The answers to the words that it executes."""
+    """By word, the server's answer; a word that it does not execute is missing."""
 
     @property
     def mode(self) -> str | None:
-        """``leader``, ``follower``, ``observer``, ``standalone``, ``read-only``."""
+        """``leader``, ``follower``, ``observer``, ``standalone`` or ``read-only``.
+
+        None if the server did not say it.
+        """
         found = _MODE.search(self.words.get("srvr", ""))
         return None if found is None else found[1]
 
     @property
     def has_no_quorum(self) -> bool:
-        """It answers, and serves no requests."""
+        """True when the server answers that it serves no requests."""
         return _NOT_SERVING in self.words.get("srvr", "")
 
     @property
     def epoch(self) -> int | None:
-        """The leader's epoch in its newest transaction."""
+        """The ZooKeeper leader epoch in the server's last zxid; None if not known."""
         found = _ZXID.search(self.words.get("srvr", ""))
         return None if found is None else int(found[1], 16) >> 32
 
     def evidence(self, word: str, what: str) -> Evidence:
-        """What this server's answer shows."""
+        """Evidence ``what``, found in this server's answer to ``word``."""
         return Evidence(f"{word} of {self.address}", what)
 
 
 async def read_ensemble(
     servers: Sequence[tuple[str, int]], tls: SSLContext | None
 ) -> list[ServerReading]:
-    """Ask every server, all at once; a server that does not answer has its ``error``."""
+    """Ask all servers at once; ``error`` of a result says why that server did not answer."""
     return list(await asyncio.gather(*(_ask(host, port, tls) for host, port in servers)))
 
 
@@ -97,7 +100,7 @@ async def _ask(host: str, port: int, tls: SSLContext | None) -> ServerReading:
 
 
 async def _word(host: str, port: int, tls: SSLContext | None, word: str) -> str:
-    """The answer to one word; empty if the server hangs up, as older ones do to a refused word."""
+    """The answer to one word; empty if the server closes the connection, as old ones may."""
     name = host if tls is not None else None
     reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
     try:
@@ -112,7 +115,7 @@ async def _word(host: str, port: int, tls: SSLContext | None, word: str) -> str:
 
 
 def unchecked_servers(servers: Sequence[ServerReading]) -> list[Evidence]:
-    """The servers whose health is not known, because they do not execute ``srvr``."""
+    """Evidence for each server whose health is not known, because it does not execute ``srvr``."""
     return [
         server.evidence("srvr", "it is not in 4lw.commands.whitelist")
         for server in servers
@@ -165,12 +168,12 @@ def _numbers(answer: str) -> Mapping[str, float]:
         try:
             numbers[name] = float(value)
         except ValueError:
-            continue  # a version or a state
+            continue  # not a number, but a version or a state
     return numbers
 
 
 def strained_servers(reading: ClusterReading) -> Iterator[Place]:
-    """Z03: slow answers, a queue, hardly a connection left; sessions without a connection."""
+    """Z03: slow or overloaded servers, few connections left, broker sessions without connection."""
     for server in reading.servers:
         answer = server.words.get("srvr", "")
         latency = _LATENCY.search(answer)
@@ -196,7 +199,7 @@ def _nearly_full(server: ServerReading) -> Iterator[Place]:
 
 
 def _cut_off(reading: ClusterReading) -> Iterator[Place]:
-    """Brokers whose session has no connection: dead or cut off, and not yet expired."""
+    """Registered brokers whose session has no connection to any server, and has not expired."""
     if not reading.servers or sessions_note(reading.servers) is not None:
         return
     connected = {
@@ -210,7 +213,7 @@ def _cut_off(reading: ClusterReading) -> Iterator[Place]:
 
 
 def sessions_note(servers: Sequence[ServerReading]) -> str | None:
-    """Why the brokers' sessions cannot be compared with the connections; None if they can."""
+    """Why brokers' sessions cannot be compared with the servers' connections; None if they can."""
     for server in servers:
         if server.error is not None or server.has_no_quorum:
             return f"{server.address} does not show its connections"

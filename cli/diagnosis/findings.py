@@ -1,4 +1,4 @@
-"""What ``zkctl doctor`` finds: evidence, the place where it stands, and a rule's finding."""
+"""What ``zkctl doctor`` finds: the evidence, the place of each fault, and the finding of a rule."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from kafka_history.analyses.rules import Severity
 
 UNCHECKED: Final = "unchecked"
-"""The ``severity`` of a rule that could not be checked, because a question was refused."""
+"""The ``severity`` of a rule that could not be checked, because a request failed."""
 
 
 class Evidence(NamedTuple):
-    """Where it stands, and what stands there."""
+    """Where a fault was seen, a znode or a request to a broker, and what was seen there."""
 
     where: str
     what: str
@@ -20,9 +20,9 @@ class Evidence(NamedTuple):
 class Place(NamedTuple):
     """One place where a rule is broken; ``topic`` and ``partition`` where it concerns one.
 
-    ``path`` is the znode without the chroot, ``broker`` the broker to look at, ``file`` its
-    server.properties if it is a dead one of the local cluster, ``reordered`` the
-    partition's replicas in another order, ``1,3,2``: what the command of the next step names.
+    The command of the next step may name these: ``path`` (the znode without the chroot), ``broker``
+    (the broker to look at), ``file`` (its server.properties, if it is a stopped broker of the local
+    cluster) and ``reordered`` (the partition's replicas in another order, as ``1,3,2``).
     ``is_kraft``: a KRaft controller holds ``/controller``, so that no broker can be elected.
     """
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The same place in another reading, whatever stands there then."""
+        """Identifies this place in another reading, also when its evidence has changed."""
         if self.topic is None:
             return (self.evidence.where.partition(" at version ")[0],)
         return self.topic, str(self.partition)
@@ -54,10 +54,10 @@ class Finding(NamedTuple):
     topics: int
     next_step: str
     command: str
-    """``next_step`` as a command line; it changes nothing, or asks first."""
+    """``next_step`` as a command line; it asks before it changes anything."""
 
     def row(self) -> dict[str, Any]:
-        """As ``doctor`` shows it in every format."""
+        """The row that ``doctor`` shows for this finding."""
         return row_of(
             self.rule,
             str(self.severity),
@@ -95,5 +95,5 @@ def row_of(
 
 
 def page_of(rule: str) -> str:
-    """Where a rule is explained."""
+    """The page and section of the documentation that explain a rule."""
     return f"docs/doctor.md#{rule.lower()}"

@@ -1,7 +1,7 @@
 """What earlier looks of ``zkctl doctor`` saw, and the rules that need them.
 
-``--watch`` remembers its looks, ``--save FILE`` keeps one for a later ``--since FILE``.  An epoch
-that went back, or a controller that changed twice, cannot be seen in one look alone.
+``--watch`` remembers its looks, ``--save FILE`` keeps one for a later ``--since FILE``.  One look
+alone cannot show that an epoch went back, or that the controller changed twice.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from zkcontroller_cli.diagnosis.reading import ClusterReading
 
 CHANGES_WITHIN_S: Final = 600
-"""More than one change of the controller within this time is too many (as in the history)."""
+"""More than one change of the controller within so many seconds breaks rule C03."""
 MOST_EPOCHS: Final = 1000
-"""So many moments of another controller epoch are remembered."""
+"""The most changes of the controller epoch that are remembered."""
 SILENCE_GAP_MS: Final = 15_000
-"""A broker that is asked again within this time, and is silent again, is silent all the time."""
+"""Two unanswered requests to a broker this close in time count as one silence."""
 _VERSION: Final = 1
 
 
 class SeenBroker(NamedTuple):
-    """A registered broker: its epoch, and where it listened for ``zkctl``."""
+    """A registered broker: its epoch, and the address at which ``zkctl`` asked it."""
 
     broker_epoch: int
     host: str
@@ -41,20 +41,26 @@ class SeenBroker(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """From the first question without an answer to the end of the last wait, in milliseconds."""
+    """The time in which a broker did not answer, in milliseconds since 1970.
+
+    From the first unanswered request to the end of the wait for the last one.
+    """
 
     since_ms: int
     until_ms: int
 
     def joined(self, earlier: Silence | None) -> Silence:
-        """This one, and the one before it if they are the same silence."""
+        """This silence, begun at ``earlier`` if the two are at most SILENCE_GAP_MS apart."""
         if earlier is None or self.since_ms - earlier.until_ms > SILENCE_GAP_MS:
             return self
         return Silence(earlier.since_ms, self.until_ms)
 
 
 class TopicEpochs(NamedTuple):
-    """The leader epochs of one topic; two topics of one name differ in ``topic_id``."""
+    """The leader epochs of one topic by partition.
+
+    ``topic_id`` tells a topic from a later one with the same name; None if it has no id.
+    """
 
     topic_id: str | None
     leader_epochs: dict[int, int]
@@ -62,24 +68,24 @@ class TopicEpochs(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """One look at a cluster, as far as later ones need it."""
+    """The part of one look at a cluster that later looks need."""
 
     at_ms: int
     cluster_id: str | None
     controller_id: int | None
     controller_epoch: int | None
     epochs: tuple[tuple[int, int], ...]
-    """Moments in milliseconds, and the controller epoch that was first seen then."""
+    """When each controller epoch was first seen (ms since 1970), and that epoch."""
     brokers: Mapping[int, SeenBroker]
     topics: Mapping[str, TopicEpochs]
     longest_answers_ms: Mapping[int, int]
     places: frozenset[tuple[str, ...]]
     """The rule and the key of every place that was found."""
     silences: Mapping[int, Silence] = field(default_factory=dict)
-    """Not saved: whether a silence went on until the next command is not known."""
+    """By broker; not saved to a file, as nothing is known of the time between two commands."""
 
     def followed_by(self, later: Look) -> Look:
-        """The later look, with what must not be forgotten: the highest epochs, longest answers."""
+        """The later look, with the highest epochs and the longest answers of both."""
         topics = dict(later.topics)
         for name, seen in self.topics.items():
             now = topics.get(name)
@@ -109,7 +115,7 @@ class Look:
 
 
 def look_at(reading: ClusterReading, found: Iterable[Finding], at_ms: int) -> Look:
-    """What of a reading later looks need."""
+    """The look to keep of a reading and its findings."""
     topics = {
         topic.topic: TopicEpochs(topic_id_text(topic.topic_id), {}) for topic in reading.topics
     }
@@ -136,7 +142,7 @@ def look_at(reading: ClusterReading, found: Iterable[Finding], at_ms: int) -> Lo
 
 
 def save(look: Look, path: Path) -> None:
-    """Write a look to a file, in one step; Refused if that is not possible."""
+    """Write a look to a file atomically; Refused if that fails."""
     content = {
         "version": _VERSION,
         "at_ms": look.at_ms,
@@ -165,7 +171,7 @@ def save(look: Look, path: Path) -> None:
 
 
 def load(path: Path) -> Look:
-    """A look from a file; BadUsage if it is none."""
+    """Read a look from a file; BadUsage if the file does not hold one."""
     try:
         content = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -230,13 +236,13 @@ def epoch_went_back(reading: ClusterReading) -> Iterator[Place]:
 
 
 def changed_too_often(reading: ClusterReading) -> Iterator[Place]:
-    """C03: so many epochs have passed that two of them began within ten minutes."""
+    """C03: the controller epoch rose so often that two changes lie within ten minutes."""
     then, now = reading.earlier, reading.controller_epoch
     if then is None or now is None:
         return
     for at_ms, epoch in reversed(then.epochs):
         passed_s = max(0.0, (reading.at_ms - at_ms) / 1000)
-        # Changes that are ten minutes apart, or more, are no more than this.
+        # If all changes were at least ten minutes apart, there would be at most so many.
         if now - epoch > passed_s // CHANGES_WITHIN_S + 1:
             path = ControllerEpochZnode.PATH
             what = f"holds {now}; {passed_s:.0f} s ago it held {epoch}"

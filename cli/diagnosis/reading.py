@@ -1,6 +1,6 @@
 """One reading of a cluster for ``zkctl doctor``: ZooKeeper in bulk, then every broker at once.
 
-What can be read with one of the two alone is read; a rule that needs the other finds nothing.
+ZooKeeper or the brokers can be read alone; a rule that needs the other finds nothing.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from zkcontroller_cli.znodes.topics import read_configs, read_deletions
 
 MIGRATION_PATH: Final = "/migration"
 BROKER_S: Final = 5.0
-"""So long each broker may take for its answers, if nothing else is said."""
+"""The default number of seconds that each broker may take for all its responses."""
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class LogDir(NamedTuple):
-    """One log directory of a broker; ``error`` is Kafka's name of its failure."""
+    """One log directory of a broker; ``error`` is the name of its error code, None without one."""
 
     path: str
     error: str | None
     replicas: Mapping[tuple[str, int], int]
-    """The bytes of each replica's log."""
+    """By topic and partition, the size of the replica's log in bytes."""
 
 
 @dataclass
 class BrokerReading:
-    """What one broker answered; ``error`` says why it did not."""
+    """What one broker answered; ``error`` is None, or the reason why it did not."""
 
     broker_id: int
     error: str | None = None
     is_asked: bool = True
-    """False if no question reached it: no listener for ``zkctl``, or no login."""
+    """False if the broker has no listener for ``zkctl``, or refused the login."""
     cluster_id: str | None = None
     live_brokers: frozenset[int] = frozenset()
     partitions: Mapping[tuple[str, int], CachedState] = field(default_factory=dict)
@@ -68,16 +68,16 @@ class BrokerReading:
     differing: list[tuple[PartitionView, CachedState]] = field(default_factory=list)
     """Partitions whose cached state differs from ZooKeeper's."""
     unknown_topics: list[str] = field(default_factory=list)
-    """Topics with leaders that it does not know."""
+    """Topics that have a partition state in ZooKeeper, and that the broker does not know."""
     refused_topics: list[str] = field(default_factory=list)
-    """Topics of which it keeps a log with another topic id than its metadata has."""
+    """Topics whose log at the broker has another topic id than the broker's metadata."""
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """Where its metadata has the brokers."""
+    """By broker id, the host and port in the broker's metadata."""
     session_timeout_ms: int | None = None
 
 
 class Copied(NamedTuple):
-    """The bytes of replicas that are being added, by broker, topic and partition."""
+    """The log size in bytes of replicas that are being added, by broker, topic and partition."""
 
     at_ms: int
     of_replicas: Mapping[tuple[int, str, int], int]
@@ -89,57 +89,60 @@ class ClusterReading:
 
     chroot: str
     patience_s: float
-    """What is younger than this is under way, not stuck."""
+    """Seconds for which a change counts as in progress; after them it counts as stuck."""
     broker_s: float = BROKER_S
-    """So long each broker may take for its answers."""
+    """Seconds that each broker may take for all its responses."""
     cluster_id: str | None = None
     controller_data: bytes | None = None
     controller: ControllerZnode | None = None
     controller_epoch: int | None = None
     zk_versions: dict[str, int] = field(default_factory=dict)
-    """By path, of the znodes that are there; a partition's state has its own."""
+    """By path, the version of each znode read; partition states have theirs in ``partitions``."""
     registrations: Mapping[int, LiveBroker] = field(default_factory=dict)
     topics: Sequence[TopicView] = ()
     partitions: Sequence[PartitionView] = ()
     topic_ages_s: dict[str, float] = field(default_factory=dict)
-    """How long each topic's znode is unchanged."""
+    """By topic, the seconds since its znode was changed."""
     topic_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     default_config: Mapping[str, str] = field(default_factory=dict)
-    """The dynamic configuration of all brokers."""
+    """The dynamic default configuration of all brokers."""
     broker_configs: dict[int, Mapping[str, str]] = field(default_factory=dict)
     """The dynamic configuration of each broker that has one, alive or not."""
     config_ages_s: dict[str, float] = field(default_factory=dict)
-    """By path, how long the znode of a configuration is unchanged."""
+    """By path, the seconds since the znode of a configuration was changed."""
     deletions: dict[str, float] = field(default_factory=dict)
-    """Topics to delete, and the age of the request in seconds."""
+    """Topics to delete, and the seconds since the deletion was requested."""
     ordered_moves: Sequence[TopicPartition] | None = None
     ordered_moves_age_s: float = 0.0
     notifications: dict[str, float] = field(default_factory=dict)
     znode_bytes: dict[str, int] = field(default_factory=dict)
     brokers: Sequence[BrokerReading] = ()
     probe: Evidence | None = None
-    """Evidence that the controller did not answer a request which only a working one answers."""
+    """Evidence that the controller does not work; None if it answered or could not be asked."""
     at_ms: int = 0
     security_protocol: str = "PLAINTEXT"
     registration_ages_s: dict[int, float] = field(default_factory=dict)
     strangers: list[Place] = field(default_factory=list)
-    """Brokers that answer and are not registered, and addresses of another cluster."""
+    """Brokers of this cluster that answer and are not registered."""
     caught_up: list[tuple[PartitionView, int, int]] = field(default_factory=list)
-    """Replicas out of sync that have all of the leader's log: partition, broker, offset."""
+    """Replicas out of sync that reach the leader's log end offset: partition, broker, offset."""
     servers: Sequence[ServerReading] = ()
     longest_answers_ms: dict[int, int] = field(default_factory=dict)
-    """By broker, in this look and the earlier ones; at least this long, if it was given up."""
+    """By broker, the longest time in ms for a Metadata response, in this look and earlier ones.
+
+    Where ``zkctl`` stopped waiting, the time that it waited.
+    """
     silences: dict[int, Silence] = field(default_factory=dict)
-    """Brokers that answered nothing when they were last asked."""
+    """Brokers that did not answer the last request."""
     earlier: Look | None = None
     unchecked: defaultdict[str, list[Evidence]] = field(default_factory=lambda: defaultdict(list))
-    """By rule, the questions without which it is not checked, and why they have no answer."""
+    """By rule that cannot be checked, the requests it needs and why they have no response."""
     start_files: Mapping[int, str] = field(default_factory=dict)
-    """The server.properties of the local cluster's brokers."""
+    """By broker of the local cluster, the path of its server.properties."""
     notes: dict[str, str] = field(default_factory=dict)
-    """By rule, why it is not looked for, or not in full."""
+    """By rule, why it is not checked, or only in part."""
     before: Copied | None = None
-    """What moves had copied in the look before this one."""
+    """The replica sizes in the look before this one; None in the first look."""
 
     @property
     def is_kraft(self) -> bool:
@@ -151,17 +154,17 @@ class ClusterReading:
         return f"{self.chroot}{path}"
 
     def at(self, path: str) -> str:
-        """The path with the chroot, and the version at which the znode was read."""
+        """The path with the chroot, and the znode's version if it was read."""
         version = self.zk_versions.get(path)
         return self.full(path) if version is None else f"{self.full(path)} at version {version}"
 
     def leave_unchecked(self, rules: Iterable[str], where: str, why: str) -> None:
-        """Rules are not checked: this question has no answer that tells."""
+        """Record that ``rules`` are not checked: the request ``where`` failed, for ``why``."""
         for rule in rules:
             self.unchecked[rule].append(Evidence(where, why))
 
     def set_servers(self, servers: Sequence[ServerReading]) -> None:
-        """Take what ZooKeeper's servers answered."""
+        """Store the answers of the ZooKeeper servers, and which rules they leave unchecked."""
         self.servers = servers
         for rule in ("Z02", "Z03"):
             self.unchecked[rule] += unchecked_servers(servers)
@@ -169,19 +172,22 @@ class ClusterReading:
             self.notes["Z03"] = note
 
     def to_start(self, dead: Sequence[int]) -> tuple[int | None, str | None]:
-        """Of dead brokers the first that can be started here, with its file; else the first."""
+        """The dead broker to start next, and its server.properties.
+
+        The first one of the local cluster; else the first, with None for the file.
+        """
         for broker in dead:
             if broker in self.start_files:
                 return broker, self.start_files[broker]
         return (dead[0], None) if dead else (None, None)
 
     def topic_age_s(self, topic: str) -> float:
-        """How long the topic's znode is unchanged."""
+        """Seconds since the topic's znode was changed; 0 if not known."""
         return self.topic_ages_s.get(topic, 0.0)
 
     @cached_property
     def slow_moves(self) -> list[tuple[PartitionView, list[int]]]:
-        """Moves that began longer ago than patience, and the added replicas that lag behind."""
+        """Moves older than ``patience_s``, each with its added replicas that are not in sync."""
         return [
             (view, missing)
             for view in self.partitions
@@ -197,11 +203,11 @@ class ClusterReading:
         ]
 
     def hiding_log_dirs(self) -> set[int]:
-        """Brokers that answer, and do not show what is in their log directories."""
+        """Brokers that answered, but did not show their log directories."""
         return {each.broker_id for each in self.brokers if each.error is None and not each.log_dirs}
 
     def copied(self) -> Copied:
-        """What slow moves have copied, to brokers that show their log directories."""
+        """The bytes that slow moves have copied to brokers that show their log directories."""
         log_dirs = {each.broker_id: each.log_dirs for each in self.brokers if each.log_dirs}
         return Copied(
             self.at_ms,
@@ -217,7 +223,7 @@ class ClusterReading:
         )
 
     def min_in_sync(self, topic: str) -> int:
-        """``min.insync.replicas`` as far as ZooKeeper knows it, 1 where nothing sets it."""
+        """``min.insync.replicas`` of a topic from the znodes; 1 where no znode sets it."""
         own = self.topic_configs.get(topic, {})
         value = own.get(_MIN_IN_SYNC) or self.default_config.get(_MIN_IN_SYNC) or "1"
         return int(value) if value.isdecimal() else 1
@@ -244,7 +250,7 @@ class ClusterReading:
 
 
 def read_cluster(zookeeper: ZooKeeper, patience_s: float) -> ClusterReading:
-    """What ZooKeeper holds.  Raises what the session raises."""
+    """Read all znodes that the rules need.  Raises what the session raises."""
     reading = ClusterReading(zookeeper.full("/").rstrip("/"), patience_s)
     _read_controller(zookeeper, reading)
     reading.at_ms = now_ms()
@@ -310,7 +316,7 @@ def _read_broker_configs(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
         ids = sorted(int(name) for name in names if name.isdecimal())
         configs = read_configs(zookeeper, [ConfigZnode.broker_path(each) for each in ids])
     except ZooKeeperRefused as error:
-        # A broker's configuration may have passwords: in a secured cluster few may read it.
+        # A broker's configuration may hold passwords, so a secured cluster limits who reads it.
         reading.leave_unchecked(["R04"], parent, str(error))
         return
     reading.broker_configs = {each: read for each, read in zip(ids, configs, strict=True) if read}
@@ -329,7 +335,7 @@ def _read_config_stats(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
 
 
 def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
-    """What administrators ordered, and the controller has not carried out."""
+    """Read the topic deletions and reassignments in ``/admin`` that the controller has not done."""
     ordered = read_deletions(zookeeper)
     now = now_ms()
     reading.deletions = {name: (now - at_ms) / 1000 for name, at_ms in ordered.items()}
@@ -346,10 +352,10 @@ def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
 
 
 def _notifications(zookeeper: ZooKeeper) -> dict[str, float]:
-    """The age of each notification that a controller takes away, in seconds.
+    """By path, the age in seconds of each notification that a controller deletes.
 
-    Changes of configurations are not among them: brokers delete an old one only when the next one
-    comes, so it may stay for ever (``ZkNodeChangeNotificationListener``).
+    Notifications of changed configurations are left out: brokers delete an old one only when the
+    next one arrives, so one may stay for ever (``ZkNodeChangeNotificationListener``).
     """
     ages = {}
     now = now_ms()

@@ -1,10 +1,10 @@
 """What ``zkctl doctor`` looks for: rules over one reading of the cluster, each a pure function.
 
-An id means the same here and in ``zkctl history rules``: what both know, they know by one text
-(:data:`~kafka_history.analyses.rules.RULE_BY_ID`), in the present tense here.
+An id means the same here and in ``zkctl history rules``.  A rule of both takes its title from
+:data:`~kafka_history.analyses.rules.RULE_BY_ID`, here in the present tense.
 
-A finding names what is wrong, where that stands (a znode with its version, or a request and the
-broker that answered it), how many partitions and topics it concerns, and the next safe step.
+A finding names what is wrong, the evidence (a znode with its version, or a request and the broker
+that answered it), how many partitions and topics it concerns, and the next safe step.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from zkcontroller_cli.values.throttles import (
 
 MOST_LOOKS: Final = 4
 SHOWN_EVIDENCE: Final = 5
-"""So many places of one finding are shown by ``-o table``; the other formats have them all."""
+"""The most places of one finding that ``-o table`` shows; the other formats show all."""
 
 
 class Needs(StrEnum):
-    """What a rule is checked by."""
+    """What must have been read before a rule can be checked."""
 
     ZOOKEEPER = "ZooKeeper"
     BROKERS = "brokers"
@@ -52,10 +52,10 @@ class Needs(StrEnum):
 class DoctorRule(NamedTuple):
     """One rule: what it finds, and what to do then.
 
-    ``commands`` are ``next_step`` as a command line: of several, the first for which a place has
-    what it names (``{topic}``, ``{partition}``, ``{path}``, ``{broker}``, ``{reordered}``, and
-    ``{file}``, the server.properties of a dead broker of the local cluster).  It asks before it
-    changes anything; the start of a broker needs no question.
+    ``commands`` are ``next_step`` as command lines with fields: ``{topic}``, ``{partition}``,
+    ``{path}``, ``{broker}``, ``{reordered}`` and ``{file}``, the server.properties of a dead broker
+    of the local cluster.  The first command whose fields a place can fill is shown.  Each command
+    asks before it changes anything, except the start of a broker.
     """
 
     id: str
@@ -68,7 +68,7 @@ class DoctorRule(NamedTuple):
 
 
 def findings(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[Finding]:
-    """Everything that is wrong, the worst first; ``ignored`` as :func:`parse_ignored` takes it."""
+    """All findings, the most severe first, without ``ignored`` (see :func:`parse_ignored`)."""
     skipped = parse_ignored(ignored)
     found = []
     for rule in RULES:
@@ -83,7 +83,7 @@ def findings(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[Findi
 
 
 def unchecked_rows(reading: ClusterReading, ignored: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Rows of the rules that are not checked because a question was refused."""
+    """One row for each rule that is not checked because a request failed."""
     skipped = {rule for rule, glob in parse_ignored(ignored) if not glob}
     return [
         row_of(
@@ -100,7 +100,7 @@ def unchecked_rows(reading: ClusterReading, ignored: Iterable[str] = ()) -> list
 
 
 def notes(reading: ClusterReading, ignored: Iterable[str] = ()) -> dict[str, str]:
-    """By reason, the rules that are not looked for, or not in full; no question was refused."""
+    """By reason, the rules that are not checked or only in part, though no request failed."""
     skipped = {rule for rule, glob in parse_ignored(ignored) if not glob}
     by_rule = dict(reading.notes)
     if reading.earlier is None:
@@ -120,14 +120,14 @@ def notes(reading: ClusterReading, ignored: Iterable[str] = ()) -> dict[str, str
 
 
 def without(found: list[Finding], known: Set[tuple[str, ...]]) -> list[Finding]:
-    """The findings less every place whose rule and key are in ``known``."""
+    """The findings without the places whose rule and key are in ``known``."""
     return _having(found, lambda place: place not in known)
 
 
 def lasting_findings(look: Callable[[], list[Finding]], pause: Callable[[], None]) -> list[Finding]:
-    """What two looks in a row have found, without what was a change on its way.
+    """The findings that the last two looks have in common, without changes in progress.
 
-    While a look shows something new there is another one, at most :data:`MOST_LOOKS` in all.
+    Looks again while the last look found something new, at most :data:`MOST_LOOKS` times in all.
     """
     latest = look()
     lasting = latest
@@ -143,7 +143,7 @@ def lasting_findings(look: Callable[[], list[Finding]], pause: Callable[[], None
 
 
 def _in_both(before: list[Finding], after: list[Finding]) -> list[Finding]:
-    """The later findings, less every place that the earlier ones do not have."""
+    """The later findings, with only the places that the earlier ones have too."""
     known = {(each.rule, *place.key) for each in before for place in each.places}
     return _having(after, lambda place: place in known)
 
@@ -190,7 +190,7 @@ def _finding(rule: DoctorRule, places: list[Place]) -> Finding:
 
 
 def _command(templates: tuple[str, ...], places: list[Place]) -> str:
-    """The first command line for which one of the places has all that it names."""
+    """The first command line whose fields one of the places can fill."""
     for template in templates:
         for place in places:
             values = {
@@ -204,7 +204,10 @@ def _command(templates: tuple[str, ...], places: list[Place]) -> str:
 
 
 def _shared(id_: str, title: str | None = None) -> tuple[str, Severity, str]:
-    """A rule of the history; ``title`` is its own in the present tense where that differs."""
+    """Id, severity and title of a rule that ``zkctl history rules`` has too.
+
+    ``title`` replaces the title of the history by one in the present tense.
+    """
     rule = RULE_BY_ID[id_]
     return id_, rule.severity, title or rule.title
 
@@ -236,8 +239,8 @@ STEPS_BESIDE_KRAFT: Final = {
 }
 """The next step and its command where a KRaft controller holds ``/controller``.
 
-No broker can be elected then, so this stands for the steps of rules that would elect one.  Only a
-controller among brokers reads orders and notifications in ZooKeeper (``KafkaController``).
+Then no broker can be elected controller, so these replace the steps of rules that would elect one.
+Only a broker as controller reads ``/admin`` and notifications in ZooKeeper (``KafkaController``).
 """
 
 _START: Final = "zkctl broker start {file} --detach"

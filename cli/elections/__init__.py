@@ -1,7 +1,7 @@
-"""``zkctl controller elect`` and ``watch``: another controller, and the proof that it came.
+"""``zkctl controller elect`` and ``watch``: elect another controller, and prove the election.
 
-:mod:`.election` removes ``/controller`` and waits; :mod:`.election_evidence` finds when brokers
-learned of it; :mod:`.controller_watch` follows by ZooKeeper's watches.
+:mod:`.election` deletes ``/controller`` and waits; :mod:`.election_evidence` finds when brokers
+learned of the new controller; :mod:`.controller_watch` shows changes by ZooKeeper's watches.
 
-What must not be done here: delete ``/controller`` in another version than the one shown.
+What must not be done here: delete a ``/controller`` that has changed since it was shown.
 """

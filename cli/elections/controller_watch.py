@@ -1,4 +1,4 @@
-"""Changes of the controller as they happen, by ZooKeeper's watches."""
+"""Shows changes of the controller as they happen, by ZooKeeper's watches."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from zkcontroller_cli.znodes.session import ZooKeeper, now_ms, open_zookeeper
 
 _PATHS: Final = (ControllerZnode.PATH, ControllerEpochZnode.PATH)
 _LOOK_S: Final = 0.5
-"""No watch tells that the connection is lost: so often we look."""
+"""Seconds between two checks for a lost connection, which no watch reports."""
 _FOREVER_S: Final = 10.0 * 365 * 24 * 3600
 
 
 def changes(settings: Settings, timeout_s: float | None) -> Iterator[dict[str, Any]]:
-    """The controller now, then a row after each change; ends when the time is over.
+    """A row for the current controller, then one after each change, until ``timeout_s`` is over.
 
-    Changes closer to each other than a round trip to ZooKeeper may show as one.
+    Two changes within one round trip to ZooKeeper may show as one.  None: without an end.
     """
     fired: queue.SimpleQueue[WatchFired] = queue.SimpleQueue()
     deadline = Deadline(_FOREVER_S if timeout_s is None else timeout_s)
@@ -45,7 +45,7 @@ def changes(settings: Settings, timeout_s: float | None) -> Iterator[dict[str, A
 
 
 def _look(zookeeper: ZooKeeper) -> ControllerView:
-    # The watch first: what changes between the two is seen twice rather than never.
+    # The watch is set before the read, else a change between the two would be missed.
     zookeeper.stats(_PATHS, watch=True)
     return read_controller(zookeeper)
 

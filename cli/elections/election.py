@@ -1,8 +1,8 @@
-"""Moves the controller deliberately, and proves that it moved.
+"""Makes the brokers elect another controller, and proves that it was elected.
 
-``/controller`` is deleted in one transaction with a check of ``/controller_epoch``: a new
-``/controller`` always starts at version 0, so its own version could not tell the controller that
-was shown from one elected a moment later; the epoch can.
+``/controller`` is deleted in one transaction with a check of the version of ``/controller_epoch``.
+Only this detects a controller that was elected after the user saw the plan: the version of
+``/controller`` itself is 0 after every election.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from zkcontroller_cli.znodes.registrations import read_registrations
 from zkcontroller_cli.znodes.session import ZooKeeper, decoded, now_ms, open_zookeeper
 
 _SETTLE_S: Final = 10.0
-"""How long brokers may take to learn of a controller that stands, before we stop looking."""
+"""Seconds that zkctl waits for brokers to learn of the new controller."""
 _LOG_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionPlan:
-    """What will be deleted, and on which condition."""
+    """The znode to delete, and the controller and versions that must still be the same."""
 
     path: str
     zk_version: int
@@ -59,7 +59,7 @@ class ElectionPlan:
     controller_epoch_zk_version_before: int
 
     def record(self) -> dict[str, Any]:
-        """The keys of :meth:`Outcome.record`, what has not happened null."""
+        """The record of a dry run: the keys of :meth:`Outcome.record`, with null for results."""
         nothing = dict.fromkeys(("controller_id", "controller_epoch", *_MEASURED))
         return {"is_dry_run": True, **asdict(self), **nothing}
 
@@ -78,16 +78,16 @@ _MEASURED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The controller that came, and how long it took."""
+    """The newly elected controller, and how long the election took."""
 
     plan: ElectionPlan
     after: ControllerView
     elapsed_ms: float
-    """From the deletion, as it was sent, to the first sight of the next controller."""
+    """From sending the deletion to the first sign of the next controller."""
     first_update: FirstUpdate
 
     def record(self) -> dict[str, Any]:
-        """As JSON's values."""
+        """The result as JSON values."""
         after = asdict(self.after)
         del after["controller_session_id"]
         return {
@@ -100,7 +100,7 @@ class Outcome:
 
 
 class Election:
-    """One deliberate election; :meth:`begin` has read the plan and changed nothing."""
+    """One deliberate election: :meth:`begin` reads the plan, :meth:`run` carries it out."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Election:
     @classmethod
     @contextmanager
     def begin(cls, settings: Settings) -> Iterator[Election]:
-        """Read who the controller is; Refused if there is none, or if it is one of KRaft."""
+        """Read the current controller; Refused if there is none, or if it is a KRaft controller."""
         created: queue.SimpleQueue[float] = queue.SimpleQueue()
 
         def on_watch(fired: WatchFired) -> None:
@@ -155,11 +155,11 @@ class Election:
             yield cls(settings, zookeeper, plan, created)
 
     def run(self, timeout_s: float) -> Outcome:
-        """Delete ``/controller``, wait for the next one, see the brokers follow.
+        """Delete ``/controller``, wait for the next controller, and for brokers to learn of it.
 
         Refused if the controller has moved since the plan was made, TimedOut if no broker takes
-        over.  Where the answer to the deletion was lost, stderr says that it is not known who
-        deleted ``/controller``.
+        over.  If the connection broke before ZooKeeper confirmed the deletion, stderr says that it
+        is not known who deleted ``/controller``.
         """
         return run(self._run(Deadline(timeout_s)))
 
@@ -173,7 +173,7 @@ class Election:
         history, logs = CacheHistory(), self._logs()
         polls = asyncio.create_task(record_caches(reachable, history, security))
         try:
-            # The old controller's name first, so that a later answer is a change.
+            # First wait until each broker has named the old controller, so that changes are seen.
             await _until(
                 lambda: all(history.seen.get(broker) for broker in reachable), Deadline(0.5)
             )
@@ -189,13 +189,13 @@ class Election:
                 await polls
         elapsed_ms = _ms_between(deleted_at, noticed_at)
         if first.first_update_metadata_ms is not None:
-            # A broker that got requests had a controller that sent them, even if the watch came
-            # late.
+            # If a broker received UpdateMetadata before the watch fired, the controller existed
+            # already.
             elapsed_ms = min(elapsed_ms, first.first_update_metadata_ms)
         return Outcome(self.plan, after, elapsed_ms, first)
 
     def _delete_and_wait(self, deadline: Deadline) -> tuple[int, float, ControllerView, float]:
-        # In one go, in one thread: what comes between the two would count as election time.
+        # In one call in one thread, as a pause between the two would count as election time.
         deleted_at_ms, deleted_at = self._delete()
         return deleted_at_ms, deleted_at, *self._await_controller(deadline)
 
@@ -223,11 +223,11 @@ class Election:
         return at_ms, at
 
     def _await_controller(self, deadline: Deadline) -> tuple[ControllerView, float]:
-        """The next controller, and when it was seen."""
+        """The next controller, and when it was seen (monotonic seconds)."""
         while True:
             is_there = isinstance(self.zookeeper.stats([ControllerZnode.PATH], watch=True)[0], Stat)
             try:
-                # Not there yet: the moment at which the watch tells is what counts.
+                # If /controller does not exist yet, the time at which the watch fires counts.
                 noticed_at = (
                     time.monotonic() if is_there else self._created.get(timeout=deadline.left_s)
                 )
@@ -238,7 +238,7 @@ class Election:
                 ) from None
             view = read_controller(self.zookeeper)
             if view.controller_id is None or view.controller_epoch is None:
-                continue  # gone again already: the one after that counts
+                continue  # that controller is gone again: wait for the next one
             if view.controller_epoch <= self.plan.controller_epoch_before:
                 raise Refused(
                     f"broker {view.controller_id} is controller in epoch {view.controller_epoch}, "
@@ -271,7 +271,7 @@ class Election:
             return unseen("the same broker was elected, and its logs are not known: say --dir")
         [answer] = await asyncio.to_thread(self.zookeeper.children, [TopicsZnode.PATH])
         has_topics = bool(optional(TopicsZnode.PATH, answer))
-        # Without partitions only the sending is logged; nothing else is worth waiting for.
+        # Without partitions only the controller logs that it sends UpdateMetadata.
         kind = Kind.METADATA_CACHED if has_topics else Kind.UPDATE_METADATA_SENDING
         wanted = len(brokers) if has_topics else 1
         await _until(lambda: len(logs.first_of(kind, epoch)) >= wanted, deadline, _LOG_POLL_S)

@@ -1,13 +1,12 @@
 """When the first broker learned of a new controller, from the brokers' responses and logs.
 
-The first UpdateMetadata of a controller is what makes it real to brokers and clients.  Two
-witnesses:
+Brokers and clients learn of a controller by its first UpdateMetadata.  There are two proofs of it:
 
-* a broker's Metadata response names the new controller, which it can only know from UpdateMetadata;
-* if the same broker was elected again its name proves nothing, but the brokers' own
-  ``state-changes.jsonl`` does, where the cluster is local: a ``metadata_cached`` record of the new
-  epoch.  Brokers write none for an UpdateMetadata without partitions (neither do Kafka's), so in a
-  cluster without partitions it is the controller's ``update_metadata_sending`` that counts.
+* A broker's Metadata response names the new controller.
+* If the same broker was elected again, its id proves nothing.  In a local cluster, a
+  ``metadata_cached`` record of the new epoch in a broker's ``state-changes.jsonl`` does.  Brokers
+  write none for an UpdateMetadata without partitions (neither do Kafka's); in a cluster without
+  partitions the controller's ``update_metadata_sending`` record is the proof.
 """
 
 from __future__ import annotations
@@ -28,33 +27,40 @@ _READ_BYTES_MAX: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FirstUpdate:
-    """The first broker that took the new controller's UpdateMetadata, ms after the deletion."""
+    """When the first broker, and when all, had received the new controller's UpdateMetadata.
+
+    Times are milliseconds after the deletion of ``/controller``; None if not seen.
+    """
 
     first_update_metadata_ms: float | None
     first_update_metadata_broker_id: int | None
-    """None also where only the sending is known."""
+    """None also if only the sending is known."""
     first_update_metadata_source: str | None
-    """``metadata``, ``state_changes`` or ``state_changes_sent``."""
+    """How it was seen: ``metadata``, ``state_changes`` or ``state_changes_sent``; None if not."""
     first_update_metadata_reason: str | None
-    """Why nothing was seen."""
+    """Why no UpdateMetadata was seen; None if one was."""
     all_brokers_updated_ms: float | None
-    """When the last of the brokers had followed; None if one had not, or if it is unknown."""
+    """When the last broker had received it; None if one had not, or if it is not known."""
 
 
 def unseen(reason: str) -> FirstUpdate:
-    """Nothing was seen, and why."""
+    """The evidence if no UpdateMetadata was seen, with the reason."""
     return FirstUpdate(None, None, None, reason, None)
 
 
 def from_metadata(after_ms: Mapping[int, float], brokers: int) -> FirstUpdate:
-    """``after_ms``: by broker, when its Metadata named the new controller."""
+    """The evidence from Metadata responses.
+
+    ``after_ms``: by broker that named the new controller, when it did; ``brokers``: how many were
+    asked.
+    """
     if not after_ms:
         return unseen("no broker named the new controller in its Metadata response in time")
     return _first_of(after_ms, brokers, "metadata")
 
 
 def from_logs(logs: StateChangeLogs, epoch: int, deleted_at_ms: int) -> FirstUpdate:
-    """What the brokers' logs say of the controller of this epoch."""
+    """The evidence for the controller of this epoch from the brokers' ``state-changes.jsonl``."""
     cached = logs.first_of(Kind.METADATA_CACHED, epoch)
     if cached:
         after_ms = {broker_id: float(at - deleted_at_ms) for broker_id, at in cached.items()}
@@ -73,7 +79,7 @@ def _first_of(after_ms: Mapping[int, float], brokers: int, source: str) -> First
 
 
 class StateChangeLogs:
-    """The brokers' ``state-changes.jsonl`` from the moment this was made."""
+    """The records that brokers add to ``state-changes.jsonl`` after this object is created."""
 
     def __init__(self, cluster: ClusterFile) -> None:
         self.paths = {
@@ -83,7 +89,7 @@ class StateChangeLogs:
         self._starts = {broker_id: _size(path) for broker_id, path in self.paths.items()}
 
     def first_of(self, kind: Kind, controller_epoch: int) -> dict[int, int]:
-        """By broker id, ms since 1970 of its first record of a kind in a controller's epoch."""
+        """By broker id, the time (ms since 1970) of its first record of that kind and epoch."""
         found = {}
         for broker_id in self.paths:
             for record in self._records(broker_id, kind):
@@ -94,7 +100,7 @@ class StateChangeLogs:
 
     def _records(self, broker_id: int, kind: Kind) -> Iterator[dict[str, Any]]:
         path = self.paths[broker_id]
-        # Smaller than it was: the hour has changed and the file was begun anew.
+        # If the file is smaller now, the hour has changed and the broker began a new file.
         start = self._starts[broker_id] if _size(path) >= self._starts[broker_id] else 0
         try:
             with path.open("rb") as file:
@@ -103,7 +109,7 @@ class StateChangeLogs:
         except FileNotFoundError:
             return
         wanted = f'"{kind}"'.encode()
-        for line in lines[:-1]:  # the last one may still be being written
+        for line in lines[:-1]:  # the last line may be incomplete
             if wanted in line:
                 record = orjson.loads(line)
                 if record["kind"] == kind:

@@ -1,8 +1,8 @@
-"""``zkctl history``: the verbs over ``kafka_history``.
+"""``zkctl history``: the verbs that use ``kafka_history``.
 
-:mod:`.opening` finds a history, :mod:`.ingest` makes one, :mod:`.follow` keeps it growing,
-:mod:`.answers` asks it; :mod:`.job` is the file that ``spark-submit`` runs.
+:mod:`.opening` opens a history, :mod:`.ingest` makes one from logs, :mod:`.follow` adds to it while
+logs grow, :mod:`.answers` shows results; :mod:`.job` is the file that ``spark-submit`` runs.
 
-Only :mod:`.answers` knows pyspark.  ``spark-submit`` looks for modules in this folder first, so no
-file here may have the name of a module of Python.
+No module here imports pyspark, only ``kafka_history`` does.  ``spark-submit`` looks for modules in
+this folder first, so no file here may have the name of one of Python's own modules.
 """

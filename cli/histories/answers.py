@@ -1,4 +1,4 @@
-"""``zkctl history``'s answering verbs: the report, and one question at a time."""
+"""The verbs of ``zkctl history`` that show results: the report, and one question at a time."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from kafka_history.rules.tenures import Tenure
 
 ROWS_MAX: Final = 10_000
-"""Rows that a listing shows at most; the Parquet tables have all of them."""
+"""The most rows that a listing shows; the Parquet tables have all of them."""
 _PARTITION: Final = Layout(lambda row: f"{row['topic']}-{row['partition']}")
 
 
 _MOMENTS: Final = frozenset({"at_ms", "from_ms", "to_ms", "noticed_ms", "since_ms", "time_ms"})
-"""Keys that are points in time; what else ends in _ms is a duration."""
+"""Keys that are points in time; other keys that end in ``_ms`` are durations."""
 
 
 def _findings(opened: Opened) -> dict[str, Any]:
-    """What the report and the rules are made from."""
+    """The findings from which the report and the list of rules are made."""
     from kafka_history.report.assemble import assemble
 
     found: dict[str, Any] = opened.answer("findings", {}, lambda history: assemble(history, say))
@@ -46,12 +46,12 @@ def _findings(opened: Opened) -> dict[str, Any]:
 
 
 def _taken(history: Answers[Any], answer: Any, *order: str) -> list[Row]:
-    """The first rows of an answer, and one more where there are too many."""
+    """The first rows in that order, at most one more than a listing shows."""
     return list(history.taken(answer, *order, limit=ROWS_MAX + 1)[0])
 
 
 def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
-    """Shows the rows: moments as dates where eyes read them, as milliseconds where programs do."""
+    """Show the rows, and return their number; in a table points in time are shown as dates."""
     renderer = settings().renderer
     shown = rows[:ROWS_MAX]
     if renderer.format == "table":
@@ -159,7 +159,7 @@ def _answered(
     answer: Callable[[Answers[Any]], Any],
     *order: str,
 ) -> list[Row]:
-    """The rows of an answer: those that are kept, or made now."""
+    """The rows of an answer, from the stored tables if they are there, else computed now."""
     from kafka_history.rules.history import taken_here
 
     kept = opened.kept(name, kind)
@@ -330,11 +330,11 @@ def state(at: str | None, **shared: Any) -> None:
 
 
 _StateAt: TypeAlias = tuple[str, list[int], list[Row]]
-"""Who was controller, which brokers lived, and the partitions."""
+"""The controller as text, the ids of the live brokers, and the rows of the partitions."""
 
 
 def _kept_state(opened: Opened, at_ms: int | None) -> _StateAt | None:
-    """Out of answers that are kept, if all of them are."""
+    """The state from stored answers; None unless all that are needed are stored."""
     from kafka_history.rules.broker_lives import BrokerLife
     from kafka_history.rules.moment import partitions_at
     from kafka_history.rules.partition_states import State
@@ -421,7 +421,7 @@ def audit(snapshot: Path | None, **shared: Any) -> int:
         must_be_same(
             cluster_id, opened.answer("cluster_ids", {}, lambda history: history.cluster_ids)
         )
-    # Another state of ZooKeeper is another question.
+    # The state of ZooKeeper is part of the question, else an old answer would be reused.
     asked = sha256(repr(stored).encode()).hexdigest()
     found = opened.answer("audit", {"stored": asked}, differences)
     shown = _of_partition("verdict", "says", "file", "line")

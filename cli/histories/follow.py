@@ -1,4 +1,4 @@
-"""``zkctl history follow``: logs as they grow, and what is found in them as it comes."""
+"""``zkctl history follow``: reads logs as they grow, and shows findings as they appear."""
 
 from __future__ import annotations
 

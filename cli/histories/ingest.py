@@ -1,4 +1,4 @@
-"""``zkctl history ingest``: logs into typed rows, kept as Parquet."""
+"""``zkctl history ingest``: reads logs into typed rows, and stores them as Parquet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from kafka_history.readers.ingest_plan import IngestOptions
 
 MOST_LINES_OF_A_RECORD: Final = 20
-"""On average; the longest of Kafka's own, its configuration at a start, has some 300."""
+"""The average number of lines in a record above which the logs' pattern is probably wrong.
+
+Kafka's own longest record, the configuration that it logs at its start, has some 300 lines.
+"""
 _FILES: Final = named(
     "file",
     *("file", "cluster", "broker_id", "format", "records", "typed", "lines", "status", "problem"),

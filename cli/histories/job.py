@@ -11,6 +11,6 @@ import sys
 from importlib.metadata import entry_points
 
 if __name__ == "__main__":
-    # A script belongs to no package: the installed command is asked, as from a shell.
+    # A script belongs to no package, so it calls the installed command, as a shell would.
     (zkctl,) = entry_points(group="console_scripts", name="zkctl")
     sys.exit(zkctl.load()(["history", *sys.argv[1:]]))

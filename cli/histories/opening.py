@@ -1,4 +1,4 @@
-"""Opens the history for the answering verbs of ``zkctl history``: stored tables, or logs."""
+"""Opens a history for the verbs that show results: stored tables, or logs that are read first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Finding = TypeVar("Finding", bound=tuple[Any, ...])
 DEFAULT_OUT: Final = Path("zkctl-history")
 MANIFEST: Final = "history.json"
 PROBLEMS_MAX: Final = 5
-"""Files that could not be read, as many as are named on the screen."""
+"""The most unreadable files that are named on the screen."""
 
 
 class Asked(NamedTuple):
-    """The source of the answers, as given on the command line."""
+    """The logs and tables to use, as given on the command line."""
 
     logs: tuple[str, ...]
     out: Path
@@ -77,7 +77,7 @@ PATTERN: Final = click.option(
 
 
 def history_options(command: CommandT) -> CommandT:
-    """Give a verb its logs and the options that say how they are read; it takes ``asked``."""
+    """Give a verb the argument LOG and the options for reading; :func:`asked_of` collects them."""
     return _with(
         command,
         click.argument("logs", nargs=-1, metavar="[LOG…]"),
@@ -94,7 +94,7 @@ def history_options(command: CommandT) -> CommandT:
 
 
 def log_options(command: CommandT) -> CommandT:
-    """Give a verb that stores logs these, and the directory of the tables."""
+    """Give a verb that stores logs the argument LOG, and the option for the tables' directory."""
     return _with(command, click.argument("logs", nargs=-1, required=True, metavar="LOG…"), _OUT)
 
 
@@ -125,35 +125,38 @@ def _with(command: CommandT, *options: Callable[[CommandT], CommandT]) -> Comman
 
 
 def asked_of(arguments: dict[str, Any]) -> Asked:
-    """Takes the shared options out of a verb's arguments."""
+    """Take the options of :func:`history_options` out of a verb's arguments."""
     return Asked(**{name: arguments.pop(name) for name in Asked._fields})
 
 
 def must_exist(logs: Sequence[str]) -> None:
-    """Refuses a path that is not there, before Spark takes its seconds to start."""
+    """Refused if a path does not exist; checked before Spark starts, which takes seconds."""
     for log in logs:
         if not Path(log).exists():
             raise Refused(f"no such file or folder: {log}")
 
 
 def briefly(logs: Sequence[str]) -> str:
-    """The first few of the logs, for a line on the screen."""
+    """The first three paths as text, for a line on the screen."""
     return f"{', '.join(logs[:3])}{' …' if len(logs) > 3 else ''}"
 
 
 def directory_of(asked: Asked) -> Path:
-    """Where the history's tables are: ``--out``, or the one LOG if it is such a directory."""
+    """The directory of the history's tables: ``--out``, or the only LOG if that is a history."""
     is_history = len(asked.logs) == 1 and (Path(asked.logs[0]) / MANIFEST).is_file()
     return Path(asked.logs[0]) if is_history else asked.out
 
 
 class Opened:
-    """The history asked for: what is kept of it, and the rest by Spark, which starts when asked."""
+    """A history: answers come from stored results, from this process, or from Spark.
+
+    Spark starts only when a question needs it.
+    """
 
     def __init__(self, asked: Asked) -> None:
-        """Reads logs that are not in the history yet, on this machine without Spark.
+        """Read logs that are not in the history yet; without Spark if the master is local.
 
-        One LOG that is itself a directory of Parquet tables is that history.
+        If the only LOG is a directory of Parquet tables, it is the history.
 
         Raises:
             BadUsage: there are no logs and no history, or the logs are of several clusters.
@@ -170,7 +173,7 @@ class Opened:
                 f"which logs? Name files or directories; {self._out} holds no history yet"
             )
         must_exist(self._logs)
-        # What can be refused is refused before Spark takes its seconds to start.
+        # Checked before Spark starts, which takes seconds.
         self._options = IngestOptions(
             out=str(self._out), time_zone=asked.time_zone, pattern=asked.pattern
         )
@@ -196,9 +199,9 @@ class Opened:
         self._results: Results = Results(self._out, ingests, self._cluster)
 
     def kept(self, name: str, kind: type[Finding], **fields: object) -> list[Finding] | None:
-        """Findings that an earlier question has kept, in no order, of which these fields are so.
+        """Findings that an earlier question has stored, with these values of fields, unordered.
 
-        None if there are none, or too many.
+        None if none are stored, or too many.
         """
         from kafka_history.analyses.kept import findings
 
@@ -207,7 +210,7 @@ class Opened:
     def answer(
         self, question: str, arguments: Mapping[str, Any], ask: Callable[[Answers[Any]], Any]
     ) -> Any:
-        """The plain values that ``ask`` gives; kept ones, if the same was asked before.
+        """The plain values that ``ask`` returns, or stored ones if the same was asked before.
 
         Raises:
             HistoryInvalid: the history is damaged.
@@ -216,13 +219,13 @@ class Opened:
             kept = self._results.get(question, arguments)
             if kept is not None:
                 return kept
-        with _no_garbage():
+        with _without_garbage_collection():
             found = ask(self._in_memory or self._in_spark)
         return self._keep(question, arguments, found)
 
     @cached_property
     def _in_memory(self) -> EventHistory | None:
-        """The history in this process; None where Spark is to answer."""
+        """The history in the memory of this process; None if Spark should answer."""
         from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.local_events import read_events_here
         from kafka_history.readers.local_ingest import workers_of
@@ -239,7 +242,7 @@ class Opened:
         return EventHistory(read_events_here(self._out, self._cluster), wanting(self._out))
 
     def made(self, question: str, arguments: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """The plain values that ``make`` gives out of a kept answer; kept in the same way."""
+        """The plain values that ``make`` returns, or stored ones if they were made before."""
         kept = self._results.get(question, arguments)
         return self._keep(question, arguments, make()) if kept is None else kept
 
@@ -247,12 +250,12 @@ class Opened:
         import orjson
 
         self._results.put(question, arguments, found)
-        # As it will be read the next time.
+        # Through JSON, so that the result is the same as when it is read from the file later.
         return orjson.loads(orjson.dumps(found))
 
     @cached_property
     def _in_spark(self) -> History:
-        """The history in Spark, which starts now."""
+        """The history in Spark; the first use starts Spark, and reads unread logs by it."""
         from kafka_history.analyses.history import History
         from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.ingest import ingest
@@ -279,7 +282,7 @@ class Opened:
 
 
 def _say_problems(out: Path) -> None:
-    """Names the files whose lines are missing in every answer."""
+    """Name on stderr the files that could not be read in full."""
     from kafka_history.readers.found_tables import wanting
 
     found = wanting(out)
@@ -290,7 +293,7 @@ def _say_problems(out: Path) -> None:
 
 
 def progress() -> Callable[[int, int], None]:
-    """Reports how far reading has come, and remembers when it started."""
+    """A function that reports on stderr how much is read (bytes done, bytes in all)."""
     began = monotonic()
 
     def tell(done: int, total: int) -> None:
@@ -316,10 +319,12 @@ def _chosen(found: Sequence[str | None], wanted: str | None) -> str | None:
 
 
 def moment_ms(text: str) -> int:
-    """``2026-11-20 18:09:32.376`` (UTC unless it names an offset), ``2026-11-20T18:09:32Z`` or ms.
+    """Parse a time into milliseconds since 1970: a number of them, or an ISO 8601 date and time.
+
+    A time without an offset is UTC.
 
     Raises:
-        BadUsage: it is no time.
+        BadUsage: the text is no time.
     """
     from datetime import UTC, datetime
 
@@ -334,10 +339,10 @@ def moment_ms(text: str) -> int:
 
 
 def window_ms(text: str) -> tuple[int, int]:
-    """``FROM/TO`` as two moments.
+    """Parse ``FROM/TO`` into two times in milliseconds since 1970.
 
     Raises:
-        BadUsage: it is no such thing, or it ends before it begins.
+        BadUsage: the text has another form, or the window ends before it begins.
     """
     first, slash, last = text.partition("/")
     if not slash:
@@ -349,8 +354,8 @@ def window_ms(text: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Looks for no garbage meanwhile: millions of events are made, and all of them stay."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Switch off garbage collection: it would only slow down the creation of millions of events."""
     gc.disable()
     try:
         yield

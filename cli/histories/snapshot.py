@@ -1,4 +1,4 @@
-"""Partitions as ZooKeeper has them, for ``zkctl history audit``: live, or exported before."""
+"""The partition states in ZooKeeper for ``zkctl history audit``: read now, or from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def from_file(path: Path) -> list[Row]:
     """The rows of a file written by ``zkctl partition list`` with ``-o json`` or ``-o jsonl``.
 
     Raises:
-        BadUsage: it is no such file.
+        BadUsage: the file is not such output.
     """
     import orjson
 
@@ -34,7 +34,7 @@ def from_file(path: Path) -> list[Row]:
 
 
 def from_zookeeper(settings: Settings) -> tuple[list[Row], str | None]:
-    """The rows of the state znodes, read now, and the cluster's id; None: it has none."""
+    """The rows of the state znodes, read now, and the cluster id; None if there is no id."""
     from zkcontroller.zookeeper.requests import Znode
     from zkcontroller.zookeeper.znodes import ClusterIdZnode
     from zkcontroller_cli.znodes.partitions import read_partitions
@@ -48,12 +48,12 @@ def from_zookeeper(settings: Settings) -> tuple[list[Row], str | None]:
 
 
 def must_be_same(cluster_id: str | None, of_logs: Sequence[str]) -> None:
-    """Refuses to compare the logs of one cluster with the ZooKeeper of another.
+    """Refuse to compare the logs of one cluster with the ZooKeeper of another.
 
-    ``of_logs``: the ids that the logs name; without any nothing can be said.
+    ``of_logs``: the cluster ids in the logs; if empty, nothing is checked.
 
     Raises:
-        Refused: ZooKeeper's cluster is none of them.
+        Refused: the id of ZooKeeper's cluster is not among them.
     """
     if of_logs and cluster_id not in of_logs:
         zookeepers = (

@@ -1,8 +1,8 @@
-"""One broker's process: become it, or leave it running in the background.
+"""Starts one broker, in the foreground or in the background.
 
 In the foreground this process *becomes* the broker (exec), so that signals, exit code and pid are
-the broker's own.  Before that it forks a small announcer, which waits until the broker is
-registered, prints one record about it, and is gone.
+the broker's own.  Before that it forks a child process that waits until the broker is registered,
+prints one record about it, and exits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _POLL_S: Final = 0.05
 
 
 class BrokerFile(NamedTuple):
-    """A server.properties file, what it says, and the local cluster it belongs to, if any."""
+    """A server.properties file, its configuration, and its local cluster; None without one."""
 
     path: Path
     config: BrokerConfig
@@ -53,7 +53,7 @@ class BrokerFile(NamedTuple):
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, str]) -> BrokerFile:
-        """Read it; ConfigInvalid if the broker would refuse it, Refused if it runs already."""
+        """Read the file; ConfigInvalid if it is invalid, Refused if the broker runs already."""
         config = load_config(path, overrides)
         cluster = ClusterFile.load(path.absolute().parent.parent)
         if cluster is not None and (
@@ -71,7 +71,7 @@ class BrokerFile(NamedTuple):
         return cls(path, config, overrides, cluster, metrics)
 
     def with_free_metrics_port(self) -> BrokerFile:
-        """The same broker, its metrics port no longer 0; Refused if another process has it."""
+        """The broker with a real metrics port instead of 0; Refused if the port is in use."""
         port = self.metrics.port
         assert port is not None, "it serves metrics"
         taken = [listener.port for listener in self.config.listeners.bound]
@@ -85,25 +85,25 @@ class BrokerFile(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        """The broker's own command line."""
+        """The command line of the broker's process."""
         return broker_command(self.path, self.overrides, self.metrics)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Where its log files go, if its cluster says so; Kafka's own variable."""
+        """Kafka's variable LOG_DIR for the log files, if the broker belongs to a local cluster."""
         if self.cluster is None:
             return {}
         return {"LOG_DIR": str(self.cluster.logs_directory(self.config.broker_id))}
 
     @property
     def broker_id(self) -> int | None:
-        """The id: configured, or generated and kept in ``meta.properties``; None until then."""
+        """The configured id, or the generated one in ``meta.properties``; None before that."""
         if self.config.broker_id >= 0:
             return self.config.broker_id
         return stored_broker_id(self.config.log_dirs[:1])
 
     def note(self, process: ProcessId) -> None:
-        """Write the process into the cluster file, for ``cluster status`` and ``broker stop``."""
+        """Record the process in the cluster file, for ``cluster status`` and ``broker stop``."""
         if self.cluster is None:
             return
         with exclusive(self.cluster.directory):
@@ -123,20 +123,20 @@ def become_broker(file: BrokerFile, settings: Settings) -> NoReturn:
     if os.fork() == 0:
         _announce(file, process, began_ms, settings)
     file.note(process)
-    # stdout has the JSON or the table that scripts read; the broker's output goes to stderr.
+    # stdout is for the record that scripts read, so the broker's output goes to stderr.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     os.environ.update(file.environment)
     os.execv(sys.executable, file.command)
 
 
 def _announce(file: BrokerFile, process: ProcessId, began_ms: int, settings: Settings) -> NoReturn:
-    """Runs in the forked child: waits for the broker, reports it, and exits."""
+    """In the forked child: wait for the broker, print the record, and exit."""
     code = ExitCode.OK
     try:
         registration = await_registration(file, process, began_ms, settings)
         show(registration, process, file.metrics, settings)
     except ZkControllerError:
-        code = ExitCode.REFUSED  # what keeps us from seeing the broker, it says itself
+        code = ExitCode.REFUSED  # the broker itself prints why it did not start
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     finally:
@@ -144,7 +144,7 @@ def _announce(file: BrokerFile, process: ProcessId, began_ms: int, settings: Set
 
 
 def leave_broker(file: BrokerFile, settings: Settings) -> None:
-    """Start the broker in the background and wait until it is registered, else end it again."""
+    """Start the broker in the background and wait until it is registered; if not, end it."""
     began_ms = now_ms()
     console = file.path.absolute().parent / "console.log"
     process = spawn(file.command, console, file.environment)
@@ -167,7 +167,10 @@ def await_registration(
     settings: Settings,
     timeout_s: float = float("inf"),
 ) -> LiveBroker:
-    """The registration of this very start; CommandFailed if the broker ends, TimedOut if late."""
+    """Wait for the registration made by this start of the broker.
+
+    CommandFailed if the process ends before, TimedOut if the broker does not register in time.
+    """
     found: list[LiveBroker] = []
 
     connect, tls = file.config.zookeeper_connect, zookeeper_tls(file.config.values)
@@ -179,7 +182,7 @@ def await_registration(
             broker_id = file.broker_id
             if broker_id is None:
                 return False
-            # An older time stamp is that of a predecessor whose session has not ended yet.
+            # An older registration is of an earlier run, whose session has not expired yet.
             found[:] = [
                 registration
                 for registration in read_registrations(zookeeper, [broker_id])
@@ -195,7 +198,7 @@ def await_registration(
 def show(
     registration: LiveBroker, process: ProcessId, metrics: MetricsOptions, settings: Settings
 ) -> None:
-    """The record about a broker that was started."""
+    """Print the record about a broker that was started."""
     row = registration.row(controller_id=None)
     del row["is_controller"]
     record = {**row, "pid": process.pid, "metrics_port": metrics.port}
@@ -203,9 +206,10 @@ def show(
 
 
 def process_of_log_dir(log_dir: Path, broker_id: int) -> ProcessId:
-    """The process that names itself, in the directory's ``broker.json``, as this broker.
+    """The running process that ``broker.json`` in the log directory names as this broker.
 
-    Refused if the file is missing, is not a broker's, or is another broker's.
+    Refused if the file is missing or of another broker, or if the process is gone or no broker of
+    this user.
     """
     path = log_dir / FILE_NAME
     try:

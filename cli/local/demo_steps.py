@@ -17,7 +17,7 @@ _BROKERS: Final = (1, 2, 3)
 _TOPIC: Final = "orders"
 _PARTITIONS: Final = 6
 _ELECTIONS_MAX: Final = 20
-"""The same broker may win again; so many times in a row it never does."""
+"""The most elections, as the same broker may be elected again several times."""
 
 
 def run(settings: Settings) -> int:
@@ -112,9 +112,9 @@ def _controller_moves(demo: Demonstration) -> None:
 
 
 def _broker_dies(demo: Demonstration) -> tuple[int, int]:
-    """Kill a broker; its id and the epoch it had."""
+    """Kill a broker that is not the controller; returns its id and its broker epoch."""
     status = demo.zkctl("cluster", "status", is_shown=False)
-    # Not the controller: that one was moved already, and its death would show two things at once.
+    # Not the controller, whose failure would show two things at once.
     victim = next(b for b in status["brokers"] if b["broker_id"] != status["controller_id"])
     broker_id = victim["broker_id"]
     demo.chapter(f"Broker {broker_id} is killed (SIGKILL)")
@@ -206,7 +206,7 @@ def _clean_up(demo: Demonstration) -> None:
         status = demo.zkctl("cluster", "stop")
         demo.say(f"the cluster is {status['state']}")
     finally:
-        # Whatever ended the demonstration: nothing of it stays behind.
+        # No process may be left behind, also after an error.
         if (cluster := ClusterFile.load(demo.directory)) is not None:
             local_cluster.kill(cluster)
 

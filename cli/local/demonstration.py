@@ -1,7 +1,7 @@
 """Runs a demonstration of real commands, and checks each fact that it states.
 
-Each step is a ``zkctl`` command in a process of its own, shown as one could type it, and what it
-answers as JSON is checked.  A false fact ends the demonstration with exit code 1.
+Each step is a ``zkctl`` command in its own process, shown as a user could type it, and its JSON
+output is checked.  A false fact ends the demonstration with exit code 1.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ class FactIsFalse(CommandFailed):
 
 @dataclass
 class Demonstration:
-    """What it is about, and what was found true so far."""
+    """One demonstration: its directory, its output, and the facts checked so far."""
 
     directory: Path
-    """The directory of everything that the demonstration makes."""
+    """The directory of all files that the demonstration creates."""
     console: Any
     options: tuple[str, ...] = ()
-    """Added to every command."""
+    """Options that are added to every command."""
     facts: list[dict[str, Any]] = field(default_factory=list)
 
     def chapter(self, title: str) -> None:
-        """Say what comes."""
+        """Print the title of the next part."""
         self.console.print(f"\n[bold cyan]{title}[/]")
 
     def say(self, text: str) -> None:
-        """Say what happened."""
+        """Print a line about what happened."""
         self.console.print(f"  {text}", soft_wrap=True)
 
     def zkctl(self, *arguments: str, is_shown: bool = True) -> Any:
-        """Run a command in its own process and return what it answered, from JSON."""
+        """Run a command in its own process, and return its JSON output as Python values."""
         if is_shown:
             self.show(*arguments)
         return orjson.loads(self.output_of(*arguments))
 
     def show(self, *arguments: str) -> None:
-        """Say which command comes."""
+        """Print the command line that runs next."""
         options = " --dir …" if self.options else ""
         self.say(f"[dim]$ zkctl {shlex.join(arguments)}{options} -o json[/]")
 
     def output_of(self, *arguments: str) -> str:
-        """What the command prints with ``-o json``; Refused, with its own words, if it fails."""
+        """The output of the command with ``-o json``; Refused, with its stderr, if it fails."""
         command = python_module(ZKCTL, *arguments, *self.options)
-        # An address in the user's environment would outrank the demo's own cluster.
+        # Addresses in the user's environment could select another cluster.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
         try:
             done = subprocess.run(
@@ -88,7 +88,7 @@ class Demonstration:
         return done.stdout
 
     def fact(self, fact: str, is_true: bool, **evidence: Any) -> None:
-        """Note a fact and what shows it; FactIsFalse ends the demonstration."""
+        """Record and print a fact with its evidence; raises FactIsFalse if it is not true."""
         self.facts.append({"fact": fact, "is_true": is_true, "evidence": evidence})
         mark = "[bold green]✓[/]" if is_true else "[bold red]✗[/]"
         self.say(f"{mark} {fact}")
@@ -97,9 +97,9 @@ class Demonstration:
             raise FactIsFalse(f"not true: {fact}; seen: {shown}")
 
     def wait_for(self, what: str, arguments: tuple[str, ...], is_so: Callable[[Any], bool]) -> Any:
-        """Ask again and again until the answer is as it must be; the last answer either way.
+        """Repeat a command until ``is_so`` is true of its output, or time is up; the last output.
 
-        A command that fails meanwhile has no answer yet; Refused if it fails to the end.
+        A failed command is repeated too; Refused if it still fails when time is up.
         """
         deadline = time.monotonic() + _NOTICE_S
         with self.console.status(what):
@@ -119,7 +119,7 @@ S = TypeVar("S", bound=Demonstration)
 
 
 def console_for(out: TextIO) -> Any:
-    """A rich console; no colours under NO_COLOR, off a terminal and on a dumb one."""
+    """A rich console; without colours if NO_COLOR is set, or if ``out`` is no colour terminal."""
     from rich.console import Console
 
     is_coloured = out.isatty() and wants_colour()
@@ -132,12 +132,12 @@ def run(
     steps: Callable[[S], None],
     clean_up: Callable[[S], None],
 ) -> int:
-    """Runs a demonstration in ``--dir``, or a temporary directory; cleans up whatever happens."""
+    """Run a demonstration in ``--dir`` or a temporary directory; cleans up also after an error."""
     is_table = settings.renderer.is_for_eyes
     console = console_for(sys.stdout if is_table else sys.stderr)
     with tempfile.TemporaryDirectory(prefix="zkctl-demo-") as temporary:
         demo = make((settings.directory_flag or Path(temporary)).absolute(), console)
-        # SIGTERM unwinds like Ctrl-C: no process of the demonstration may outlive it.
+        # SIGTERM is handled like Ctrl-C, so that the demonstration always ends its processes.
         signal.signal(signal.SIGTERM, _interrupt)
         began = time.monotonic()
         try:

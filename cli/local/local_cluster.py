@@ -1,9 +1,9 @@
-"""Brokers and a ZooKeeper as processes of this machine: started, awaited, stopped.
+"""Starts and stops brokers and a ZooKeeper as processes of this machine.
 
-Every process has its own session, so that Ctrl-C reaches only us and we stop them in an order that
-hands leaderships over: brokers one by one with controlled shutdown, the controller last, ZooKeeper
-after them.  What runs is known from ``cluster.json`` alone, so a cluster started in one terminal is
-stopped in another.
+Every process has its own session, so that Ctrl-C reaches only zkctl.  It then stops the brokers one
+by one with controlled shutdown, which hands over their leaderships: the controller last, and
+ZooKeeper after the brokers.  ``cluster.json`` says which processes run, so a cluster that was
+started in one terminal can be stopped in another.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from zkcontroller_cli.znodes.cluster_view import ClusterView, read_view
 EMBEDDED: Final = "embedded"
 DEFAULT_BROKERS: Final = 3
 SESSION_TIMEOUT_MS: Final = 6_000
-"""A broker that was killed is missed after this long; Kafka's own 18 s suit a data centre."""
+"""The brokers' session timeout, after which a killed broker is noticed; Kafka's default is 18 s."""
 _ZOOKEEPER_READY_S: Final = 30.0
 _KILL_WAIT_S: Final = 10.0
 _POLL_S: Final = 0.1
@@ -56,10 +56,10 @@ def plan(
     base_port: int,
     metrics: MetricsOptions = NO_METRICS,
 ) -> ClusterFile:
-    """What to start: as last time in this directory, except where something else is asked for.
+    """The cluster to start: as last time in this directory, except for what the arguments change.
 
-    ``metrics`` are those of the first broker: the others take the ports that follow; 0 means free
-    ones.  Refused if the directory's cluster runs, or a port asked for is taken.
+    ``metrics`` are for the first broker; the others use the next ports, or free ones if the port
+    is 0.  Refused if the directory's cluster runs, or if a requested port is in use.
     """
     before = ClusterFile.load(directory)
     if before is not None and before.processes:
@@ -125,14 +125,14 @@ def _zookeeper_port(before: ClusterFile | None, brokers: Sequence[int], base_por
 
 
 def properties_of(cluster: ClusterFile, entry: BrokerEntry) -> dict[str, str]:
-    """``server.properties`` of one broker; what a user added to the file before stays."""
+    """The content of one broker's ``server.properties``; keys that a user added are kept."""
     path = cluster.properties_path(entry.broker_id)
     kept = parse_properties(path.read_text(encoding="utf-8")) if path.exists() else {}
     listener = f"PLAINTEXT://{entry.host}:{entry.port}"
     replication = str(min(3, len(cluster.brokers)))
     defaults = {
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        # The last broker has no other to hand its partitions to, and should not try for 15 s.
+        # The last broker cannot hand over its partitions, and should not retry for 15 s.
         "controlled.shutdown.retry.backoff.ms": "500",
         "offsets.topic.replication.factor": replication,
         "transaction.state.log.replication.factor": replication,
@@ -151,12 +151,12 @@ def properties_of(cluster: ClusterFile, entry: BrokerEntry) -> dict[str, str]:
 def start(
     cluster: ClusterFile, overrides: Mapping[str, str], settings: Settings, timeout_s: float
 ) -> ClusterView:
-    """Start everything and wait until every broker is registered and knows the controller.
+    """Start all processes, and wait until every broker is registered and knows the controller.
 
-    Whatever goes wrong, what was started is ended again before the error travels on.
+    After any error all started processes are killed before it is raised.
     """
     for entry in cluster.brokers:
-        # A wrong value is refused here, with its key, before anything runs.
+        # An invalid value is refused here, before any process starts.
         BrokerConfig.parse({**properties_of(cluster, entry), **overrides})
     if cluster.zookeeper.is_embedded:
         find_java(), find_jars()
@@ -172,7 +172,7 @@ def start(
 
 
 def start_zookeeper(cluster: ClusterFile) -> None:
-    """Start the embedded server and wait until it serves."""
+    """Start the embedded ZooKeeper, and wait until it serves requests."""
     directory, port = cluster.zookeeper_directory, cluster.zookeeper.port
     assert port is not None, "an embedded server has a port"
     console = directory / "server.log"
@@ -195,19 +195,19 @@ def start_broker(
     *,
     launch: Callable[[str, Sequence[str], Path, Mapping[str, str]], ProcessId] = spawn_module,
 ) -> None:
-    """Start one broker's process, by ``launch``; it is not awaited.
+    """Start one broker's process by ``launch``, without waiting for it.
 
-    ``environment`` is added to ours.
+    ``environment`` is added to the environment of zkctl.
     """
     path = cluster.properties_path(entry.broker_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Passwords and keys may stand there.
+    # Private, as the file may hold passwords.
     write_private(path, format_properties(properties_of(cluster, entry)))
     arguments = broker_arguments(path, overrides or {}, entry.metrics)
     note(f"starting broker {entry.broker_id} on port {entry.port}")
     if entry.metrics.port is not None:
         note(f"metrics of broker {entry.broker_id}: {entry.metrics.url}")
-    # Kafka's own variable for where log files go.
+    # LOG_DIR is Kafka's own variable for the directory of log files.
     variables = {"LOG_DIR": str(cluster.logs_directory(entry.broker_id)), **(environment or {})}
     console = cluster.console_path(entry.broker_id)
     entry.process = launch(BROKER, arguments, console, variables)
@@ -215,7 +215,7 @@ def start_broker(
 
 
 def await_ready(cluster: ClusterFile, settings: Settings, timeout_s: float) -> ClusterView:
-    """Wait until all brokers are registered and each names the controller to its clients."""
+    """Wait until all brokers are registered and each names the controller in its Metadata."""
     from zkcontroller_cli.wire.polls import controllers_in_caches
     from zkcontroller_cli.znodes.session import open_zookeeper
 
@@ -265,7 +265,7 @@ def stop(
     timeout_s: float,
     note: Callable[[str], None] = say,
 ) -> None:
-    """Stop brokers one by one, the controller last, then ZooKeeper; TimedOut if one stays."""
+    """Stop the brokers one by one, the controller last, then ZooKeeper; TimedOut if one stays."""
     controller_id = _controller_id(cluster, settings)
     for entry in sorted(cluster.brokers, key=lambda e: e.broker_id == controller_id):
         if entry.process is not None and entry.process.is_alive:
@@ -282,7 +282,7 @@ def stop(
 
 
 def kill(cluster: ClusterFile) -> None:
-    """End every process at once (SIGKILL), as a power cut would."""
+    """Kill every process at once (SIGKILL)."""
     running = list(cluster.processes.values())
     for process in running:
         process.signal(signal.SIGKILL)
@@ -295,7 +295,7 @@ def kill(cluster: ClusterFile) -> None:
 
 
 def _controller_id(cluster: ClusterFile, settings: Settings) -> int | None:
-    """None also when ZooKeeper cannot say: then any order will do."""
+    """The id of the controller; None if there is none, or if ZooKeeper does not answer."""
     from zkcontroller_cli.znodes.session import open_zookeeper
 
     zookeeper = cluster.zookeeper
@@ -309,7 +309,7 @@ def _controller_id(cluster: ClusterFile, settings: Settings) -> int | None:
 
 
 def _terminate(process: ProcessId, name: str, timeout_s: float) -> None:
-    # A process that was suspended would sleep through SIGTERM.
+    # A suspended process would not handle SIGTERM before SIGCONT.
     process.signal(signal.SIGCONT)
     process.signal(signal.SIGTERM)
     if not process.wait_gone(timeout_s):

@@ -1,6 +1,6 @@
 """The demonstration of a raft quorum: its leader is killed and restarted, another node stops.
 
-No broker, no ZooKeeper and no Java take part.
+It needs no broker, no ZooKeeper and no Java.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from zkcontroller_cli.machine.processes import ZKCTL, ProcessId, last_lines, pyt
 _NODES: Final = (1, 2, 3)
 _EXIT_S: Final = 20.0
 _MORE_RECORDS: Final = 3
-"""The active controller writes two records a second, which shows that it is active."""
+"""How many more records to wait for; the active controller writes two per second."""
 
 
 @dataclass
 class Nodes(Demonstration):
-    """Three nodes of a quorum."""
+    """The demonstration's three nodes of a quorum."""
 
     ports: dict[int, int] = field(default_factory=dict)
     processes: dict[int, ProcessId] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Nodes(Demonstration):
         return self.folder(node_id) / "controller.properties"
 
     def configure(self, node_id: int) -> None:
-        """Writes the node's controller.properties."""
+        """Write the node's controller.properties."""
         voters = ",".join(f"{each}@{LOOPBACK}:{port}" for each, port in self.ports.items())
         lines = (
             "process.roles=controller",
@@ -57,7 +57,7 @@ class Nodes(Demonstration):
         write_private(self.properties(node_id), "\n".join((*lines, "")))
 
     def start(self, node_id: int) -> None:
-        """Starts a node; it goes on in the background."""
+        """Start a node in the background."""
         file = str(self.properties(node_id))
         command = python_module(ZKCTL, "quorum", "start", file)
         self.processes[node_id] = spawn(command, self.console_of(node_id))
@@ -65,7 +65,7 @@ class Nodes(Demonstration):
         self.say(f"node {node_id} on port {self.ports[node_id]}, pid {self.pid(node_id)}")
 
     def end(self, node_id: int, number: signal.Signals) -> None:
-        """Sends a node a signal and waits for its end."""
+        """Send a signal to a node, and wait until it has ended."""
         process = self.processes.pop(node_id)
         self.say(f"[dim]$ kill -{number.name.removeprefix('SIG')} {process.pid}[/]")
         process.signal(number)
@@ -81,12 +81,12 @@ class Nodes(Demonstration):
 
     @property
     def ask(self) -> tuple[str, ...]:
-        """The command that asks the leader."""
+        """The command that describes the quorum, with the addresses of the running nodes."""
         servers = ",".join(f"{LOOPBACK}:{self.ports[each]}" for each in sorted(self.processes))
         return ("quorum", "describe", "--bootstrap-controller", servers)
 
     def led_after(self, epoch: int, what: str) -> Any:
-        """What the leader of a later epoch says, once something of that epoch is committed."""
+        """Wait for a leader of a later epoch; its description when its high watermark is known."""
 
         def is_led(status: Mapping[str, Any]) -> bool:
             return bool(status["leader_epoch"] > epoch and status["high_watermark"] > 0)
@@ -132,7 +132,7 @@ def _nodes_come_up(demo: Nodes) -> None:
 
 
 def _leader_is_killed(demo: Nodes) -> tuple[int, Mapping[str, Any]]:
-    """Its id, and how the quorum stood before."""
+    """Kill the leader; returns its id, and the description of the quorum before."""
     before = demo.zkctl(*demo.ask, is_shown=False)
     leader = before["leader_id"]
     demo.chapter(f"Node {leader}, the leader, is killed (SIGKILL)")
@@ -238,7 +238,7 @@ def _logs_are_equal(demo: Nodes) -> None:
 
 
 def _records_below(demo: Nodes, node_id: int, end: int) -> list[dict[str, Any]]:
-    """What the node's log holds, without the names of its files."""
+    """The records of the node's log below offset ``end``, without the names of their files."""
     files = sorted((demo.folder(node_id) / "data" / "__cluster_metadata-0").glob("*.log"))
     lines = demo.output_of("quorum", "dump", *map(str, files)).splitlines()
     rows = [orjson.loads(line) for line in lines]

@@ -1,7 +1,7 @@
-"""The files of a metadata log as JSON lines: one line for each record.
+"""Prints the files of a metadata log as JSON lines, one line for each record.
 
-``data`` of a metadata record is what ``kafka-dump-log --cluster-metadata-decoder`` prints; that of
-a control record has the names of its schema.
+``data`` of a metadata record is the same as with ``kafka-dump-log --cluster-metadata-decoder``;
+``data`` of a control record has the field names of its schema.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kraft.raft.control_records import ControlRecord
 from zkcontroller_cli.console.options import say
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
-"""Files are read in pieces of this size, which holds the largest batch of a metadata log twice."""
+"""Files are read in pieces of this size, twice that of the largest batch in a metadata log."""
 
 _WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_DIRECTORY: Final = UUID(int=0)
 
 
 def dump_file(path: Path, out: BinaryIO) -> bool:
-    """Prints the records of a file; says whether it is whole."""
+    """Print the records of a file; False if it is damaged, which is also said on stderr."""
     position = 0
     with path.open("rb") as file:
         while window := _read(file, position):
@@ -43,7 +43,7 @@ def dump_file(path: Path, out: BinaryIO) -> bool:
                 out.write(line)
                 taken = end
             if not taken:
-                # Segments are preallocated: zeros to the end are no damage.
+                # Zeros up to the end are no damage, as segments are preallocated.
                 return not any(window) or _complain(path, position, window)
             position += taken
     return True
@@ -55,7 +55,7 @@ def _read(file: BinaryIO, position: int) -> bytes:
 
 
 def _lines(path: Path, window: bytes) -> Iterator[tuple[bytes, int]]:
-    """A line for each record of the whole batches at the beginning, and where its batch ends."""
+    """A line for each record of the complete batches in the window, and the end of its batch."""
     position = 0
     while position < len(window):
         try:

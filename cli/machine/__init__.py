@@ -1,9 +1,9 @@
-"""What of this machine zkctl uses: processes, ports, the file of a local cluster.
+"""Processes, ports and the file of a local cluster on this machine.
 
-:mod:`.cluster_file` is ``cluster.json``; :mod:`.processes` starts and ends processes and knows one
-again by its start time; :mod:`.ports` finds free ports; :mod:`.embedded_server` is the process
-that holds an embedded ZooKeeper.
+:mod:`.cluster_file` is ``cluster.json``; :mod:`.processes` starts and ends processes, and
+identifies them by pid and start time; :mod:`.ports` finds free ports; :mod:`.embedded_server` is
+the process that holds an embedded ZooKeeper.
 
-May import ``console``.  What must not be done here: signal a process that is known by its number
-alone.
+May import ``console``.  What must not be done here: signal a process of which only the pid is
+known.
 """

@@ -1,8 +1,8 @@
-"""``DIR/cluster.json``: what ``zkctl cluster start`` leaves behind, so that later commands find it.
+"""``DIR/cluster.json``: the processes and ports of a local cluster, for later commands.
 
-It is written before the first process starts and after each one, so that whatever happens the
-processes can be found and stopped.  After a stop it stays, without processes: the next start takes
-the same brokers and ports.
+``zkctl cluster start`` writes it after each process that it starts, so that after any error the
+processes can be found and stopped.  After a stop the file stays, without processes, and the next
+start uses the same brokers and ports.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BrokerEntry:
 
 @dataclass
 class ClusterFile:
-    """The content of ``cluster.json`` and where things are around it."""
+    """The content of ``cluster.json``, and the paths of files beside it."""
 
     directory: Path
     zookeeper: ZooKeeperEntry
@@ -71,7 +71,7 @@ class ClusterFile:
 
     @property
     def processes(self) -> dict[str, ProcessId]:
-        """What still runs, by the name a user would call it."""
+        """The processes that still run, by a name for the user, as ``broker 1``."""
         named = {f"broker {broker.broker_id}": broker.process for broker in self.brokers}
         named["ZooKeeper"] = self.zookeeper.process
         return {name: process for name, process in named.items() if process and process.is_alive}
@@ -80,7 +80,7 @@ class ClusterFile:
         return next((b for b in self.brokers if b.broker_id == broker_id), None)
 
     def broker_directory(self, broker_id: int) -> Path:
-        """Holds server.properties, the broker's data and its logs."""
+        """The directory with server.properties, the broker's data and its log files."""
         return self.directory / f"broker-{broker_id}"
 
     def properties_path(self, broker_id: int) -> Path:
@@ -91,11 +91,11 @@ class ClusterFile:
         return self.broker_directory(broker_id) / "data"
 
     def logs_directory(self, broker_id: int) -> Path:
-        """state-change.log, controller.log, server.log, state-changes.jsonl."""
+        """The directory of state-change.log, controller.log, server.log, state-changes.jsonl."""
         return self.broker_directory(broker_id) / "logs"
 
     def console_path(self, broker_id: int) -> Path:
-        """What the broker's process printed."""
+        """The file with the output of the broker's process."""
         return self.broker_directory(broker_id) / "console.log"
 
     @property
@@ -103,7 +103,7 @@ class ClusterFile:
         return self.directory / "zookeeper"
 
     def save(self) -> None:
-        """Write the file anew, in one step: a reader sees the old one or the new one."""
+        """Replace the file atomically."""
         self.directory.mkdir(parents=True, exist_ok=True)
         content = {
             "version": _VERSION,
@@ -122,7 +122,7 @@ class ClusterFile:
             content = orjson.loads(path.read_bytes())
             zookeeper = content["zookeeper"]
             return cls(
-                # Absolute: a broker's process must not depend on where zkctl was called.
+                # Absolute, as a broker's process must not depend on the current directory.
                 directory.absolute(),
                 ZooKeeperEntry(**{**zookeeper, "process": _process(zookeeper["process"])}),
                 [
@@ -147,7 +147,7 @@ class ClusterFile:
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """Keep other starts and stops of the same cluster out; Refused if one is under way."""
+    """Lock the cluster against other starts and stops; Refused if one is in progress."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "cluster.lock").open("w", encoding="ascii") as lock:
         try:

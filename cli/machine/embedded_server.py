@@ -1,7 +1,7 @@
-"""Keeps an embedded ZooKeeper alive after the command that wanted it has returned.
+"""Keeps an embedded ZooKeeper alive after the command that needed it has returned.
 
-The server dies with the process that started it, which is right for tests; a detached cluster needs
-a process that stays until SIGTERM or SIGINT:
+The server ends with the process that started it, which is right for tests.  A detached cluster
+needs a process that stays until SIGTERM or SIGINT:
 ``python -m zkcontroller_cli.machine.embedded_server DATA_DIR PORT``.
 """
 
@@ -17,9 +17,9 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until stopped; 1, and the reason on stderr, if the server does not come up."""
+    """Run the server until a signal; returns 1, with the reason on stderr, if it does not start."""
     data_dir, port = arguments
-    # Blocked first: a signal that comes while the server starts waits until sigwait takes it.
+    # Blocked first, so that a signal during the start waits for sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     server = EmbeddedZooKeeper(Path(data_dir), int(port))
     try:

@@ -1,4 +1,4 @@
-"""Free TCP ports for a local cluster, which keeps them from one start to the next."""
+"""Chooses free TCP ports for a local cluster, which keeps them for later starts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 from zkcontroller_cli.console.errors import Refused
 
 LOOPBACK: Final = "127.0.0.1"
-# Below the range from which systems take the ports of outgoing connections: between choosing a port
-# and listening on it, no client can sit on it by accident.
+# Below the range from which systems take the ports of outgoing connections, so that no client takes
+# a port between its choice and the server's start.
 _FIRST: Final = 12_000
 _LAST: Final = 32_000
 _TRIES: Final = 1_000
@@ -20,7 +20,7 @@ _TRIES: Final = 1_000
 def is_free(port: int) -> bool:
     """Whether a server could listen on the loopback port now."""
     with socket.socket() as probe:
-        # As servers do: a port whose last connections are in TIME_WAIT is free.
+        # As servers do, so that a port with connections in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -30,9 +30,9 @@ def is_free(port: int) -> bool:
 
 
 def pick_free(taken: Collection[int] = ()) -> int:
-    """A free port that is not in ``taken``; Refused if there seems to be none.
+    """A free port that is not in ``taken``; Refused if none is found.
 
-    Neighbours where possible: the ports of a cluster are easier to tell then.
+    It is the next one after ``taken`` if possible, so that a cluster has neighbouring ports.
     """
     following = max(taken, default=_LAST) + 1
     candidates = (following, *(random.randint(_FIRST, _LAST) for _ in range(_TRIES)))
@@ -43,7 +43,7 @@ def pick_free(taken: Collection[int] = ()) -> int:
 
 
 def require_free(port: int, owner: str) -> int:
-    """The port; Refused if it is in use."""
+    """The port, if it is valid and free; else Refused, with ``owner`` in the message."""
     if not 0 < port < 65536:
         raise Refused(f"{port}, the port of {owner}, is not a TCP port: they end with 65535")
     if not is_free(port):

@@ -1,10 +1,10 @@
 """Child processes that outlive the command that started them, and how to recognise them.
 
-A process id is reused sooner or later, so each is kept with the time its process began and the boot
-of the machine in which it did: a signal goes out only if all of it still matches, to a descriptor
-of that process, so that no other can take its place in between.  A process that a file names by its
-pid alone must also be one of this user, with the expected command line.  A zombie (ended, not yet
-reaped by its parent) counts as gone.
+The system reuses a pid, so each pid is kept with the start time of its process and the boot id of
+the machine.  A signal is sent only if all of them still match, and through a file descriptor of
+that process, so that no other process can get it.  A process that a file names by its pid alone
+must also belong to this user, and have the expected command line.  A zombie (ended, not yet reaped
+by its parent) counts as gone.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ _SUSPENDED: Final = frozenset("Tt")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process, for ever: its pid and when it began."""
+    """Identifies one process by its pid and its start."""
 
     pid: int
     started: str
-    """What the system says about the start, to be compared only (on Linux boot and clock ticks)."""
+    """The start as the system shows it (on Linux boot id and clock ticks); only for comparing."""
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The process that has this pid now; None if none has."""
+        """The process that has this pid now; None if there is none."""
         started = _start_of(pid)
         return None if started is None else cls(pid, started)
 
     def began_by(self, moment_ms: int) -> bool:
-        """Whether it began before that moment (ms since 1970); a successor of its pid did not."""
+        """Whether the process began before ``moment_ms`` (since 1970).
+
+        A later process with the same pid did not.  Without ``/proc`` always True.
+        """
         if not _PROC.exists():
             return True
         boot_s = next(
@@ -51,28 +54,28 @@ class ProcessId:
             if line.startswith("btime ")
         )
         began_s = boot_s + int(self.started.rpartition(" ")[2]) / os.sysconf("SC_CLK_TCK")
-        # The boot time is a whole second, rounded either way.
+        # The boot time is rounded to a whole second, up or down.
         return began_s <= moment_ms / 1000 + 1
 
     @property
     def is_alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether exactly this process still runs; a zombie does not."""
         return _start_of(self.pid) == self.started
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of it, its last thread and a zombie included."""
+        """Whether the process has ended, and is no zombie any more."""
         return _start_of(self.pid, zombies=True) != self.started
 
     @property
     def is_suspended(self) -> bool:
-        """Whether a signal has stopped it, and none has continued it."""
+        """Whether the process is suspended by a signal, such as SIGSTOP."""
         return _state_of(self.pid) in _SUSPENDED and self.is_alive
 
     def runs(self, *arguments: str) -> bool:
-        """Whether it is this user's, and those arguments stand in its command line in that order.
+        """Whether the process is this user's, with those arguments in its command line in order.
 
-        False where the system does not say so.
+        False if the system does not show it.
         """
         found = _owner_and_command(self.pid)
         if found is None:
@@ -82,13 +85,13 @@ class ProcessId:
         return owner == os.getuid() and all(each in words for each in arguments) and self.is_alive
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal; False if the process is gone, or its pid is another's now."""
+        """Send a signal; False if the process is gone, or another one has its pid now."""
         try:
             process = _open_process(self.pid)
         except ProcessLookupError:
             return False
         try:
-            # Asked once there is a descriptor: it stands for this process and no later one.
+            # Checked after opening the descriptor, which can never mean a later process.
             if not self.is_alive:
                 return False
             if process is None:
@@ -108,7 +111,7 @@ class ProcessId:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = _POLL_S) -> bool:
-    """Ask again and again until true; False when ``timeout_s`` is over."""
+    """Wait until the condition is true; False if it is not within ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -124,10 +127,10 @@ def spawn(
     *,
     is_bound: bool = False,
 ) -> ProcessId:
-    """Start a process that Ctrl-C does not reach; its output is added to ``console``.
+    """Start a process that Ctrl-C does not reach; its output is appended to ``console``.
 
-    ``is_bound``: it stays in our session, so that the system wakes and ends it if it is suspended
-    when we are gone.
+    ``is_bound``: the process stays in the session of zkctl.  If it is suspended when zkctl ends,
+    the system then continues and ends it.
     """
     console.parent.mkdir(parents=True, exist_ok=True)
     with console.open("ab") as output:
@@ -140,20 +143,20 @@ def spawn(
             process_group=0 if is_bound else None,
             env={**os.environ, **(environment or {})},
         )
-    # The child may have ended at once; its zombie still has a start time until we reap it.
+    # If the child has ended at once, its zombie still has a start time until it is reaped.
     started = _start_of(child.pid, zombies=True)
-    child.returncode = 0  # no code waits for it: a dropped Popen would complain
+    child.returncode = 0  # nothing waits for the child, and Popen would warn about that
     return ProcessId(child.pid, started or "gone")
 
 
 ZKCTL: Final = __name__.partition(".")[0]
-"""The package that ``python -m`` runs as ``zkctl``."""
+"""The package name with which ``python -m`` runs ``zkctl``."""
 BROKER: Final = "replica_manager"
-"""The one that it runs as a broker."""
+"""The package name with which ``python -m`` runs a broker."""
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
-    """The command line of a module; -P: nothing in the current folder is taken for a module."""
+    """The command line that runs a module; with -P Python ignores the current directory."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
@@ -163,34 +166,34 @@ def spawn_module(
     console: Path,
     environment: Mapping[str, str],
 ) -> ProcessId:
-    """Start a module's process, as :func:`spawn` does."""
+    """Start a process that runs a Python module, by :func:`spawn`."""
     return spawn(python_module(module, *arguments), console, environment)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """Where a broker serves its metrics, and whether those of single partitions are among them."""
+    """Where a broker serves its metrics, and whether it includes metrics of single partitions."""
 
     port: int | None = None
-    """None: they are not served."""
+    """None: the broker serves no metrics."""
     host: str = "127.0.0.1"
     of_partitions: bool = False
 
     @property
     def url(self) -> str:
-        """What Prometheus scrapes."""
+        """The URL of the metrics page."""
         return f"http://{self.reached_at}:{self.port}/metrics"
 
     @property
     def reached_at(self) -> str:
-        """The host, as it stands in an address."""
-        # An address of no host in particular is reached from this machine by the loopback one.
+        """The host in the form of a URL, reachable from this machine."""
+        # A server on the wildcard address is reached from this machine by the loopback address.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"[{host}]" if ":" in host else host
 
     @property
     def arguments(self) -> list[str]:
-        """The broker's own options."""
+        """The options of the broker's command line for these metrics."""
         if self.port is None:
             return []
         partitions = ["--metrics-of-partitions"] if self.of_partitions else []
@@ -210,13 +213,13 @@ def broker_command(
 def broker_arguments(
     properties: Path, overrides: Mapping[str, str], metrics: MetricsOptions
 ) -> list[str]:
-    """What comes behind the module in a broker's command line."""
+    """The arguments after the module in a broker's command line."""
     options = [f"--override={key}={value}" for key, value in overrides.items()]
     return [str(properties), *options, *metrics.arguments]
 
 
 def last_lines(path: Path, count: int = 15) -> list[str]:
-    """The last lines of a log; none if there is no such file."""
+    """The last lines of a log file; empty if there is no such file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
@@ -240,7 +243,10 @@ def _owner_and_command(pid: int) -> tuple[int, list[str]] | None:
 
 
 def _open_process(pid: int) -> int | None:
-    """A descriptor of the process; None where the system has none.  ProcessLookupError: gone."""
+    """A file descriptor of the process (pidfd); None if the system does not support it.
+
+    Raises ProcessLookupError if there is no such process.
+    """
     if sys.platform != "linux":
         return None
     try:
@@ -267,14 +273,14 @@ def _state_and_start(pid: int) -> tuple[str, str | None]:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return "", None
-    # The command's name stands in parentheses and may hold anything: count from the last one.
+    # The command's name is in parentheses and may contain any character: split at the last one.
     state, *fields = stat.rpartition(")")[2].split()
     return state, f"{_boot_id()} {fields[18]}"
 
 
 @cache
 def _boot_id() -> str:
-    """Of the machine as it runs now: after the next boot the clock ticks begin anew."""
+    """The id of the current boot, as the clock ticks of start times begin at 0 after a boot."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,5 +1,5 @@
-"""``zkctl migration check``: what stands in the way of a migration to KRaft, and its remnants.
+"""``zkctl migration check``: obstacles to a migration to KRaft, and remnants of an earlier one.
 
-:mod:`.obstacles` judges, and is pure: it is given what a snapshot holds and what brokers answer.
-:mod:`.reading` asks them.  What must not be done here: write anything anywhere.
+:mod:`.reading` asks brokers; :mod:`.obstacles` finds the obstacles in a snapshot and in the
+brokers' responses, and is pure.  What must not be done here: write anything anywhere.
 """

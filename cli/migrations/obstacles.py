@@ -1,4 +1,4 @@
-"""What stands in the way of a migration to KRaft: pure, judged by what Kafka 3.9's migration does.
+"""Finds the obstacles to a migration to KRaft, by what Kafka 3.9's migration does: pure.
 
 Source: Kafka ``KRaftMigrationDriver``, ``ZkMigrationClient`` and its clients of topics and
 configurations, ``KafkaConfig.validateValues``, ``KafkaServer`` (features of a registration);
@@ -19,7 +19,7 @@ from replica_manager.configuration.config import is_password
 from zkcontroller_cli.snapshots.file import SavedMetadata, SnapshotRecord
 
 MOST_NAMED: Final = 5
-"""So many places of one obstacle are named; the others are counted."""
+"""The most places of one obstacle that are named; the others are counted."""
 _NO_EPOCH: Final = -1
 _PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
 _LATEST: Final = "3.9"
@@ -30,11 +30,11 @@ class MigrationEffect(StrEnum):
     """What an obstacle does to a migration."""
 
     BLOCKS = "blocks"
-    """It does not begin, or fails."""
+    """The migration does not begin, or it fails."""
     LOSES = "loses"
-    """It goes on, and what is named is not taken along."""
+    """The migration runs, but the named objects are not copied to KRaft."""
     PREPARE = "prepare"
-    """The quorum, or a broker that restarts in KRaft mode, needs something for it."""
+    """The quorum, or a broker that restarts in KRaft mode, needs a configuration for this."""
     NOT_CHECKED = "not_checked"
 
 
@@ -48,7 +48,7 @@ class Obstacle(NamedTuple):
     next_step: str
 
     def row(self) -> dict[str, Any]:
-        """As ``migration check`` shows it."""
+        """The row that ``migration check`` shows."""
         more = len(self.where) - MOST_NAMED
         return {
             "effect": str(self.effect),
@@ -62,7 +62,7 @@ class Obstacle(NamedTuple):
 
 @dataclass(frozen=True)
 class MigratingBroker:
-    """What one broker answered; ``error`` says why it did not."""
+    """The configuration and failed log directories of a broker; ``error``: why not known."""
 
     broker_id: int
     configs: Mapping[str, str | None]
@@ -70,12 +70,12 @@ class MigratingBroker:
     error: str | None = None
 
     def value(self, key: str) -> str:
-        """The value of a key, empty where it has none."""
+        """The value of a configuration key; empty if it has none."""
         return self.configs.get(key) or ""
 
 
 def obstacles_of(saved: SavedMetadata, brokers: Sequence[MigratingBroker]) -> list[Obstacle]:
-    """Every obstacle, the hardest first."""
+    """Every obstacle, sorted by effect: those that block the migration first."""
     records: defaultdict[str, list[SnapshotRecord]] = defaultdict(list)
     for record in saved.records:
         records[record.kind].append(record)
@@ -387,7 +387,7 @@ def _versions(brokers: Sequence[MigratingBroker]) -> Iterator[Obstacle]:
 
 
 def _version(broker: MigratingBroker) -> MetadataVersion | None:
-    """Its inter.broker.protocol.version; None if that is older than KRaft."""
+    """The broker's inter.broker.protocol.version; None if that is older than KRaft."""
     try:
         return from_name(broker.value(_PROTOCOL_VERSION))
     except ConfigInvalid:

@@ -1,4 +1,4 @@
-"""Asks every registered broker what a migration to KRaft needs to know."""
+"""Asks every registered broker for what :mod:`.obstacles` needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected
 from zkcontroller_cli.znodes.registrations import LiveBroker
 
 ANSWER_S: Final = 5.0
-"""So long a broker may take for one answer; ``--timeout`` may make it shorter."""
+"""Seconds that a broker may take for its responses; ``--timeout`` may shorten them."""
 
 
 async def read_brokers(

@@ -1,4 +1,4 @@
-"""``zkctl broker drain``: empties a broker of replicas, or of leaderships, and proves it."""
+"""``zkctl broker drain``: moves all replicas or leaderships off a broker, and proves it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def drain(
 
 
 class DrainPlan:
-    """What leaves the broker."""
+    """The moves that empty the broker: those to start, and those in progress."""
 
     def __init__(
         self,
@@ -157,14 +157,14 @@ class DrainPlan:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """Those that an earlier run has begun, and those that are to begin."""
+        """The moves in progress off this broker, and those to start."""
         return tuple(
             Move(*name, target)
             for name, target in sorted({**self._under_way, **self.to_begin}.items())
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every move, as ``--dry-run`` shows it."""
+        """One row for every move, as ``--dry-run`` shows them."""
         from zkcontroller_cli.moving.reassign_plan import planned_row
 
         return [
@@ -173,7 +173,7 @@ class DrainPlan:
         ]
 
     def say(self, rate: int | None) -> None:
-        """The plan on stderr."""
+        """Show the plan and its costs on stderr; ``rate``: bytes per second, None: no throttle."""
         if self._under_way:
             say(f"{len(self._under_way)} moves off broker {self._broker_id} are under way already")
         if not self.to_begin:
@@ -210,7 +210,7 @@ async def _planned(
     if broker_id not in reading.live and not is_used:
         raise Refused(f"there is no broker {broker_id}: it is not alive, and holds no replica")
     before = chosen_replicas(reading, (), exclude)
-    # What is being moved counts where it will be.
+    # A partition that is being moved counts with its target replicas.
     goal = {
         name: reading.ongoing[name].target if name in reading.ongoing else replicas
         for name, replicas in before.items()
@@ -239,7 +239,7 @@ async def _planned(
 
 
 class _Drain:
-    """Carries the plan out, and proves that the broker is empty."""
+    """Carries out the plan, and proves that the broker is empty."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class _Drain:
         say("this cancels every move, and removes the throttle:  zkctl reassign cancel --all")
 
     async def _end(self) -> ThrottleEnd:
-        """The throttle goes, also that of moves of an earlier run which have ended since."""
+        """Remove the throttle, also that of moves that an earlier run started and that ended."""
         from zkcontroller_cli.moving.moves_reading import read_moving
         from zkcontroller_cli.moving.throttle_end import carry_out_end, planned_end
         from zkcontroller_cli.values.throttles import (

@@ -1,4 +1,4 @@
-"""``zkctl broker drain --leadership-only``: others lead what a broker leads; nothing is copied."""
+"""``zkctl broker drain --leadership-only``: makes other replicas leaders, without any copy."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def hand_over(
     is_dry_run: bool,
     yes: bool,
 ) -> None:
-    """Has other replicas lead every partition that the broker leads or is preferred to lead.
+    """Make other replicas leaders of each partition that the broker leads or should lead.
 
-    Refused at the end if it still leads one.
+    It should lead a partition if it is the preferred leader.  Refused at the end if the broker
+    still leads or should lead one.
     """
     from zkcontroller_cli.wire.requests import run
     from zkcontroller_cli.wire.target import brokers_to_change
@@ -90,7 +91,7 @@ async def _planned(
 async def _handed_over(
     given: Settings, bootstrap: Bootstrap, broker_id: int, plans: Sequence[PlannedHandover]
 ) -> tuple[dict[NamedPartition, tuple[str, str]], MovesReading]:
-    """The refusals, and who leads when it is read again."""
+    """Reorder replicas and elect leaders; returns the refusals, and the reading afterwards."""
     from kio.schema.errors import ErrorCode
 
     from zkcontroller_cli.moving.moves_reading import read_moving

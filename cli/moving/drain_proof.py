@@ -1,4 +1,4 @@
-"""Whether a broker holds nothing more: by metadata, and by its own log directories."""
+"""Checks whether a broker is empty: by metadata, and by its own log directories."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from zkcontroller_cli.wire.log_dirs import readable_log_dirs
 from zkcontroller_cli.wire.requests import Deadline
 
 PROOF_S: Final = 30.0
-"""So long a broker may take to let the logs go that are no longer assigned to it."""
+"""Seconds that a broker may take to delete the logs that are no longer assigned to it."""
 _POLL_S: Final = 0.5
 
 
 async def proof_of(
     bootstrap: Bootstrap, request_s: float, broker_id: int, exclude: Sequence[str]
 ) -> dict[str, Any]:
-    """What the broker has: ``is_drained`` if it is nothing but excluded topics.
+    """The record of what the broker still has; ``is_drained`` if only excluded topics.
 
-    ``log_count`` is None where its log directories could not be read; that of a broker which is not
-    alive is not missed.
+    ``log_count`` is None if its log directories could not be read.  A dead broker needs no
+    ``log_count`` to be drained.
     """
     patience = Deadline(PROOF_S)
     while True:

@@ -1,8 +1,8 @@
-"""Which leaders take over from a broker, and the order of replicas that makes them stay leaders.
+"""Plans which replicas become leaders in place of a broker, and the new order of replicas.
 
-Pure.  The next leader is a replica in sync on a live broker, of those the one whose broker is the
-preferred leader of the fewest partitions.  The broker becomes the last replica, so that no election
-of preferred leaders gives a leadership back to it.
+Pure.  The next leader is an in-sync replica on a live broker, the one whose broker is the preferred
+leader of the fewest partitions.  The drained broker becomes the last replica, so that no election
+of preferred leaders makes it leader again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Replicas = tuple[int, ...]
 
 
 class LedPartition(NamedTuple):
-    """A partition as brokers know it."""
+    """Leader, replicas and in-sync replicas of a partition, from Metadata."""
 
     leader: int
     replicas: Replicas
@@ -25,26 +25,26 @@ class LedPartition(NamedTuple):
 
 
 class PlannedHandover(NamedTuple):
-    """A partition that the broker leads, or is to lead by preference, and who takes over."""
+    """A partition that the broker leads or is the preferred leader of, and the next leader."""
 
     topic: str
     partition: int
     leader: int
     current_replicas: Replicas
     replicas: Replicas
-    """In the new order; as they are where nothing can be done."""
+    """The replicas in the new order; unchanged if no other replica can lead."""
     elected: int | None
-    """The next leader; None: it leads already, or there is none."""
+    """The broker to elect; None if another broker leads already, or if none can lead."""
     reason: str | None
-    """Why the broker goes on leading."""
+    """Why no other replica can lead; None if one can."""
 
     @property
     def name(self) -> NamedPartition:
-        """Its partition."""
+        """Topic and partition."""
         return NamedPartition(self.topic, self.partition)
 
     def row(self) -> dict[str, Any]:
-        """As ``broker drain --leadership-only --dry-run`` shows it."""
+        """The row that ``broker drain --leadership-only --dry-run`` shows."""
         return self._asdict()
 
 
@@ -54,9 +54,9 @@ def plan_handovers(
     live: Set[int],
     moving: Set[NamedPartition] = frozenset(),
 ) -> list[PlannedHandover]:
-    """Who leads instead of the broker, partition by partition.
+    """The plan for each partition that the broker leads or is the preferred leader of.
 
-    ``moving`` partitions are under reassignment, and are left alone.
+    ``moving`` partitions are being reassigned, and are not changed.
     """
     preferred = Counter(each.replicas[0] for each in partitions.values() if each.replicas)
     plans = []

@@ -1,4 +1,4 @@
-"""What log directories hold, as rows: by broker, directory, topic and partition; moves; strays.
+"""The content of log directories as rows: by broker, directory, topic, partition; moves; strays.
 
 Pure.
 """
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class SizesBy(StrEnum):
-    """What sizes are added up for."""
+    """What one row of sizes is about."""
 
     BROKER = "broker"
     LOG_DIR = "log-dir"
@@ -63,7 +63,7 @@ KEYS: Mapping[SizesBy, tuple[str, ...]] = {
 
 
 def of_topics(read: Sequence[LogDirReading], topics: Sequence[str]) -> list[LogDirReading]:
-    """The directories with the replicas of those topics alone; of all if none is named."""
+    """The directories with only the replicas of those topics; of all topics if none is named."""
     if not topics:
         return list(read)
     return [
@@ -73,7 +73,7 @@ def of_topics(read: Sequence[LogDirReading], topics: Sequence[str]) -> list[LogD
 
 
 def size_rows(read: Sequence[LogDirReading], by: SizesBy) -> list[Row]:
-    """The sizes of what was read, in the keys of :data:`KEYS`."""
+    """The sizes in ``read`` as rows with the keys of :data:`KEYS`."""
     match by:
         case SizesBy.LOG_DIR:
             return [_log_dir_row(each) for each in read]
@@ -143,7 +143,7 @@ def _topic_rows(read: Sequence[LogDirReading]) -> list[Row]:
 
 
 class DirectoryMove(NamedTuple):
-    """A replica on its way to another log directory of its broker."""
+    """A replica that is being moved to another log directory of its broker."""
 
     broker_id: int
     topic: str
@@ -153,7 +153,7 @@ class DirectoryMove(NamedTuple):
     copied_bytes: int
     total_bytes: int | None
     offset_lag: int
-    """So many records it lacks; -1: not known."""
+    """The number of records that the future replica lacks; -1 if not known."""
     bytes_per_s: float | None = None
     remaining_ms: int | None = None
 
@@ -164,7 +164,7 @@ def directory_moves(
     *,
     seconds: float | None = None,
 ) -> list[DirectoryMove]:
-    """Every future replica; with a reading ``seconds`` earlier also how fast it grows."""
+    """Every future replica; with a reading ``then``, ``seconds`` earlier, also its rate."""
     here = {
         (each.broker_id, replica.name): (each.log_dir, replica.size_bytes)
         for each in now
@@ -200,7 +200,7 @@ def directory_moves(
 
 
 class StrayLog(NamedTuple):
-    """A log on a broker that is none of the partition's replicas."""
+    """A log on a broker to which the partition is not assigned."""
 
     broker_id: int
     log_dir: str
@@ -217,10 +217,10 @@ def stray_logs(
     unknown_topics: Mapping[str, str],
     second: Sequence[LogDirReading],
 ) -> list[StrayLog]:
-    """What brokers hold and are not assigned, in both readings of their directories.
+    """The logs in both readings of the directories that are not assigned to their broker.
 
-    ``assigned`` was read between the two, so that what is created or deleted meanwhile is none.
-    ``unknown_topics``: of topics that are not shown, why.
+    ``assigned`` was read between the two, so that a log created or deleted meanwhile is not listed.
+    ``unknown_topics``: by topic that Metadata does not show, the reason.
     """
     still_there = {
         (each.broker_id, each.log_dir, replica.name) for each in second for replica in each.replicas

@@ -1,4 +1,4 @@
-"""``zkctl log-dirs move``: replicas go to another log directory of their broker, with proof."""
+"""``zkctl log-dirs move``: moves replicas to another log directory of their broker."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def move(
 
 
 class _Mover:
-    """One run of the verb."""
+    """One run of ``log-dirs move``; without ``target`` it cancels moves."""
 
     def __init__(
         self, given: Settings, broker_id: int, target: str | None, rate: int | None
@@ -199,7 +199,7 @@ class _Mover:
     async def _checked(
         self, names: Sequence[NamedPartition], source: str | None
     ) -> dict[NamedPartition, Placement]:
-        """The replicas that are to move, and where they are; Refused if one cannot."""
+        """The replicas to move and their current directories; Refused if one cannot move."""
         from zkcontroller_cli.moving.moves_reading import placements_in
         from zkcontroller_cli.wire.log_dirs import LogDirsOfBrokers, log_dirs_of
         from zkcontroller_cli.wire.requests import Deadline
@@ -259,7 +259,7 @@ class _Mover:
             raise Refused(f"the throttle could not be set on {edit.where}: {why}; nothing began")
 
     async def _set_back(self, edits: Sequence[ConfigEdit]) -> list[tuple[ConfigEdit, str]]:
-        """What stood before stands again."""
+        """Restore the throttle that was set before; returns the changes that failed, and why."""
         from zkcontroller_cli.wire.requests import Deadline
         from zkcontroller_cli.wire.throttles import change_throttles
 
@@ -295,7 +295,7 @@ class _Mover:
     async def _followed(
         self, names: Sequence[NamedPartition], *, is_waiting: bool
     ) -> dict[NamedPartition, Placement]:
-        """Where they are when it is read again: at once, or when all have moved."""
+        """The directories of the replicas, read at once, or with ``is_waiting`` after all moves."""
         limit_s = limit_of(self._given)
         import asyncio
 

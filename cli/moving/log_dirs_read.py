@@ -1,4 +1,4 @@
-"""``zkctl log-dirs sizes``, ``moves``, ``strays``: what brokers hold, and what they should not."""
+"""``zkctl log-dirs sizes``, ``moves``, ``strays``: the content of brokers' log directories."""
 
 from __future__ import annotations
 

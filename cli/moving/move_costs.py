@@ -1,4 +1,4 @@
-"""What moves copy: the sizes of partitions, read from the brokers that hold them."""
+"""The bytes that moves copy, from the sizes of partitions that brokers report."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from zkcontroller_cli.wire.log_dirs import readable_log_dirs
 from zkcontroller_cli.wire.requests import Deadline
 
 COSTS_S: Final = 5.0
-"""A broker that does not describe its logs in this time leaves sizes unknown."""
+"""Seconds that a broker may take to describe its logs; then their sizes are not known."""
 
 
 class MoveCosts(NamedTuple):
-    """What a plan costs."""
+    """The bytes that a plan copies, and the free space for them."""
 
     estimate: MoveEstimate
     sizes: dict[NamedPartition, int]
-    """By partition that moves, where it is known."""
+    """The size in bytes of each partition that moves, if it is known."""
     usable: dict[int, int]
-    """By broker the bytes that its volumes can still take, where it tells them."""
+    """By broker, the free bytes of its volumes, if it reports them."""
 
 
 async def costs_of(
@@ -31,7 +31,7 @@ async def costs_of(
     reading: MovesReading,
     wanted: Mapping[NamedPartition, tuple[int, ...]],
 ) -> MoveCosts:
-    """The costs of giving partitions these replicas."""
+    """The costs of reassigning partitions to the replicas ``wanted``."""
     asked: dict[int, list[NamedPartition]] = {}
     for name, target in wanted.items():
         now = reading.current.get(name, ())
@@ -52,7 +52,7 @@ async def costs_of(
 
 
 async def all_sizes(bootstrap: Bootstrap, reading: MovesReading) -> dict[NamedPartition, int]:
-    """The bytes of every partition, as far as live brokers describe their logs."""
+    """The size in bytes of every partition, as far as live brokers report their logs."""
     found = await readable_log_dirs(
         reading.addresses,
         Deadline(COSTS_S),

@@ -1,6 +1,6 @@
-"""What a reassignment or an election would do, from what a broker knows, before it is asked for.
+"""Predicts from a broker's Metadata what a reassignment or an election would do.
 
-The controller decides; a plan names what it would certainly refuse, and shows the rest.
+The controller decides later; a plan names only what it would certainly refuse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkcontroller_cli.values.moves import Move, NamedPartition
 
 Replicas = tuple[int, ...]
 Directories = Mapping[int, Mapping[str, str | None]]
-"""By broker: its log directories, each with what is wrong with it."""
+"""By broker, its log directories, each with its error or None."""
 
 
 class PlannedMove(NamedTuple):
@@ -25,14 +25,14 @@ class PlannedMove(NamedTuple):
     topic: str
     partition: int
     replicas: Replicas
-    """The target."""
+    """The replicas after the move."""
     current_replicas: Replicas
     reason: str | None
-    """Why the controller, or a broker, would refuse it."""
+    """Why the controller or a broker would refuse the move; None if nothing is known against it."""
     log_dirs: tuple[str, ...] = ()
 
     def row(self) -> dict[str, Any]:
-        """As ``reassign start --dry-run`` shows it."""
+        """The row that ``reassign start --dry-run`` shows."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -52,11 +52,11 @@ class PlannedElection(NamedTuple):
     partition: int
     leader: int
     elected: int | None
-    """Who would lead; None where nothing changes, or where the controller must choose."""
+    """The leader after the election; None if the leader does not change."""
     reason: str | None
 
     def row(self) -> dict[str, Any]:
-        """As ``partition elect --dry-run`` shows it."""
+        """The row that ``partition elect --dry-run`` shows."""
         return self._asdict()
 
 
@@ -66,9 +66,10 @@ def plan_moves(
     ongoing: Ongoing | None = None,
     directories: Directories | None = None,
 ) -> list[PlannedMove]:
-    """The moves in the order in which they were named.
+    """The plan of each move, in the order of ``moves``.
 
-    ``directories`` of the brokers that a move names one for; a broker that is missing did not tell.
+    ``directories``: those of the brokers for which a move names one; a broker that did not show its
+    directories is missing.
     """
     partitions = _partitions(known)
     live = {int(broker.node_id) for broker in known.brokers}
@@ -91,7 +92,7 @@ def plan_moves(
 def _impossible(move: Move, current: Replicas, live: set[int]) -> str | None:
     if len(set(move.replicas)) != len(move.replicas):
         return "a broker is named twice"
-    # A replica that stays may be offline; a new one must be alive to be filled.
+    # A replica that stays may be offline; the broker of a new one must be alive to copy the log.
     if dead := [broker for broker in move.replicas if broker not in live | set(current)]:
         return f"not alive: {', '.join(map(str, dead))}"
     return None
@@ -112,7 +113,7 @@ def _without_directory(move: Move, directories: Directories) -> str | None:
 def plan_elections(
     known: MetadataResponse, named: Sequence[NamedPartition] | None, *, is_unclean: bool
 ) -> list[PlannedElection]:
-    """The elections for these partitions; None: for all, without those that need none."""
+    """The elections for these partitions; None: for all partitions that need one."""
     partitions = _partitions(known)
     wanted = sorted(partitions) if named is None else named
     live = {int(broker.node_id) for broker in known.brokers}

@@ -1,4 +1,4 @@
-"""How far moves under way are, in bytes, how fast they are, and why one does not move on."""
+"""The progress of reassignments in bytes, their rate, and why one makes no progress."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ from zkcontroller_cli.znodes.session import now_ms
 
 NO_LEADER: Final = -1
 NO_BYTES_S: Final = 15.0
-"""So long no bytes must come before a move is called stalled: throttled ones come in large pieces.
+"""Seconds without new bytes after which a move counts as stalled.
+
+A throttled follower fetches in large pieces with long pauses.
 """
 
 
 class MoveReport(NamedTuple):
-    """A partition under reassignment, and how far it is; None where that is not known."""
+    """The progress of a partition's reassignment; None for numbers that are not known."""
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
-    """After the move."""
+    """The replicas after the move."""
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     in_sync_count: int
-    """So many of the adding replicas are in sync."""
+    """The number of adding replicas that are in sync."""
     copied_bytes: int | None
     total_bytes: int | None
     bytes_per_s: float | None
     remaining_ms: int | None
     stalled: str | None
-    """Why it does not move on."""
+    """Why the move makes no progress; None if no reason is visible."""
 
     def row(self) -> dict[str, Any]:
-        """As ``reassign status`` shows it."""
+        """The row that ``reassign status`` shows."""
         return self._asdict()
 
 
 class Obstacles(NamedTuple):
-    """What keeps moves from going on, as far as it can be seen."""
+    """The visible reasons why moves may make no progress."""
 
     live: frozenset[int]
     silent: Mapping[int, str]
-    """Live brokers that do not describe their logs, and why."""
+    """Live target brokers that do not describe their logs, and why."""
     without_log_dir: frozenset[int]
-    """Brokers of which every log directory has failed."""
+    """Brokers whose log directories have all failed."""
 
 
 def report_of(
@@ -65,7 +67,7 @@ def report_of(
     *,
     seconds: float | None = None,
 ) -> MoveReport:
-    """One move; ``seconds``: so long ago was the earlier reading that its rate is measured by."""
+    """The report of one move; ``seconds``: the time since the reading that its rate is based on."""
     removing = set(move.removing_replicas)
     return MoveReport(
         move.topic,
@@ -108,7 +110,7 @@ def _stalled(
 
 
 def progress_line(reports: Sequence[MoveReport]) -> str:
-    """What the moves under way have copied, how fast, and what time they need, in one line."""
+    """One line with the bytes that all moves have copied, their rate, and the time left."""
     known = [each for each in reports if each.total_bytes is not None]
     if not known:
         return ""
@@ -124,13 +126,13 @@ def progress_line(reports: Sequence[MoveReport]) -> str:
 
 
 def stalled_moves(reports: Sequence[MoveReport]) -> list[str]:
-    """The moves that do not go on, each with its reason."""
+    """A line for each move that makes no progress, with the reason."""
     return [f"{e.topic}-{e.partition}: {e.stalled}" for e in reports if e.stalled is not None]
 
 
 @dataclass
 class ProgressReader:
-    """Reads how far moves are; from the second reading on it knows their rates."""
+    """Reads the progress of moves; from the second reading on with their rates."""
 
     bootstrap: Bootstrap
     _then: Reading | None = None
@@ -138,7 +140,7 @@ class ProgressReader:
     async def read(
         self, reading: MovesReading, names: Set[NamedPartition] | None = None
     ) -> list[MoveReport]:
-        """Every move under way whose topic is in the reading, or of those partitions alone."""
+        """The report of each move in ``reading``; only of the partitions ``names`` if given."""
         listed = [
             each
             for each in reading.listed

@@ -1,7 +1,7 @@
-"""Carries a plan of moves out: sets the throttle, begins moves in waves, follows them to their end.
+"""Carries out a plan of moves: sets the throttle, starts moves in waves, waits for their end.
 
-Nothing is remembered but the plan: each look reads from the cluster what is done, what is under way
-and what is next, so that a plan that was interrupted goes on where it stopped.
+Only the plan is kept.  Each look reads from the cluster which moves are done, in progress, or next,
+so that an interrupted plan can be continued by running it again.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from zkcontroller_cli.wire.throttles import change_throttles
 
 POLL_S: Final = 0.5
 SAY_EVERY_S: Final = 10.0
-"""How often the progress is said, and sizes are read for it."""
+"""Seconds between two lines about the progress, for which sizes are read."""
 SETTLE_S: Final = 10.0
-"""Metadata may be so much older than the controller's list of moves."""
+"""The most seconds by which Metadata may be older than the controller's list of moves."""
 MOVES_A_REQUEST: Final = 1_000
 DEFAULT_PATIENCE_S: Final = 300.0
 _NOT_THERE_YET: Final = "REPLICA_NOT_AVAILABLE"
@@ -61,53 +61,54 @@ _NOT_THERE_YET: Final = "REPLICA_NOT_AVAILABLE"
 
 @dataclass(frozen=True)
 class MoveOrder:
-    """What is to be moved, and how."""
+    """The moves to make, and how to make them."""
 
     moves: tuple[Move, ...]
     at_once: int | None = None
-    """So many moves may be in progress; None: all of them."""
+    """The most moves in progress at one time; None: no limit."""
     rate: int | None = None
-    """Bytes a second that each broker sends, and receives, for moves; None: no throttle is set."""
+    """Bytes per second that each broker sends, and receives, for moves; None: no throttle."""
     log_dir_rate: int | None = None
     is_additional: bool = False
-    """Whether a partition that is being moved elsewhere is moved as planned instead."""
+    """Whether to replace the target of a partition that is already being moved elsewhere."""
     is_waiting: bool = False
-    """Whether the moves are followed to their end."""
+    """Whether to wait until all moves have ended."""
     patience_s: float = DEFAULT_PATIENCE_S
-    """So long nothing may move on."""
+    """Seconds without any progress after which waiting ends."""
     limit_s: float | None = None
-    """So long it may take altogether."""
+    """The most seconds to wait in all; None: no limit."""
 
     @property
     def broker_keys(self) -> tuple[str, ...]:
-        """The keys of brokers that hold the throttles of this order."""
+        """The broker configuration keys that this order sets for its throttle."""
         of_moves = () if self.rate is None else (LEADER_RATE, FOLLOWER_RATE)
         return of_moves if self.log_dir_rate is None else (*of_moves, LOG_DIR_RATE)
 
 
 @dataclass
 class MoveRunner:
-    """One run of a plan; what it has done so far can be asked at any time."""
+    """One run of a plan; its fields show at any time what it has done so far."""
 
     bootstrap: Bootstrap
     order: MoveOrder
     request_s: float
-    """So long the brokers may take for one answer."""
+    """Seconds that brokers may take for one response."""
     refused: dict[NamedPartition, tuple[str, str]] = field(default_factory=dict)
-    """Error and reason of moves that were refused."""
+    """By partition whose move was refused, the error code and the reason."""
     asked: set[NamedPartition] = field(default_factory=set)
-    """The moves that the brokers were asked for; whether they began is known with the answer."""
+    """The moves that were requested; one without a response yet may have started or not."""
     edits: list[ConfigEdit] = field(default_factory=list)
-    """The throttle, as it was set."""
+    """The configuration changes that set the throttle."""
     _pending_dirs: dict[HostedReplica, str] = field(default_factory=dict)
     _unsettled_since: dict[NamedPartition, float] = field(default_factory=dict)
     _is_throttled: bool = False
     _taken_out: set[NamedPartition] = field(default_factory=set)
 
     async def run(self) -> list[MoveProgress]:
-        """Every move with how far it is: at its end, or when all have begun.
+        """Start the moves; returns the state of each.
 
-        TimedOut if nothing moves on for too long.
+        Returns when all have started, or with ``is_waiting`` when all have ended.  TimedOut if
+        there is no progress for too long.
         """
         follower = _Follower(self)
         while True:
@@ -125,7 +126,7 @@ class MoveRunner:
             await asyncio.sleep(POLL_S)
 
     async def look(self) -> tuple[MovesReading, list[MoveProgress]]:
-        """The cluster now, and how far the plan is."""
+        """Read the cluster, and the state of each move in the plan."""
         moves = self.order.moves
         topics = sorted({move.topic for move in moves})
         reading = await read_moving(self.bootstrap, self.deadline(), topics)
@@ -136,7 +137,7 @@ class MoveRunner:
     async def throttle_needed(
         self, reading: MovesReading, progress: Sequence[MoveProgress], wave: Sequence[Move]
     ) -> list[ConfigEdit]:
-        """What must change so that the wave and everything under way is throttled."""
+        """The configuration changes that throttle the wave and all moves in progress."""
         order = self.order
         if not order.broker_keys:
             return []
@@ -150,7 +151,7 @@ class MoveRunner:
             now = reading.current.get(move.name, ())
             if now != move.replicas:
                 moving[move.name] = moving_replicas(now, adding, move.replicas)
-        # Each partition that has ended is taken out of the lists once.
+        # A partition whose move has ended is removed from the throttled replicas, once.
         ended = {each.move.name for each in progress if each.status is MoveStatus.DONE}
         ended -= self._taken_out | {*moving}
         concerned = [Move(*name, tuple(each.destinations)) for name, each in moving.items()]
@@ -163,11 +164,11 @@ class MoveRunner:
         if order.log_dir_rate is not None:
             brokers = {broker for move in order.moves for broker in move.directories}
             edits += log_dir_throttle_edits(brokers, standing, order.log_dir_rate)
-        # A broker that is not alive sends and fetches nothing, and takes no configuration.
+        # A dead broker sends and fetches nothing, and cannot change its configuration.
         return [e for e in edits if e.broker_id is None or e.broker_id in reading.live]
 
     async def end_throttle(self) -> ThrottleEnd:
-        """Takes the throttle of this plan's ended moves away, also that of an earlier run."""
+        """Remove the throttle of this plan's ended moves, also that set by an earlier run."""
         reading, _ = await self.look()
 
         async def planned(keys: tuple[str, ...]) -> ThrottleEnd:
@@ -181,11 +182,11 @@ class MoveRunner:
         return await carry_out_end(self.bootstrap, self.deadline(), end)
 
     def deadline(self) -> Deadline:
-        """Until when the brokers may answer a request that is sent now."""
+        """A new deadline for one request."""
         return Deadline(self.request_s)
 
     def _left_out(self, progress: Sequence[MoveProgress]) -> frozenset[NamedPartition]:
-        """Partitions that are not to begin: they have, or must not."""
+        """Partitions whose moves are not to be started: requested, refused, or moved elsewhere."""
         elsewhere = {
             each.move.name
             for each in progress
@@ -202,7 +203,7 @@ class MoveRunner:
             for move in wave
             for broker, path in move.directories.items()
         }
-        # Sent before the replicas exist as well: a new one is made in that directory at once.
+        # Sent also before the replicas exist, so that a new one is created in that directory.
         self._pending_dirs |= directories
         await self._ask_for_directories(directories)
         allowed = [move for move in wave if move.name not in self.refused]
@@ -211,7 +212,7 @@ class MoveRunner:
             for move in allowed
             if move.name in reading.ongoing or reading.current.get(move.name) != move.replicas
         ]
-        # Those whose directories alone change: they were asked for just now.
+        # Moves that only change log directories were requested just now.
         self.asked |= {move.name for move in allowed} - {name for name, _ in wanted}
         for start in range(0, len(wanted), MOVES_A_REQUEST):
             await self._ask_for_replicas(wanted[start : start + MOVES_A_REQUEST])
@@ -220,7 +221,7 @@ class MoveRunner:
         self, wanted: Sequence[tuple[NamedPartition, tuple[int, ...]]]
     ) -> None:
         names = {name for name, _ in wanted}
-        # Before it is sent: it may be carried out although the answer never comes.
+        # Recorded before the request, which may be executed even if its response is lost.
         self.asked |= names
         try:
             verdicts = await reassign(self.bootstrap, self.deadline(), wanted)
@@ -251,9 +252,9 @@ class MoveRunner:
             self.refused[name] = verdict.error, verdict.reason or ""
 
     async def _move_directories(self) -> None:
-        """Asks until every log directory of a begun move is accepted; TimedOut if one is not.
+        """Repeat the log directory requests until brokers accept all; TimedOut if one does not.
 
-        A plan that is followed is asked again with the next look instead.
+        With ``is_waiting`` one try is enough, as the next look tries again.
         """
         deadline = self.deadline()
         while self._pending_dirs:
@@ -298,7 +299,7 @@ class MoveRunner:
                     self._unsettled_since.pop(name, None)
                     is_open = True
                 case _ if name not in left_out:
-                    is_open = True  # it is to begin yet
+                    is_open = True  # the move has not started yet
                 case _ if name in self.asked and name not in self.refused:
                     since = self._unsettled_since.setdefault(name, now_s)
                     is_open |= now_s - since < SETTLE_S
@@ -308,7 +309,7 @@ class MoveRunner:
 
 
 class _Follower:
-    """Watches a run: says how far it is, and ends it when nothing moves on."""
+    """Watches a run: shows its progress, and ends it if there is none for too long."""
 
     def __init__(self, runner: MoveRunner) -> None:
         self._runner = runner
@@ -317,7 +318,7 @@ class _Follower:
         self._moved_at_s = self._said_at_s = self._began_at_s = time.monotonic()
 
     async def check(self, reading: MovesReading, progress: Sequence[MoveProgress]) -> None:
-        """TimedOut if the time is over, or nothing has moved on for too long."""
+        """Show the progress; TimedOut if the time is over, or without progress for too long."""
         order, now_s = self._runner.order, time.monotonic()
         if order.limit_s is not None and now_s - self._began_at_s > order.limit_s:
             raise TimedOut(f"not all has moved in time: {counted(progress)}")

@@ -1,7 +1,7 @@
-"""One reading of everything a move concerns: assignments, moves under way, sizes, directories.
+"""Reads what moves need: assignments, reassignments in progress, sizes, log directories.
 
-The controller's list of moves is read before the metadata, so that a move which ends in between
-still counts as one in progress.
+The controller's list of moves is read before the metadata, so that a move that ends between the two
+still counts as in progress.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, metadata
 
 @dataclass(frozen=True)
 class MovesReading:
-    """What brokers and the controller said at one moment."""
+    """The Metadata of a broker, and the reassignments that the controller listed just before."""
 
     known: MetadataResponse
     listed: tuple[Ongoing, ...]
 
     @cached_property
     def partitions(self) -> dict[NamedPartition, MetadataResponsePartition]:
-        """Those of the topics that were asked for and are there."""
+        """The partitions of the requested topics that exist."""
         return {
             NamedPartition(str(topic.name), int(each.partition_index)): each
             for topic in self.known.topics
@@ -41,17 +41,17 @@ class MovesReading:
 
     @cached_property
     def current(self) -> dict[NamedPartition, tuple[int, ...]]:
-        """By partition its replicas; while it moves also the new ones."""
+        """By partition, its replicas; during a move with the adding and removing ones."""
         return {name: tuple(map(int, each.replica_nodes)) for name, each in self.partitions.items()}
 
     @cached_property
     def leaders(self) -> dict[NamedPartition, int]:
-        """By partition its leader, -1 without one."""
+        """By partition, the broker id of its leader; -1 without one."""
         return {name: int(each.leader_id) for name, each in self.partitions.items()}
 
     @cached_property
     def ongoing(self) -> dict[NamedPartition, OngoingMove]:
-        """Every move of the cluster that is under way."""
+        """By partition, every reassignment in progress in the cluster."""
         return {
             NamedPartition(each.topic, each.partition): OngoingMove(
                 each.replicas, each.adding_replicas, each.removing_replicas
@@ -61,24 +61,24 @@ class MovesReading:
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """The brokers that are alive."""
+        """The ids of the live brokers."""
         return frozenset(self.addresses)
 
     @cached_property
     def addresses(self) -> dict[int, BrokerAddress]:
-        """By broker where it listens."""
+        """By live broker, its address."""
         return dict(addresses_in(self.known))
 
     @cached_property
     def racks(self) -> dict[int, str | None]:
-        """By live broker its rack."""
+        """By live broker, its rack; None if it has none."""
         return {int(broker.node_id): broker.rack for broker in self.known.brokers}
 
 
 async def read_moving(
     bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str] | None = None
 ) -> MovesReading:
-    """The moves under way, and the metadata of their topics and of those (None: of all)."""
+    """Read the moves in progress, and the Metadata of their topics and ``topics`` (None: all)."""
     listed = await ongoing_reassignments(bootstrap, deadline)
     if topics is not None:
         topics = sorted({*topics, *(each.topic for each in listed)})
@@ -88,7 +88,7 @@ async def read_moving(
 async def read_directories(
     bootstrap: Bootstrap, deadline: Deadline, reading: MovesReading, moves: Iterable[Move]
 ) -> LogDirsOfBrokers:
-    """What the brokers that moves name a log directory for have of those partitions."""
+    """Read the replicas of these moves at the brokers for which they name a log directory."""
     wanted: dict[int, list[NamedPartition]] = {}
     for move in moves:
         for broker in move.directories:
@@ -99,7 +99,10 @@ async def read_directories(
 def placements_in(
     found: LogDirsOfBrokers, moves: Iterable[Move]
 ) -> dict[tuple[int, NamedPartition], Placement]:
-    """Where each replica is, and where it is going; for those of the moves also why not known."""
+    """By broker and partition, the current and the future log directory of the replica.
+
+    For a replica of ``moves`` whose broker was not read: the reason.
+    """
     placed: dict[tuple[int, NamedPartition], Placement] = {
         (broker, move.name): Placement(None, None, f"broker {broker}: {found.unread[broker]}")
         for move in moves
@@ -119,7 +122,7 @@ def placements_in(
 
 
 def sizes_in(log_dirs: Iterable[LogDirReading]) -> dict[NamedPartition, int]:
-    """By partition the bytes of its largest replica."""
+    """By partition, the size in bytes of its largest replica."""
     sizes: dict[NamedPartition, int] = {}
     for log_dir in log_dirs:
         for replica in log_dir.replicas:
@@ -129,7 +132,7 @@ def sizes_in(log_dirs: Iterable[LogDirReading]) -> dict[NamedPartition, int]:
 
 
 def usable_in(log_dirs: Iterable[LogDirReading]) -> dict[int, int]:
-    """By broker the bytes that its log directories can still take, where it tells them all."""
+    """By broker, the free bytes of its log directories, if it reports them for all."""
     usable: dict[int, int] = {}
     silent = set()
     for log_dir in log_dirs:

@@ -1,4 +1,4 @@
-"""``zkctl partition elect``: leaderships go back to preferred leaders, or to any live replica."""
+"""``zkctl partition elect``: elects preferred leaders, or any live replicas as leaders."""
 
 from __future__ import annotations
 

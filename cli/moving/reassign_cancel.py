@@ -1,4 +1,4 @@
-"""``zkctl reassign cancel``: moves that are under way end, and their throttle with them."""
+"""``zkctl reassign cancel``: cancels moves in progress, and removes their throttle."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _POLL_S: Final = 0.2
 
 
 class _Cancellation(NamedTuple):
-    """What is to be cancelled."""
+    """The moves to cancel."""
 
     named: list[NamedPartition]
-    """Those that the controller is asked for."""
+    """The partitions whose reassignment the controller is asked to cancel."""
     directories: dict[HostedReplica, str]
-    """Replicas on their way to another log directory, and where they are now."""
+    """Replicas that are being moved to another log directory, and their current directory."""
     moves: list[Move]
-    """All that was named, for the throttle."""
+    """All moves that were named, whose throttle is removed."""
     reading: MovesReading
 
 
@@ -178,7 +178,7 @@ def _lines(found: _Cancellation) -> list[str]:
 
 
 async def _planned_end(given: Settings, bootstrap: Bootstrap, found: _Cancellation) -> ThrottleEnd:
-    """As if the moves were cancelled already."""
+    """The changes that will remove the throttle after the moves are cancelled."""
     from dataclasses import replace
 
     from zkcontroller_cli.moving.throttle_end import planned_end
@@ -206,7 +206,7 @@ async def _ended(
 async def _cancelled(
     given: Settings, bootstrap: Bootstrap, found: _Cancellation
 ) -> tuple[Mapping[NamedPartition, tuple[str, str]], MovesReading]:
-    """The refusals, and what is under way when it is read again."""
+    """Cancel the moves; returns the refusals, and the reading afterwards."""
     import asyncio
 
     from zkcontroller_cli.moving.moves_reading import read_moving
@@ -229,7 +229,7 @@ async def _cancelled(
     topics = sorted({move.topic for move in found.moves})
     while True:
         reading = await read_moving(bootstrap, Deadline(given.deadline_s), topics)
-        # Metadata may be a little older than the controller's list: the new replicas go.
+        # Metadata may be older than the controller's list: wait until the added replicas are gone.
         is_late = any(
             set(under_way.adding) & set(reading.current.get(name, ()))
             for name, under_way in found.reading.ongoing.items()

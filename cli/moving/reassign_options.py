@@ -1,4 +1,4 @@
-"""What the verbs that move replicas share: options, layouts, and what they say on stderr."""
+"""What the verbs that move replicas share: options, layouts, and texts on stderr."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 SHOWN: Final = 10
-"""So many lines of a plan are shown before a question; --dry-run shows all."""
+"""The most lines of a plan that are shown before a question; --dry-run shows all."""
 RATES: Final = click.IntRange(1, (1 << 63) - 1)
 
 
 def partition_name(row: Any) -> str:
-    """``orders-0``: how a row is named."""
+    """The name of a row's partition, such as ``orders-0``."""
     return f"{row['topic']}-{row['partition']}"
 
 
@@ -66,7 +66,7 @@ preserve_option = click.option(
 
 
 def wave_options(command: CommandT) -> CommandT:
-    """``--throttle`` and ``--patience``: how fast moves are, and how long they are waited for."""
+    """Give a verb ``--throttle`` (bytes per second) and ``--patience`` (seconds)."""
     for option in (
         click.option(
             "--patience",
@@ -86,7 +86,7 @@ def wave_options(command: CommandT) -> CommandT:
 
 
 def show(lines: Sequence[str]) -> None:
-    """The first lines of a plan, on stderr."""
+    """Show the first lines of a plan on stderr."""
     for line in lines[:SHOWN]:
         say(line)
     if len(lines) > SHOWN:
@@ -94,7 +94,7 @@ def show(lines: Sequence[str]) -> None:
 
 
 def move_text(plan: PlannedMove) -> str:
-    """What will be sent for one partition."""
+    """The line that shows one move of a plan."""
     now = ",".join(map(str, plan.current_replicas))
     after = ",".join(map(str, plan.replicas))
     if plan.log_dirs:
@@ -103,14 +103,14 @@ def move_text(plan: PlannedMove) -> str:
 
 
 def moves_text(moves: Sequence[str], file: Path | None) -> str:
-    """The moves as they stand on the command line, to be said again."""
+    """The moves as written on the command line, for the text of another command."""
     return f"--file {shlex.quote(str(file))}" if file is not None else shlex.join(moves)
 
 
 def moved_row(
     progress: MoveProgress, refused: Mapping[NamedPartition, tuple[str, str]]
 ) -> dict[str, Any]:
-    """One partition after the change, as it was read again."""
+    """The row of one partition after the change."""
     error, reason = refused.get(progress.move.name, (None, progress.reason))
     return {
         "topic": progress.move.topic,
@@ -123,7 +123,7 @@ def moved_row(
 
 
 def estimate_lines(planned: MoveEstimate, usable: Mapping[int, int], rate: int | None) -> list[str]:
-    """What is copied, how long that takes, and where there is no room for it."""
+    """Lines with the bytes to copy, the time at ``rate`` (bytes/s), and brokers without room."""
     from zkcontroller_cli.console.quantities import duration_text, size_text
     from zkcontroller_cli.values.move_state import too_full
 
@@ -141,7 +141,7 @@ def estimate_lines(planned: MoveEstimate, usable: Mapping[int, int], rate: int |
 
 
 def say_what_stands(runner: MoveRunner) -> None:
-    """The moves and the throttle that outlast the command."""
+    """Show on stderr the moves that continue and the throttle that stays after the command."""
     if runner.asked:
         say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
     if runner.edits:
@@ -150,7 +150,7 @@ def say_what_stands(runner: MoveRunner) -> None:
 
 
 def say_interrupted(runner: MoveRunner, what: str) -> None:
-    """After Ctrl-C or an error: what goes on without the command, and what is left to do."""
+    """Show after Ctrl-C or an error what continues without the command, and the next commands."""
     say_what_stands(runner)
     if runner.edits:
         say(f"when all has moved, this removes it:  zkctl reassign verify {what}")
@@ -166,7 +166,7 @@ def raise_for(
     *,
     was_followed: bool,
 ) -> None:
-    """Refused or TimedOut if one move was refused, did not come, or its throttle is left."""
+    """Raise Refused or TimedOut if a move is refused or not as planned, or a throttle is left."""
     from zkcontroller_cli.values.move_state import MoveStatus
 
     error: CommandFailed | None = None
@@ -192,7 +192,7 @@ def raise_for(
 
 
 def say_end(end: ThrottleEnd) -> None:
-    """What of a throttle was taken away, and what is left."""
+    """Show on stderr how much of a throttle was removed, and what is left."""
     taken = len(end.edits) - len(end.failed)
     if taken:
         say(f"the throttle was removed: {taken} configurations, read again")
@@ -200,5 +200,5 @@ def say_end(end: ThrottleEnd) -> None:
 
 
 def limit_of(given: Settings) -> float | None:
-    """How long moves are waited for: ``--timeout`` if it was said, else as long as they move on."""
+    """The most seconds to wait for moves, from ``--timeout``; None: as long as they progress."""
     return given.timeout_s

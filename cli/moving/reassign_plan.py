@@ -1,4 +1,4 @@
-"""``zkctl reassign plan``: where replicas should be, as a file for ``reassign start``."""
+"""``zkctl reassign plan``: plans moves, and writes them as a file for ``reassign start``."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def plan(
     from zkcontroller_cli.moving.replica_planner import CannotPlan, plan_replicas
     from zkcontroller_cli.wire.requests import Deadline, run
 
-    goal = _wish(balance, drain, add, replication_factor, receivers)
+    goal = _goal_of_options(balance, drain, add, replication_factor, receivers)
     check_files(save, save_current)
     given = settings()
     bootstrap = given.bootstrap()
@@ -127,7 +127,7 @@ def plan(
 def planned_row(
     partition: NamedPartition, before: Replicas, after: Replicas, costs: MoveCosts
 ) -> dict[str, Any]:
-    """One partition of a plan."""
+    """The row of one partition of a plan."""
     adding = [broker for broker in after if broker not in before]
     size = costs.sizes.get(partition) if adding else 0
     return {
@@ -142,7 +142,7 @@ def planned_row(
 
 
 def check_files(save: Path | None, save_current: Path | None) -> None:
-    """BadUsage if a file that is to be written exists, or both are one."""
+    """BadUsage if a file to write exists already, or both paths are the same."""
     for file in (save, save_current):
         if file is not None and file.exists():
             raise BadUsage(f"{file} exists already: name another file")
@@ -150,7 +150,7 @@ def check_files(save: Path | None, save_current: Path | None) -> None:
         raise BadUsage("--save and --save-current name one file: name two")
 
 
-def _wish(
+def _goal_of_options(
     balance: bool,
     drain: tuple[int, ...],
     add: tuple[int, ...],
@@ -182,7 +182,7 @@ def _wish(
 def chosen_replicas(
     reading: MovesReading, topics: Sequence[str], exclude: Sequence[str]
 ) -> dict[NamedPartition, Replicas]:
-    """The replicas of the partitions whose topic is chosen; Refused if there are none."""
+    """The replicas of the partitions whose topic matches; Refused if a glob matches no topic."""
     current = {
         each: replicas
         for each, replicas in sorted(reading.current.items())
@@ -205,7 +205,7 @@ def say_summary(
     planned: Mapping[NamedPartition, Replicas],
     racks: Racks,
 ) -> None:
-    """How much is copied, and what each broker holds before and after."""
+    """Show on stderr how many replicas are copied, and each broker's load before and after."""
     copied = sum(len(set(replicas) - set(current[each])) for each, replicas in planned.items())
     say(f"{len(planned)} of {len(current)} partitions change, {copied} replicas are copied")
     if not planned:

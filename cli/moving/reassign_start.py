@@ -1,4 +1,4 @@
-"""``zkctl reassign start``: moves replicas, with a throttle and in waves where that is wanted."""
+"""``zkctl reassign start``: moves replicas, optionally with a throttle and in waves."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ def start(
 
 
 def carry_out(given: Settings, runner: MoveRunner, what: str) -> None:
-    """Runs the order, shows every move as it is read again, and raises for what did not come.
+    """Run the order, show the state of each move afterwards, and raise if one is not as planned.
 
-    ``what`` names the moves for another command.
+    ``what``: the moves as arguments, for the texts of other commands.
     """
     from zkcontroller_cli.wire.requests import run
 
@@ -163,7 +163,7 @@ def carry_out(given: Settings, runner: MoveRunner, what: str) -> None:
 
 
 class StartCheck:
-    """What was found before a start: the plan, what will be sent, and what it costs."""
+    """The result of checking moves before a start: the plan, throttle changes, and costs."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class StartCheck:
 
     @property
     def to_begin(self) -> list[PlannedMove]:
-        """The moves that are neither done nor under way."""
+        """The moves that are neither done nor in progress."""
         return [
             plan
             for plan, each in zip(self.planned, self._progress, strict=True)
@@ -189,7 +189,7 @@ class StartCheck:
         ]
 
     def refuse_impossible(self, *, is_additional: bool) -> None:
-        """Refused if a move cannot be, or others are under way and that was not allowed."""
+        """Refused if a move is impossible, or if others are in progress and not allowed."""
         impossible = [each for each in self.planned if each.reason is not None]
         if impossible:
             first = impossible[0]
@@ -229,7 +229,7 @@ async def _checked(runner: MoveRunner) -> StartCheck:
 async def estimated(
     runner: MoveRunner, reading: MovesReading, moves: Sequence[Move], rate: int | None
 ) -> list[str]:
-    """What these moves copy, in words."""
+    """Lines about the bytes that these moves copy."""
     from zkcontroller_cli.moving.move_costs import costs_of
 
     costs = await costs_of(runner.bootstrap, reading, {m.name: m.replicas for m in moves})

@@ -1,4 +1,4 @@
-"""``zkctl reassign status``: moves under way, by bytes, and why one does not move on."""
+"""``zkctl reassign status``: the progress of moves in bytes, and why one is stalled."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def _read(given: Settings, plan: Sequence[Move] | None, interval: float) -
 
 
 async def _say_throttles(given: Settings, reading: MovesReading, plan: Sequence[Move]) -> None:
-    """What throttles stand on live brokers, and on the topics that move or are planned to."""
+    """Show the throttles set on live brokers, and on topics that are moved or planned to be."""
     from zkcontroller_cli.moving.throttle_end import standing_of
     from zkcontroller_cli.values.throttles import throttle_lines
     from zkcontroller_cli.wire.requests import Deadline

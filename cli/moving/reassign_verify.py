@@ -1,4 +1,4 @@
-"""``zkctl reassign verify``: whether all has moved as planned; the throttle is removed then."""
+"""``zkctl reassign verify``: checks whether all has moved, and then removes the throttle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _KEYS: Final = ("topic", "partition", "status", "replicas", "current_replicas", "reason")
 _LOOKS: Final = 3
-"""So often a move that is not as planned is looked at again."""
+"""How many more times a move that is not as planned is read."""
 _LAYOUT: Final = Layout(partition_name, (), _KEYS)
 
 
@@ -82,7 +82,7 @@ def verify(
 async def _settled(
     given: Settings, bootstrap: Bootstrap, moves: list[Move]
 ) -> tuple[MovesReading, list[MoveProgress]]:
-    """How far the moves are; metadata that are older than the list of moves are read again."""
+    """The state of the moves, read again if Metadata may be older than the list of moves."""
     import asyncio
 
     from zkcontroller_cli.moving.move_runner import POLL_S, MoveOrder, MoveRunner

@@ -1,17 +1,17 @@
-"""Where replicas shall be: the fewest moves that balance, drain or change the replication factor.
+"""Plans the fewest moves that balance brokers, drain them, or change the replication factor.
 
-Pure.  A plan is a flow: every partition sends one unit for each replica, through the racks it
-may use, to brokers.  First each partition gets a legal set of replicas that keeps as many of its
-own as it can.  Then improving cycles are applied until none is left: a cycle moves replicas along
-brokers so that the load is more even, or as even with fewer moves.  A flow without an improving
-cycle is optimal: the load is as even as the racks allow, and no plan as even has fewer moves.
-The same search then chooses the preferred leader of each partition among its replicas.
+Pure.  A plan is a network flow: every partition sends one unit for each replica, through the racks
+it may use, to brokers.  First each partition gets a valid set of replicas that keeps as many of its
+own as possible.  Then the search applies improving cycles until there is none.  A cycle moves
+several replicas between brokers so that the load is more even, or as even with fewer moves.  A flow
+without an improving cycle is optimal: the load is as even as the racks allow, and no plan with this
+load has fewer moves.  The same search then chooses each partition's preferred leader.
 
-Where sizes are known, the same search then exchanges moves of large partitions for moves of small
-ones, without more moves or a less even load.
+If sizes are known, the search also replaces moves of large partitions by moves of small ones,
+without more moves or a less even load.
 
-Draining and a change of the replication factor move no replica that may stay.  Where the search
-passes :data:`MOST_STEPS` it stops: the plan is legal then, and may be less even or have more moves.
+Draining and a change of the replication factor move no replica that may stay.  After
+:data:`MOST_STEPS` the search stops; the plan is then valid, but may not be the best.
 
 Source: KIP-36 (racks), Kafka ``AdminUtils.assignReplicasToBrokers``; the search is our own.
 """
@@ -28,15 +28,15 @@ from zkcontroller_cli.values.moves import NamedPartition
 Replicas = tuple[int, ...]
 Racks = Mapping[int, str | None]
 MOST_STEPS: Final = 4_000_000
-"""Pairs of a replica and a broker that one search looks at: some ten seconds."""
+"""The most pairs of a replica and a broker that one search examines, in some ten seconds."""
 MOST_STEPS_FOR_BYTES: Final = 1_000_000
-"""So many more of them for fewer bytes."""
+"""The most further pairs that the search examines to copy fewer bytes."""
 _SINK: Final = -1
-"""Stands for "any broker" in a cycle: one broker holds a replica more, another one less."""
+"""A node connected with every broker: a cycle through it changes the load of two brokers."""
 
 
 class PlanMode(StrEnum):
-    """What a plan is for."""
+    """The purpose of a plan."""
 
     BALANCE = "balance"
     DRAIN = "drain"
@@ -45,27 +45,27 @@ class PlanMode(StrEnum):
 
 
 class Goal(NamedTuple):
-    """What the user wants."""
+    """The purpose of a plan, and the brokers or the replication factor for it."""
 
     mode: PlanMode
     brokers: frozenset[int] = frozenset()
-    """To drain, or to add."""
+    """The brokers to drain, or to add."""
     replication_factor: int = 0
     receivers: frozenset[int] = frozenset()
-    """Brokers that may get replicas; empty: all.  In a balance no others may keep any."""
+    """The brokers that may get replicas; empty: all.  With BALANCE, others may keep none."""
 
 
 class ReplicaPlan(NamedTuple):
-    """The partitions that change, and how good the plan is."""
+    """The partitions that change, and whether the plan is optimal."""
 
     replicas: dict[NamedPartition, Replicas]
-    """The preferred leader first."""
+    """By partition, the new replicas with the preferred leader first."""
     is_best: bool
-    """Whether no plan is more even, or as even with fewer moves: the search came to its end."""
+    """Whether the search ended, so that no plan is more even, or as even with fewer moves."""
 
 
 class CannotPlan(Exception):
-    """No plan does what is wanted; the message says why."""
+    """No plan can reach the goal; the message says why."""
 
 
 def plan_replicas(
@@ -76,8 +76,8 @@ def plan_replicas(
 ) -> ReplicaPlan:
     """The partitions that change, with their new replicas.
 
-    ``racks``: every live broker with its rack.  Racks count where each live broker has one.
-    ``sizes``: the bytes of partitions, where they are known.
+    ``racks``: every live broker with its rack; racks are used only if each live broker has one.
+    ``sizes``: the bytes of the partitions whose size is known.
     CannotPlan if the goal cannot be reached.
     """
     _check(current, racks, goal)
@@ -151,7 +151,7 @@ def _check(current: Mapping[NamedPartition, Replicas], racks: Racks, goal: Goal)
 
 
 def _ordered(before: Replicas, after: Replicas, leader: int) -> Replicas:
-    """The new replicas, each kept one in its old place as far as possible, the leader first."""
+    """The new replicas with the leader first; kept replicas stay in their places if possible."""
     new = [broker for broker in after if broker not in before]
     order = []
     for broker in before:
@@ -165,7 +165,7 @@ def _ordered(before: Replicas, after: Replicas, leader: int) -> Replicas:
 
 
 class _Item(NamedTuple):
-    """One partition: where it is, where it may be, and how many replicas it shall have."""
+    """One partition: its current brokers, its possible brokers, and its number of replicas."""
 
     original: Replicas
     options: Replicas
@@ -173,7 +173,10 @@ class _Item(NamedTuple):
 
 
 class _Leg(NamedTuple):
-    """A replica of an item goes from one broker to another; to or from the sink there is none."""
+    """One step of a cycle: a replica of an item moves from one broker to another.
+
+    A leg to or from the sink moves no replica.
+    """
 
     item: int
     source: int
@@ -181,7 +184,7 @@ class _Leg(NamedTuple):
 
 
 class _Search:
-    """The search for the best flow; one for replicas, one for preferred leaders."""
+    """The search for the best flow; it is used for replicas, then for preferred leaders."""
 
     def __init__(
         self,
@@ -211,7 +214,7 @@ class _Search:
         self._level()
         self.is_at_its_end = self._improved(MOST_STEPS)
         if self.is_at_its_end and any(self._sizes) and not self._keeps:
-            # One move counts more than all bytes together.
+            # One move costs more than all bytes together.
             copies = sum(
                 size * item.size for size, item in zip(self._sizes, self._items, strict=True)
             )
@@ -220,7 +223,7 @@ class _Search:
         return [tuple(held) for held in self._held]
 
     def _improved(self, most_steps: int) -> bool:
-        """Applies improving cycles; whether none is left."""
+        """Apply improving cycles; True if none is left, False if the steps are used up."""
         while self._steps < most_steps:
             cycle = self._improving_cycle()
             if not cycle:
@@ -230,7 +233,7 @@ class _Search:
         return False
 
     def _limits_of(self, item: _Item) -> dict[str | None, tuple[int, int]]:
-        """By rack: the fewest and the most replicas there if they are spread as far as can be."""
+        """By rack, the least and the most replicas there if they are spread over all racks."""
         sizes = Counter(self._rack_of[broker] for broker in item.options)
         kept: Counter[str | None] = Counter()
         if self._keeps and len(item.original) <= item.size:
@@ -246,7 +249,7 @@ class _Search:
         }
 
     def _first(self, number: int) -> list[int]:
-        """A legal set of replicas that keeps as many of the partition's own as it can."""
+        """A valid set of replicas that keeps as many of the partition's own as possible."""
         item, limits = self._items[number], self._limits[number]
         own = Counter(self._rack_of[broker] for broker in item.original)
         counts = {rack: min(max(own[rack], low), high) for rack, (low, high) in limits.items()}
@@ -268,11 +271,14 @@ class _Search:
         return held
 
     def _level(self) -> None:
-        """Single moves from brokers above the average to those below: quick, and not yet best."""
+        """Make single moves from brokers above the average load to brokers below it.
+
+        This is fast; the cycles then find the best plan.
+        """
         if not self._load or self._keeps:
             return
         average = sum(self._load.values()) / len(self._rack_of)
-        # The small ones first: they are the ones that move then.
+        # Small partitions first, so that they are the ones to move.
         for number in sorted(range(len(self._items)), key=self._sizes.__getitem__):
             item = self._items[number]
             for source in tuple(self._held[number]):
@@ -287,7 +293,7 @@ class _Search:
                     self._apply(_Leg(number, source, target))
 
     def _may(self, number: int, source: int, target: int) -> bool:
-        """Whether the item's replica may go from ``source``, which holds it, to ``target``."""
+        """Whether the item's replica may move from ``source`` to ``target``."""
         held, original = self._held[number], self._items[number].original
         if target in held or (self._keeps and source in original and target not in original):
             return False
@@ -301,7 +307,7 @@ class _Search:
         return counts[left] > limits[left][0] and counts[entered] < limits[entered][1]
 
     def _cost(self, leg: _Leg) -> int:
-        """What the leg adds: one move, nothing, or less than nothing where it takes one back."""
+        """The cost that the leg adds: that of one move, 0, or negative if it undoes a move."""
         original = self._items[leg.item].original
         moves = (leg.target not in original) - (leg.source not in original)
         size = self._sizes[leg.item] if self._bytes_count else 0
@@ -309,7 +315,7 @@ class _Search:
 
     @property
     def _load_weight(self) -> int:
-        """A leg that evens the load counts more than all the moves of one cycle together."""
+        """The weight of load in a cycle's cost, larger than the cost of all moves in a cycle."""
         largest = max(self._sizes, default=0) if self._bytes_count else 0
         return (2 * len(self._rack_of) + 4) * (self._move_cost + largest)
 
@@ -322,7 +328,7 @@ class _Search:
         self._load[leg.target] += 1
 
     def _edges(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """By source and target: the cost of the cheapest leg, and its item."""
+        """By source and target broker, the cost of the cheapest leg, and the number of its item."""
         weight = self._load_weight
         edges: dict[tuple[int, int], tuple[int, int]] = {}
         for number, item in enumerate(self._items):
@@ -342,9 +348,9 @@ class _Search:
         return edges
 
     def _improving_cycle(self) -> list[_Leg]:
-        """Legs of a cycle of negative cost; empty if there is none.
+        """The legs of a cycle with negative cost; empty if there is none.
 
-        Bellman and Ford's search from all brokers at once.
+        Uses the Bellman-Ford algorithm, started from all brokers at once.
         """
         edges = self._edges()
         nodes = [*self._rack_of, _SINK]
@@ -370,10 +376,10 @@ class _Search:
         return legs[::-1]
 
     def _simple(self, cycle: list[_Leg]) -> list[_Leg]:
-        """The cycle, or a part of it that improves and whose legs do not disturb each other.
+        """The cycle, or a part of it that improves and whose legs can all be applied together.
 
-        Two legs of one item through one rack, or both from rack to rack, make two cycles when
-        their targets are exchanged; one of the two improves.
+        If two legs of one item share a rack, or both go between racks, applying one may forbid the
+        other.  Exchanging their targets divides the cycle into two; the cheaper one is used.
         """
         for second, leg in enumerate(cycle):
             for first in range(second):

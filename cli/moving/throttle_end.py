@@ -1,7 +1,7 @@
-"""Ends the throttle of moves that have ended, and says what of it is left.
+"""Removes the throttle of moves that have ended, and reports what is left of it.
 
-Brokers say what they have.  One that is not alive keeps its rates, and is named: its configuration
-cannot be read or changed over the Kafka protocol.
+Each broker is asked for its own configuration.  That of a dead broker cannot be read or changed
+over the Kafka protocol, so the broker keeps its rates and is named.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
     from zkcontroller_cli.moving.moves_reading import MovesReading
 
 SHOWN: Final = 10
-"""So many lines are shown; the others are counted."""
+"""The most parts that the text about a remaining throttle names."""
 
 
 @dataclass
 class ThrottleEnd:
-    """What was taken away, and what is left."""
+    """The removal of a throttle: its changes, and what is left."""
 
     edits: list[ConfigEdit] = field(default_factory=list)
-    """What is taken away."""
+    """The changes that remove the throttle."""
     waiting: list[str] = field(default_factory=list)
     failed: list[tuple[ConfigEdit, str]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    """Brokers of the moves that do not tell, where a throttle of the moves stands elsewhere."""
+    """Target brokers that could not be asked, if parts of the throttle were found elsewhere."""
     not_asked: list[str] = field(default_factory=list)
-    """The same, where nothing else of a throttle stands."""
+    """Target brokers that could not be asked, if no part of the throttle was found elsewhere."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of the moves' throttle is left."""
+        """Whether no known part of the moves' throttle is left."""
         return not (self.waiting or self.failed or self.unknown)
 
     @property
     def left_text(self) -> str:
-        """What is left, in one sentence."""
+        """The remaining parts of the throttle, as one text."""
         parts = [f"{edit.where}: {edit.key}={edit.before} ({why})" for edit, why in self.failed]
         parts += self.waiting + self.unknown
         return "; ".join(parts[:SHOWN]) + ("; …" if len(parts) > SHOWN else "")
 
     def say_what_is_left(self) -> None:
-        """Names it on stderr, each with the command that takes it away."""
+        """Name the remaining parts on stderr, with the commands that remove them."""
         for edit, why in self.failed:
             say(f"  left: {edit.where}: {edit.key}={edit.before}: {why}")
             say(f"        {removal_command(edit)}")
@@ -77,9 +77,9 @@ async def planned_end(
     broker_keys: Sequence[str] = BROKER_KEYS,
     also: Iterable[NamedPartition] = (),
 ) -> ThrottleEnd:
-    """What is to be taken away for the moves that are not under way, and for ``also``.
+    """Plan the removal of the throttle of those ``moves`` and ``also`` that are not in progress.
 
-    Nothing is changed.
+    Changes nothing.
     """
     those = list(moves)
     ended = {move.name for move in those} | set(also)
@@ -108,7 +108,7 @@ async def standing_of(
     moves: Sequence[Move],
     also: Iterable[NamedPartition] = (),
 ) -> StandingThrottles:
-    """What stands on the topics of those moves, on every live broker, and on their targets."""
+    """The throttles set on the topics of the moves, on every live broker, and on target brokers."""
     topics = sorted({move.topic for move in moves} | {each.topic for each in also})
     there = {name.topic for name in reading.partitions}
     targets = {broker for move in moves for broker in move.replicas}
@@ -122,6 +122,6 @@ async def standing_of(
 
 
 async def carry_out_end(bootstrap: Bootstrap, deadline: Deadline, end: ThrottleEnd) -> ThrottleEnd:
-    """Takes it away, reads again, and notes what is there all the same."""
+    """Make the changes, read them back, and record in ``failed`` those that are not visible."""
     end.failed = await change_throttles(bootstrap, deadline, end.edits)
     return end

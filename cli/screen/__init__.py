@@ -1,8 +1,9 @@
 """``zkctl top``: the cluster on one screen.
 
-:mod:`.reader` asks ZooKeeper, :mod:`.brokers` and :mod:`.metrics`; :mod:`.model` says what two
-readings mean, :mod:`.rows` makes rows of it, :mod:`.text` lays them out (both pure);
-:mod:`.screen` shows them and takes keys.
+:mod:`.reader` reads ZooKeeper, and by :mod:`.brokers` and :mod:`.metrics` the brokers;
+:mod:`.model` finds the changes between two readings, :mod:`.rows` makes rows of them and
+:mod:`.text` fits the rows into the width (all three pure); :mod:`.screen` shows them and takes
+keys.
 
 Only :mod:`.screen` may import textual.
 """

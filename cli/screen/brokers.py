@@ -1,7 +1,7 @@
-"""What brokers tell ``zkctl top``: sizes, groups and their lag; without ZooKeeper everything.
+"""Asks brokers for ``zkctl top``: log sizes, groups and their lag; without ZooKeeper, everything.
 
-Each broker has :data:`BROKER_S` for its answers; one that is silent or refuses is a problem of the
-reading, and the others' answers stand.
+Each broker has :data:`BROKER_S` for each kind of request.  A broker that does not answer or
+refuses is a problem of the reading; the results of the other brokers are kept.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 BROKER_S: Final = 5.0
-"""So long a broker may take to answer all questions of one kind; if not, it is asked no more."""
+"""Seconds a broker may take for all requests of one kind; a slower one is not asked again."""
 GROUPS_A_BROKER: Final = 100
-"""The lag of so many groups is asked of each coordinator, those with members first."""
+"""The most groups of each coordinator whose lag is read, those with members first."""
 LAG_PARTITIONS: Final = 20_000
-"""The ends of so many partitions are asked for in one reading."""
+"""The most partitions whose high watermarks are asked for in one reading."""
 _NOT_KNOWN_EPOCH: Final = -1
 
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class BrokersReading:
-    """What the brokers answered; ``problems`` says which did not, and why."""
+    """What the brokers answered; ``problems`` says which brokers failed, and why."""
 
     sizes: dict[int, dict[Name, int]] = field(default_factory=dict)
     moving_bytes: dict[tuple[int, Name], int] = field(default_factory=dict)
@@ -55,23 +55,23 @@ class BrokersReading:
 
 
 class BrokerReader:
-    """Asks brokers, all at once."""
+    """Asks all brokers at once, and collects the results in ``reading``."""
 
     def __init__(self, addresses: Mapping[int, BrokerAddress], security: ClientSecurity) -> None:
         self.reading = BrokersReading()
         self._addresses = addresses
         self._security = security
         self._silent: set[int] = set()
-        """Brokers that did not answer a question; they are asked no other in this reading."""
+        """Brokers that did not answer a request; they are not asked again in this reading."""
 
     async def read_sizes(self) -> None:
-        """The bytes of every replica."""
+        """Read the size of every replica in bytes."""
         self.reading.sizes = await self._ask_all(
             "sizes", dict.fromkeys(self._addresses, replica_sizes)
         )
 
     async def read_moving(self, moving: Mapping[int, Sequence[Name]]) -> None:
-        """The bytes of those replicas, by broker."""
+        """Read the sizes of those replicas in bytes; ``moving`` has them by broker."""
 
         def asking(names: Sequence[Name]) -> _Question[dict[Name, int]]:
             return lambda connection: replica_sizes(connection, names)
@@ -82,7 +82,10 @@ class BrokerReader:
                 self.reading.moving_bytes[broker, name] = size
 
     async def read_groups(self, leaders: Callable[[Name], int | None]) -> None:
-        """Every group, and the lag of as many as the bounds allow; ``leaders`` knows who leads."""
+        """Read every group, and the lag of as many as the bounds allow.
+
+        ``leaders`` returns the leader of a partition, None if it is not known.
+        """
         answered = await self._ask_all("groups", dict.fromkeys(self._addresses, _groups))
         committed = {
             group.group: offsets
@@ -137,7 +140,10 @@ _Committed = Mapping[NamedPartition, int]
 
 
 async def _groups(connection: BrokerConnection) -> list[tuple[GroupNow, _Committed | None]]:
-    """The groups that the broker coordinates, and what they have committed."""
+    """The groups that the broker coordinates, with their committed offsets.
+
+    None instead of the offsets of a group whose offsets were not asked for or refused.
+    """
     response = await connection.request(ListGroupsRequest())
     assert isinstance(response, ListGroupsResponse), "request() answers in kind"
     if response.error_code is not ErrorCode.none:
@@ -194,9 +200,10 @@ def brokers_of(known: MetadataResponse) -> dict[int, BrokerNow]:
 
 
 def partitions_of(known: MetadataResponse, ongoing: Sequence[Ongoing]) -> dict[Name, PartitionView]:
-    """The partitions of a Metadata response; a leader that is not alive is none there.
+    """The partitions of a Metadata response, with the reassignments in progress.
 
-    The controller's epoch of a state and the version of its znode are not in it.
+    Metadata shows a dead leader as -1.  It has neither the controller epoch of a state (-1 here)
+    nor the version of its znode (None).
     """
     moves = {(move.topic, move.partition): move for move in ongoing}
     views = {}

@@ -1,4 +1,4 @@
-"""The controller's event queue from brokers' metrics, as Prometheus would scrape them.
+"""Reads the controller's event queue from brokers' metrics in Prometheus' format.
 
 Source: the gauges and histograms of Kafka's ``ControllerEventManager``, by the names that the JMX
 exporter's example for Kafka gives them.
@@ -18,9 +18,9 @@ from zkcontroller_cli.console.errors import CannotConnect, Refused
 from zkcontroller_cli.screen.model import QueueNow
 
 SCRAPE_S: Final = 2.0
-"""So long a broker may take to send its metrics."""
+"""Seconds that a broker may take to send its metrics."""
 SCRAPE_BYTES: Final = 8 * 1024 * 1024
-"""No more is read of one broker's metrics."""
+"""The most bytes of metrics that are read from one broker."""
 _CHUNK_BYTES: Final = 64 * 1024
 _ACTIVE: Final = "kafka_controller_kafkacontroller_activecontrollercount"
 _SIZE: Final = "kafka_controller_controllereventmanager_eventqueuesize"
@@ -29,10 +29,10 @@ _MEDIANS: Final = ("0.5", "0.50")
 
 
 def scraped(url: str) -> QueueNow | None:
-    """The event queue of the broker whose metrics stand there; None if it is not the controller.
+    """The event queue of the broker with metrics at ``url``; None if it is not the controller.
 
-    Blocks for at most some :data:`SCRAPE_S`.  CannotConnect if there is no answer in time, Refused
-    if the answer is not metrics, or too many.
+    Blocks for some :data:`SCRAPE_S` at most.  CannotConnect if there is no response in time,
+    Refused if the response is not metrics, or too large.
     """
     try:
         text = _get(url)
@@ -46,9 +46,9 @@ def scraped(url: str) -> QueueNow | None:
 
 
 def queue_in(text: str) -> QueueNow | None:
-    """The event queue in Prometheus' text; None if the broker is not the controller.
+    """The event queue in metrics of Prometheus' text format; None if not of the controller.
 
-    ValueError if the text is of another format.
+    ValueError if the text has another format.
     """
     values: dict[tuple[str, str | None], float] = {}
     wanted = "\n".join(_lines_of(text.splitlines(), (_ACTIVE, _SIZE, _TIME)))
@@ -62,7 +62,7 @@ def queue_in(text: str) -> QueueNow | None:
 
 
 def _lines_of(lines: Iterable[str], names: tuple[str, ...]) -> Iterator[str]:
-    """The samples of those names; everything else, some thousand lines, is not parsed."""
+    """The lines that begin with one of the names, so that thousands of others are not parsed."""
     return (line for line in lines if line.startswith(names))
 
 

@@ -1,8 +1,7 @@
-"""What two readings of a cluster say: what has happened between them, and how fast moves go on.
+"""Compares two readings of a cluster: what has changed between them, and how fast moves go on.
 
-Pure: a reading is a value (:mod:`.reader` takes them), its time is in it.  A part that a
-reading lacks is None, and nothing is said of it: silence of a broker or of ZooKeeper is no change
-of the cluster.
+Pure: a reading is a value with its time in it (:mod:`.reader` takes them).  A part that was not
+read is None and yields no changes, so an unanswered request is no change of the cluster.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from zkcontroller_cli.znodes.cluster_view import ControllerView
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 CHANGES_KEPT: Final = 2_000
-"""So many changes are remembered, the latest ones."""
+"""The number of latest changes that are kept."""
 CHANGES_A_READING: Final = 500
-"""So many changes of one reading are kept; the rest is counted in one line."""
+"""The most changes of one reading that are kept; the rest is counted in one line."""
 RATE_WINDOW_MS: Final = 30_000
-"""Rates are over no more than this."""
+"""The longest time over which the rate of a move is measured."""
 
 Name: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 
 class BrokerNow(NamedTuple):
-    """A live broker; without ZooKeeper neither its epoch nor its age is known."""
+    """A live broker; without ZooKeeper its epoch and its registration time are None."""
 
     broker_id: int
     host: str | None
@@ -41,20 +40,20 @@ class BrokerNow(NamedTuple):
 
 
 class GroupNow(NamedTuple):
-    """A group as its coordinator tells of it."""
+    """A group as its coordinator describes it."""
 
     group: str
     coordinator: int
     state: str | None
     protocol_type: str
     partitions: int | None = None
-    """With a committed offset; None if the offsets were not asked for, or not given."""
+    """The number of partitions with a committed offset; None if not asked for, or refused."""
     lag: int | None = None
-    """The sum over the partitions whose end is known."""
+    """The sum in records over the partitions whose end is known; None if not asked for."""
     unknown: int = 0
-    """Partitions whose end is not known: their leader did not answer."""
+    """The number of partitions whose high watermark is not known."""
     note: str | None = None
-    """Why there is no lag."""
+    """Why there is no lag; None if there is one."""
 
 
 class QueueNow(NamedTuple):
@@ -62,33 +61,33 @@ class QueueNow(NamedTuple):
 
     size: int
     median_ms: float | None
-    """How long events waited."""
+    """The median time that events waited in the queue; None if not known."""
     p99_ms: float | None
 
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """One look at a cluster; None where a part was not read.
+    """One reading of a cluster; a part that was not read is None.
 
-    It has no repr of its fields: asyncio would write down every partition when its loop ends.
+    It has no repr of its fields, as asyncio would write out every partition when its loop ends.
     """
 
     at_ms: int
     took_ms: int = 0
     source: str | None = None
-    """Who answered for the partitions: ``ZooKeeper`` or ``brokers``."""
+    """Where the partitions were read: ``ZooKeeper`` or ``brokers``."""
     cluster_id: str | None = None
     controller: ControllerView | None = None
     brokers: Mapping[int, BrokerNow] | None = None
     topics: Mapping[str, UUID | None] | None = None
-    """Every topic there is, also those that could not be read."""
+    """The id of every topic; None if it has no id, or could not be read."""
     partitions: Mapping[Name, PartitionView] | None = None
     deletions: Mapping[str, int] | None = None
-    """Topics to delete, and when that was ordered, ms since 1970."""
+    """Topics to delete, and when the deletion was requested, ms since 1970."""
     sizes: Mapping[int, Mapping[Name, int]] | None = None
-    """By broker that answered: the bytes of each of its replicas."""
+    """By broker that answered, the size in bytes of each of its replicas."""
     moving_bytes: Mapping[tuple[int, Name], int] | None = None
-    """The bytes of replicas that take part in moves, by broker and partition."""
+    """The size in bytes of leaders and added replicas in moves, by broker and partition."""
     groups: Sequence[GroupNow] | None = None
     queue: QueueNow | None = None
     problems: tuple[str, ...] = ()
@@ -108,7 +107,7 @@ class ChangeKind(StrEnum):
 
 
 class Change(NamedTuple):
-    """Something that happened between two readings; the time is that of the later one."""
+    """A change of the cluster between two readings; ``at_ms`` is the time of the later one."""
 
     at_ms: int
     kind: ChangeKind
@@ -118,9 +117,9 @@ class Change(NamedTuple):
 
 
 def changes(before: Reading, after: Reading) -> list[Change]:
-    """What has happened, the cluster first, then topics and partitions by name.
+    """The changes between two readings: the cluster's first, then those of topics and partitions.
 
-    Several changes of one partition between the two show as one; its epochs tell how many elections
+    Several changes of one partition show as one; the leader epochs in it show how many elections
     there were.
     """
     at_ms = after.at_ms
@@ -147,7 +146,7 @@ def _of_controller(before: Reading, after: Reading) -> Iterator[Change]:
         if was.controller_epoch != now.controller_epoch:
             epochs = f", epoch {was.controller_epoch} → {now.controller_epoch}"
     elif was.controller_id == now.controller_id:
-        return  # one of the two does not know the epoch: nothing can be compared
+        return  # one reading has no epoch: a new election of the same broker cannot be seen
     if now.controller_id is None:
         if was.controller_id is not None:
             yield _change(
@@ -214,7 +213,7 @@ def _of_topics(before: Reading, after: Reading) -> Iterator[Change]:
 
 
 def _is_another(topic: str, before: Reading, after: Reading) -> bool:
-    """The name stands for another topic than before: the ids differ."""
+    """Whether the topic was deleted and created again, so that its id differs."""
     was = (before.topics or {}).get(topic)
     now = (after.topics or {}).get(topic)
     return was is not None and now is not None and was != now
@@ -233,7 +232,7 @@ def _partition_counts(reading: Reading) -> Mapping[str, int]:
 
 def _of_partitions(before: Reading, after: Reading) -> Iterator[Change]:
     if before.partitions is None or after.partitions is None or before.source != after.source:
-        return  # a broker's cache may be older than what ZooKeeper said before
+        return  # a broker's cache may be older than an earlier reading of ZooKeeper
     others: dict[str, bool] = {}
     for name, now in after.partitions.items():
         was = before.partitions.get(name)
@@ -305,7 +304,7 @@ def _ids(brokers: Sequence[int]) -> str:
 
 
 class ReassignmentProgress(NamedTuple):
-    """A partition under reassignment, and how far it is; None where sizes are not known."""
+    """The progress of a partition's reassignment; None for bytes and rates that are not known."""
 
     topic: str
     partition: int
@@ -313,7 +312,7 @@ class ReassignmentProgress(NamedTuple):
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     in_sync: int
-    """So many of the adding replicas are in sync."""
+    """The number of adding replicas that are in sync."""
     copied_bytes: int | None
     total_bytes: int | None
     bytes_per_s: float | None = None
@@ -321,10 +320,10 @@ class ReassignmentProgress(NamedTuple):
 
 
 def moves(now: Reading, then: Reading | None = None) -> list[ReassignmentProgress]:
-    """Every reassignment, by name; with an earlier reading also its rate and what time it needs.
+    """Every reassignment, by topic and partition.
 
-    A replica is copied when it is in sync; until then it has as many bytes as its log, at most the
-    leader's.
+    With an earlier reading ``then`` it has the rate and the remaining time.  An in-sync replica
+    counts as fully copied; another one with the size of its log, at most the leader's.
     """
     found = []
     for name, view in (now.partitions or {}).items():
@@ -378,7 +377,7 @@ def _with_rate(
 
 
 def growth(now: Reading, then: Reading) -> dict[int, float]:
-    """By broker, by how many bytes a second its logs have grown; deletion makes it negative."""
+    """By broker, the growth of its logs in bytes per second; negative after deletions."""
     seconds = (now.at_ms - then.at_ms) / 1000
     if now.sizes is None or then.sizes is None or seconds <= 0:
         return {}
@@ -390,7 +389,7 @@ def growth(now: Reading, then: Reading) -> dict[int, float]:
 
 
 def lag_rates(now: Reading, then: Reading) -> dict[str, float]:
-    """By group, by how many records a second its lag has grown; it catches up below zero."""
+    """By group, the growth of its lag in records per second; negative when it catches up."""
     seconds = (now.at_ms - then.at_ms) / 1000
     if now.groups is None or then.groups is None or seconds <= 0:
         return {}
@@ -407,12 +406,12 @@ def lag_rates(now: Reading, then: Reading) -> dict[str, float]:
 
 @dataclass
 class Monitor:
-    """Takes one reading after the other; knows the latest of each part, and what has happened."""
+    """Takes one reading after the other; keeps the latest value of each part, and the changes."""
 
     latest: Reading | None = None
-    """The newest reading; a part that it lacks is that of the reading before."""
+    """The newest reading; a part that it lacks is taken from the reading before."""
     stale: dict[str, int] = field(default_factory=dict)
-    """Parts that the newest reading lacks, and of when what is shown is, ms since 1970."""
+    """By part that the newest reading lacks, the time of the shown value, ms since 1970."""
     log: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES_KEPT))
     """The latest changes, the newest last."""
     growth: Mapping[int, float] = field(default_factory=dict)
@@ -425,7 +424,7 @@ class Monitor:
     _grouped: Reading | None = None
 
     def take(self, reading: Reading) -> list[Change]:
-        """Take the next reading; the changes that it shows."""
+        """Take the next reading, and return the changes that it shows."""
         merged = reading if self.latest is None else self._merged(self.latest, reading)
         found = self._changes(merged)
         self._log(found, reading.at_ms)
@@ -444,7 +443,8 @@ class Monitor:
     def _changes(self, reading: Reading) -> list[Change]:
         """The changes since the last reading of the same source.
 
-        While ZooKeeper is silent brokers may answer; what they said is not said again afterwards.
+        If brokers were read while ZooKeeper did not answer, changes that their readings showed are
+        not repeated.
         """
         before = self._baselines.get(reading.source)
         if before is None:
@@ -458,7 +458,7 @@ class Monitor:
     def _merged(self, before: Reading, reading: Reading) -> Reading:
         kept = {}
         for part in fields(reading):
-            if part.name in _OWN or getattr(reading, part.name) is not None:
+            if part.name in _NEVER_CARRIED_OVER or getattr(reading, part.name) is not None:
                 self.stale.pop(part.name, None)
             elif (value := getattr(before, part.name)) is not None:
                 self.stale.setdefault(part.name, before.at_ms)
@@ -483,14 +483,14 @@ class Monitor:
             for name, view in (reading.partitions or {}).items()
             if view.assignment.is_being_reassigned
         }
-        # Only what moves need: the window would hold every partition some ten times.
+        # Only partitions in moves: else the window would hold every partition some ten times.
         slim = Reading(reading.at_ms, partitions=under_way, moving_bytes=reading.moving_bytes)
         self.moves = [self._rated(move, slim) for move in moves(slim)]
         if "moving_bytes" not in self.stale:
             self._since.append(slim)
 
     def _rated(self, move: ReassignmentProgress, now: Reading) -> ReassignmentProgress:
-        """With the rate since the oldest reading in the window that knows this move."""
+        """The move with its rate since the oldest reading in the window that has it."""
         if move.copied_bytes is None:
             return move
         name = (move.topic, move.partition)
@@ -502,5 +502,5 @@ class Monitor:
         return move
 
 
-_OWN: Final = frozenset({"at_ms", "took_ms", "problems", "queue"})
+_NEVER_CARRIED_OVER: Final = frozenset({"at_ms", "took_ms", "problems", "queue"})
 """Fields of a reading that are never carried over."""

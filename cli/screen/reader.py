@@ -1,8 +1,8 @@
 """Readings for ``zkctl top``: ZooKeeper in bulk, then every broker at once, and metrics.
 
-One session with ZooKeeper lasts as long as the reader does and is opened again after it was lost.
-What changes slowly and is large is read more rarely (:class:`ReadingPace`).  A part that cannot
-be read is a problem of that reading, never its end.
+The reader keeps one ZooKeeper session, and opens a new one when it is lost.  Sizes and groups are
+read less often than the rest (:class:`ReadingPace`).  A part that cannot be read becomes a problem
+of that reading; the other parts are read anyway.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded, now_ms, open_zoo
 from zkcontroller_cli.znodes.topics import read_deletions
 
 METADATA_S: Final = 10.0
-"""So long brokers may take to tell everything, where there is no ZooKeeper to ask."""
+"""Seconds for the Metadata response of all topics, if ZooKeeper cannot be read."""
 SIZES_EVERY_S: Final = 10.0
 GROUPS_EVERY_S: Final = 5.0
 SHARE: Final = 5.0
-"""What took long is read again after that many times as long."""
+"""A part is read again at the earliest after this many times the duration of its last reading."""
 WARNINGS_SHOWN: Final = 3
-"""So many corrupt znodes are named; the others are counted."""
+"""The most corrupt znodes that are named; the others are counted."""
 
 
 @dataclass
 class ReadingPace:
-    """When a part is to be read again: not more often than ``every_s``, nor all the time."""
+    """Decides when a part is read again: every ``every_s``, less often if reading takes long."""
 
     every_s: float
     _due_at_s: float = 0.0
 
     def is_due(self, now_s: float) -> bool:
-        """Whether its time has come."""
+        """Whether the part should be read now."""
         return now_s >= self._due_at_s
 
     def done(self, began_s: float, ended_s: float) -> None:
-        """It was read just now."""
+        """Record that the part was read, from ``began_s`` to ``ended_s``."""
         self._due_at_s = began_s + max(self.every_s, SHARE * (ended_s - began_s))
 
 
 class Reader:
-    """Takes readings.  BadUsage at once if neither ZooKeeper nor brokers are named."""
+    """Takes readings; creating it raises BadUsage if neither ZooKeeper nor brokers are named."""
 
     def __init__(self, settings: Settings, metrics_urls: Sequence[str] = ()) -> None:
         if settings.find_zookeeper() is None:
-            settings.bootstrap()  # its error names both
+            settings.bootstrap()  # raises an error that names both options
         self._settings = settings
         self._security = settings.security
         self._metrics_urls = tuple(metrics_urls)
@@ -84,7 +84,7 @@ class Reader:
         self._stack.close()
 
     def read(self) -> Reading:
-        """One reading; blocks for no longer than ZooKeeper, brokers and metrics may take."""
+        """Take one reading; blocks until all have answered or timed out."""
         began_ms, began_s = now_ms(), time.monotonic()
         warnings: list[str] = []
         problems: list[str] = []
@@ -117,7 +117,8 @@ class Reader:
         has_topics = optional(TopicsZnode.PATH, zookeeper.stats([TopicsZnode.PATH])[0]) is not None
         views = read_topics(zookeeper) if has_topics else []
         partitions = partitions_of(zookeeper, views)
-        # Listed after they were read: what cannot be read is there, what was deleted meanwhile not.
+        # Listed after reading them, so that it has the unreadable topics, and not those deleted
+        # meanwhile.
         names = optional(TopicsZnode.PATH, zookeeper.children([TopicsZnode.PATH])[0]) or []
         ids = {view.topic: view.topic_id for view in views}
         found = replace(
@@ -185,7 +186,7 @@ class Reader:
     async def _asked(
         self, reading: Reading, addresses: dict[int, BrokerAddress], problems: list[str]
     ) -> Reading:
-        """The reading with what each broker alone can tell."""
+        """The reading with replica sizes and groups, which only brokers know."""
         if not addresses:
             return reading
         brokers = BrokerReader(addresses, self._security)
@@ -225,7 +226,7 @@ class Reader:
             *(asyncio.to_thread(_scraped, url) for url in self._metrics_urls)
         )
         queue = next((each for each in answers if isinstance(each, QueueNow)), None)
-        if queue is None:  # else the others' metrics are not missed
+        if queue is None:  # with the controller's metrics found, failures of others do not matter
             problems += [str(each) for each in answers if isinstance(each, CommandFailed)]
         return queue
 

@@ -1,7 +1,6 @@
 """What ``zkctl top`` lists: brokers, topics, partitions, reassignments, groups, as rows of values.
 
-Pure.  Everything that is counted over all partitions is counted in one pass (:func:`census`), once
-for each reading.
+Pure.  All numbers over all partitions are counted in one pass (:func:`census`) for each reading.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from zkcontroller_cli.screen.model import Monitor, Name, Reading
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 Row: TypeAlias = dict[str, Any]
-"""Values by key; None is what is not known."""
+"""Values by key; None for a value that is not known."""
 
 
 class PartitionCounts(NamedTuple):
-    """How many partitions there are, and how many of them are in a state that an operator minds."""
+    """The number of partitions, and of those in each state that needs attention."""
 
     partitions: int
     offline: int
@@ -33,7 +32,7 @@ _NO_PARTITIONS: Final = PartitionCounts(0, 0, 0, 0, 0)
 
 @dataclass
 class BrokerCounts:
-    """What a broker holds."""
+    """How many replicas, leaders and preferred leaders a broker has."""
 
     leaders: int = 0
     replicas: int = 0
@@ -43,7 +42,7 @@ class BrokerCounts:
 
 @dataclass
 class TopicCounts:
-    """The partitions of one topic."""
+    """The number of partitions of one topic, in all and by state."""
 
     partitions: int = 0
     replication_factor: int = 0
@@ -52,18 +51,18 @@ class TopicCounts:
     not_preferred: int = 0
     reassigning: int = 0
     bytes: int | None = None
-    """Of all its replicas on brokers that answered."""
+    """The size of all its replicas on brokers that answered; None if none of them is known."""
 
 
 @dataclass
 class Census:
-    """What one pass over all partitions counts."""
+    """The counts over all partitions: by broker, by topic, and in all."""
 
     brokers: Mapping[int, BrokerCounts] = field(default_factory=dict)
     topics: Mapping[str, TopicCounts] = field(default_factory=dict)
     states: PartitionCounts = _NO_PARTITIONS
     troubles: Mapping[Name, str] = field(default_factory=dict)
-    """By partition, what is the matter; those of which nothing is are left out."""
+    """By partition, its states that need attention; healthy partitions are left out."""
 
 
 def census(reading: Reading) -> Census:
@@ -112,9 +111,9 @@ def census(reading: Reading) -> Census:
 
 
 def trouble_of(view: PartitionView) -> str:
-    """The states of a partition that an operator minds, in words; empty if there are none.
+    """The states of a partition that need attention, in words; empty if there are none.
 
-    Of a partition without a leader it is not said that another is preferred.
+    An offline partition is never "not preferred".
     """
     words = []
     assignment = view.assignment
@@ -198,7 +197,7 @@ def topic_rows(monitor: Monitor, counted: Census) -> list[Row]:
 
 
 def partition_row(view: PartitionView, counted: Census) -> Row:
-    """One partition."""
+    """One partition as a row."""
     name = (view.topic, view.partition)
     state = view.state
     return {
@@ -213,7 +212,7 @@ def partition_row(view: PartitionView, counted: Census) -> Row:
 
 
 def move_rows(monitor: Monitor) -> list[Row]:
-    """Every reassignment, with progress and what time it still needs."""
+    """Every reassignment, with its progress and the remaining time."""
     return [
         {
             "topic": move.topic,
@@ -251,7 +250,7 @@ def group_rows(monitor: Monitor) -> list[Row]:
 
 
 def record(monitor: Monitor, counted: Census) -> Row:
-    """One reading as a record: what ``zkctl top --once`` prints."""
+    """The latest reading as the record that ``zkctl top --once`` prints."""
     reading = monitor.latest
     assert reading is not None, "a reading was taken"
     controller = reading.controller

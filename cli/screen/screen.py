@@ -1,8 +1,8 @@
 """The screen of ``zkctl top``: listings that follow the cluster, in a terminal of any size.
 
-Only this module knows textual, which needs some 0.3 s to be imported.  A thread of its own takes
-the readings, counts, and hands finished :class:`Snapshot` values to the screen, so that a silent
-broker delays the next reading and no key.
+Only this module imports textual, which takes some 0.3 s.  A separate thread takes the readings,
+counts, and passes finished :class:`Snapshot` values to the screen.  So a broker that does not
+answer delays the next reading, but not the response to a key.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from zkcontroller_cli.screen.text import (
 
 VIEWS: Final = ("brokers", "topics", "partitions", "moves", "groups", "changes", "problems")
 PROBLEMS_SHOWN: Final = 2
-"""So many problems have a line on every view; the view of problems has all."""
+"""The number of problems shown on every view; the view of problems shows all."""
 SLOW_S: Final = 3.0
-"""A reading that takes longer is said to be waited for."""
+"""Seconds after which the screen says that it waits for a reading."""
 _LEAVE_S: Final = 0.5
-"""So long a reading under way may delay the end."""
+"""The most seconds that a reading in progress may delay the end of ``zkctl top``."""
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "brokers": ("broker_id",),
     "topics": ("topic",),
@@ -68,24 +68,24 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "moves": ("topic", "partition"),
     "groups": ("group",),
 }
-"""What tells a row from the others: the cursor stays on it."""
+"""By view, the keys that identify a row, so that the cursor stays on it."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the screen shows of a reading; never changed, so two threads may look at it."""
+    """What the screen shows of a reading; immutable, so two threads may use it."""
 
     reading: Reading
     stale: Mapping[str, int]
     counted: Census
     rows: Mapping[str, Sequence[Row]]
-    """Of every view but the partitions', whose rows are made when they are seen."""
+    """The rows by view; the rows of partitions are made only when they are shown."""
     changes: Sequence[Change]
-    """The newest reading's first."""
+    """The changes of the newest reading come first."""
 
 
 def snapshot(monitor: Monitor) -> Snapshot:
-    """What is to be shown after a reading."""
+    """The values to show after the latest reading."""
     reading = monitor.latest
     assert reading is not None, "a reading was taken"
     counted = census(reading)
@@ -99,13 +99,13 @@ def snapshot(monitor: Monitor) -> Snapshot:
             "moves": move_rows(monitor),
             "groups": group_rows(monitor),
         },
-        # Within one reading in their order: what concerns the cluster stands above its partitions.
+        # The sort is stable: within one reading the cluster's changes stay above the partitions'.
         sorted(monitor.log, key=lambda change: -change.at_ms),
     )
 
 
 class ReadingTaken(Message):
-    """The thread that reads hands a reading over; None if it can read no more."""
+    """Message of the reading thread with a new snapshot; None if the thread has failed."""
 
     def __init__(self, snapshot: Snapshot | None) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class ReadingTaken(Message):
 
 
 class ViewPlace(NamedTuple):
-    """A view, and what it is narrowed to."""
+    """A view, and the topic or broker to which its rows are limited."""
 
     view: str
     topic: str | None = None
@@ -139,7 +139,7 @@ def _styled(lines: Iterable[Iterable[Segment]]) -> Text:
 
 
 class Listing(Widget, can_focus=True):
-    """The rows of one view, as many as there is room for, with a cursor."""
+    """The widget that shows the rows of one view, as many as fit, with a cursor."""
 
     DEFAULT_CSS = "Listing { height: 1fr; }"
 
@@ -152,7 +152,7 @@ class Listing(Widget, can_focus=True):
         self._row_of: Callable[[Any], Row] = dict
 
     def put(self, place: ViewPlace, keys: Sequence[Any], row_of: Callable[[Any], Row]) -> None:
-        """Show those rows; the cursor stays on the same one if it is still there."""
+        """Show the rows of those keys; the cursor stays on its row if the row is still there."""
         if place != self._place:
             self._place, self.cursor, self._top = place, 0, 0
         elif place.view in _KEYS and self.cursor < len(self.keys):
@@ -170,7 +170,7 @@ class Listing(Widget, can_focus=True):
             self.cursor = found
 
     def move(self, by: int) -> None:
-        """Move the cursor, and the rows so that it is seen."""
+        """Move the cursor by so many rows, and scroll so that it is visible."""
         self.cursor = min(max(0, self.cursor + by), max(0, len(self.keys) - 1))
         room = self.room
         self._top = min(self._top, self.cursor, max(0, len(self.keys) - room))
@@ -179,23 +179,23 @@ class Listing(Widget, can_focus=True):
 
     @property
     def room(self) -> int:
-        """So many rows have room below the titles."""
+        """The number of rows that fit below the titles."""
         return max(1, self.size.height - 1)
 
     @property
     def chosen(self) -> Any | None:
-        """The key of the row under the cursor."""
+        """The key of the row under the cursor; None without rows."""
         return self.keys[self.cursor] if self.cursor < len(self.keys) else None
 
     @property
     def position(self) -> str:
-        """``rows 1-11 of 600``."""
+        """The visible rows as text, such as ``rows 1-11 of 600``."""
         count = len(self.keys)
         last = min(count, self._top + self.room)
         return f"rows {self._top + 1:,}-{last:,} of {count:,}" if count else "nothing"
 
     def on_resize(self) -> None:
-        """Another size: the cursor must stay in sight."""
+        """Scroll after a change of size, so that the cursor stays visible."""
         self.move(0)
 
     @override
@@ -220,7 +220,7 @@ class Listing(Widget, can_focus=True):
 
 
 class TopScreen(App[None]):
-    """The whole screen; ``interval_s`` lies between the end of a reading and the next."""
+    """The whole screen; ``interval_s`` is the pause after each reading."""
 
     CSS = """
     Screen { background: ansi_default; color: ansi_default; overflow: hidden; }
@@ -239,7 +239,7 @@ class TopScreen(App[None]):
         Binding("end,G", "end(1)"),
         Binding("enter", "open"),
         Binding("escape,backspace", "outwards"),
-        # Before any widget: keys that are typed ahead would go where the focus was.
+        # Priority: else letters typed quickly after the slash would go to the listing.
         Binding("slash", "filter", priority=True),
         Binding("s", "sort"),
         Binding("r", "reverse"),
@@ -257,7 +257,7 @@ class TopScreen(App[None]):
         self._thread = threading.Thread(target=self._follow, name="zkctl-top", daemon=True)
         self._failure: Exception | None = None
         self.snapshot: Snapshot | None = None
-        """What is shown; None before the first reading."""
+        """The shown values; None before the first reading."""
         self._place = ViewPlace("brokers")
         self._before: list[ViewPlace] = []
         self._sorted: dict[str, tuple[int, bool]] = {}
@@ -265,7 +265,7 @@ class TopScreen(App[None]):
         self._only_trouble = False
         self._written: dict[str, Text] = {}
         self._began_s: float | None = None
-        """When the reading under way began; None between two."""
+        """When the current reading began (monotonic seconds); None between two readings."""
 
     @override
     def compose(self) -> ComposeResult:
@@ -278,22 +278,22 @@ class TopScreen(App[None]):
         yield Static(id="help")
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start the reading thread."""
         self._thread.start()
         self.set_interval(1.0, self._tick)
         self.query_one(Listing).focus()
         self._show()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Another size of the terminal."""
+        """Show everything again after the terminal's size has changed."""
         self.call_after_refresh(self._show)
 
     def _tick(self) -> None:
-        """Say it while a reading takes long."""
+        """Every second, show how long a slow reading has taken."""
         if self._note().startswith("waits"):
             self._show()
 
-    # The thread that reads.
+    # The reading thread.
 
     def _follow(self) -> None:
         monitor = Monitor()
@@ -311,10 +311,10 @@ class TopScreen(App[None]):
                 self.post_message(ReadingTaken(taken))
             self._ended.wait(self._interval_s)
 
-    # By the class: a handler that is found by its name is lost when the class is renamed.
+    # Bound to the class: textual would not find a handler by name after a rename of the class.
     @on(ReadingTaken)
     def _take(self, message: ReadingTaken) -> None:
-        """A reading, or the end of them."""
+        """Show a new snapshot, or end if the reading thread has failed."""
         if message.snapshot is None:
             self.exit()
             return
@@ -322,7 +322,7 @@ class TopScreen(App[None]):
         self._show()
 
     def close(self) -> None:
-        """End the reading; what the thread failed with is raised here."""
+        """Stop the reading thread; raises the exception with which it failed."""
         self._ended.set()
         self._thread.join(_LEAVE_S)
         if not self._thread.is_alive():
@@ -356,7 +356,7 @@ class TopScreen(App[None]):
         self.call_after_refresh(self._show_title)
 
     def _note(self) -> str:
-        """Why the screen is out of date; empty if it is not."""
+        """Why the screen is out of date (slow reading, paused); empty if it is not."""
         began_s = self._began_s
         waited_s = 0.0 if began_s is None else time.monotonic() - began_s
         if waited_s > SLOW_S:
@@ -364,7 +364,7 @@ class TopScreen(App[None]):
         return "paused" if self._paused.is_set() else ""
 
     def _write(self, where: str, text: Text) -> None:
-        """Put the text there; what is there already is not written to the terminal again."""
+        """Put a text into a part of the screen, unless it is there already."""
         before = self._written.get(where)
         if before is not None and before.plain == text.plain and before.spans == text.spans:
             return
@@ -480,7 +480,7 @@ class TopScreen(App[None]):
         self._write("title", text)
 
     def _subject(self) -> str:
-        """What is listed: narrowed to what, by which order, which rows of how many."""
+        """The line above the listing: its view, limits, order, and visible rows."""
         place = self._place
         of = ""
         if place.topic is not None:
@@ -501,29 +501,29 @@ class TopScreen(App[None]):
     # What keys do.
 
     def action_leave(self) -> None:
-        """End."""
+        """Leave the screen."""
         self.exit()
 
     def action_move(self, by: int) -> None:
-        """The cursor goes up or down."""
+        """Move the cursor by so many rows; negative goes up."""
         self.query_one(Listing).move(by)
         self._show_title()
 
     def action_page(self, by: int) -> None:
-        """As far as there are rows on the screen."""
+        """Move the cursor by one screen of rows; negative goes up."""
         self.action_move(by * self.query_one(Listing).room)
 
     def action_end(self, by: int) -> None:
-        """To the first or the last row."""
+        """Move the cursor to the first row (-1) or the last (1)."""
         self.action_move(by * len(self.query_one(Listing).keys))
 
     def action_view(self, view: str) -> None:
-        """Another view, of everything."""
+        """Show another view, with all its rows."""
         self._before.clear()
         self._go(ViewPlace(view))
 
     def action_open(self) -> None:
-        """The partitions of the broker or topic under the cursor."""
+        """Show the partitions of the broker or topic under the cursor."""
         chosen = self.query_one(Listing).chosen
         if chosen is None:
             return
@@ -540,7 +540,7 @@ class TopScreen(App[None]):
         self._go(place)
 
     def action_outwards(self) -> None:
-        """Back to the place before; if there is none, to all rows, without a filter."""
+        """Go back to the view before; if there is none, remove the filter."""
         if self._pattern and not self._before:
             self._pattern = ""
             self._show()
@@ -552,23 +552,23 @@ class TopScreen(App[None]):
         self._show()
 
     def action_filter(self) -> None:
-        """Ask for a part of a name."""
+        """Open the input field of the filter."""
         field = self.query_one("#filter", Input)
         if field.display:
-            field.post_message(events.Key("slash", "/"))  # behind the letters before it
+            field.post_message(events.Key("slash", "/"))  # the slash is a letter of the pattern
             return
         field.value = self._pattern
         field.display = True
-        self.set_focus(field)  # at once: the next key is a letter of the pattern
+        self.set_focus(field)  # at once, as the next key is already a letter of the pattern
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Show what matches while it is written."""
+        """Apply the filter while it is typed."""
         if self.query_one("#filter").display:
             self._pattern = message.value
             self._show()
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        """The pattern stands; its last change may be announced later than this."""
+        """Apply the final pattern, as the message of its last change may arrive later."""
         self._pattern = message.value
         self._close_filter()
 
@@ -587,7 +587,7 @@ class TopScreen(App[None]):
         self._show()
 
     def action_sort(self) -> None:
-        """By the next column."""
+        """Sort by the next column."""
         view = self._place.view
         if view not in _KEYS:
             return
@@ -596,18 +596,18 @@ class TopScreen(App[None]):
         self._show()
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverse the order of the rows."""
         at, is_down = self._order()
         self._sorted[self._place.view] = (at, not is_down)
         self._show()
 
     def action_trouble(self) -> None:
-        """Only what an operator minds, or everything."""
+        """Switch between rows that need attention and all rows."""
         self._only_trouble = not self._only_trouble
         self._show()
 
     def action_pause(self) -> None:
-        """Read no more, or again."""
+        """Pause the readings, or resume them."""
         if self._paused.is_set():
             self._paused.clear()
         else:
@@ -626,12 +626,12 @@ def _is_trouble(view: str, row: Row) -> bool:
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:
-    """What is not known comes first upwards, last downwards."""
+    """A sort key by which None comes first in ascending order."""
     return (False, 0) if value is None else (True, value)
 
 
 def run_screen(reader: Reader, interval_s: float) -> None:
-    """Show the screen until its user leaves it; raises what a reading failed with."""
+    """Show the screen until the user leaves it; raises the exception of a failed reading."""
     screen = TopScreen(reader, interval_s)
     try:
         screen.run(mouse=False)

@@ -1,7 +1,7 @@
-"""How ``zkctl top`` writes what it shows: columns that fit a width, a header, durations and sizes.
+"""Lays out what ``zkctl top`` shows: columns that fit the width, the header, and the key help.
 
-Pure.  Nothing is cut within a word: a column that has no room is left out as a whole, the least
-important one first; a name that is too long loses its middle, and shows so.
+Pure.  If the width is too small, whole columns are left out, the least important first.  In a name
+that is too long an ellipsis replaces the middle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zkcontroller_cli.screen.rows import PartitionCounts, Row
 
 GAP: Final = 2
 NAME_LEAST: Final = 12
-"""A name keeps at least so many columns."""
+"""The least width of a column of names, in characters."""
 CUT: Final = "…"
 _UNKNOWN: Final = "-"
 HELP: Final = (
@@ -42,24 +42,24 @@ HELP: Final = (
 
 
 class Segment(NamedTuple):
-    """A piece of a line that stays whole."""
+    """A coloured piece of text that is never divided between two lines."""
 
     text: str
     colour: RowColour = RowColour.FINE
 
 
 class ListingColumn(NamedTuple):
-    """One column of a listing."""
+    """One column of a listing: its key in a row, its title, and how its value is written."""
 
     key: str
     title: str
     text: Callable[[Any], str] = str
     is_name: bool = False
-    """It may be narrower than its text."""
+    """Whether the column may be narrower than its text."""
     is_number: bool = False
-    """Set to the right; sorted downwards at first."""
+    """Whether it is aligned to the right, and sorted in descending order at first."""
     rank: int = 0
-    """The column of the highest rank is left out first; 0 never."""
+    """The column with the highest rank is left out first; one with 0 never."""
 
 
 def _plain(value: object) -> str:
@@ -150,9 +150,9 @@ COLUMNS: Final[Mapping[str, tuple[ListingColumn, ...]]] = {
 def fitted(
     columns: Sequence[ListingColumn], lines: Sequence[Sequence[str]], width: int
 ) -> list[tuple[int, int]]:
-    """Which columns are shown in ``width``, by position, each with its own width.
+    """The position and width of each column that fits into ``width``.
 
-    Columns are left out by rank until the others fit with names at their least.
+    Columns are left out by rank until the others fit with the least width of names.
     """
     natural = [
         max([text_width(column.title), *(text_width(line[at]) for line in lines)])
@@ -184,7 +184,7 @@ def _total(widths: Sequence[int]) -> int:
 def line_text(
     columns: Sequence[ListingColumn], shown: Sequence[tuple[int, int]], cells: Sequence[str]
 ) -> str:
-    """One line of cells in the columns that are shown."""
+    """One line of cells, in the columns and widths of ``shown``."""
     texts = []
     for at, width in shown:
         cell = shortened(cells[at], width)
@@ -194,7 +194,7 @@ def line_text(
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most that many columns; what is too long loses its middle."""
+    """The text in at most ``width`` characters; an ellipsis replaces the middle of a longer one."""
     if text_width(text) <= width:
         return text
     if width <= len(CUT):
@@ -211,7 +211,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def lines_of(segments: Sequence[Segment], width: int) -> list[list[Segment]]:
-    """Segments two spaces apart, in as many lines as they need."""
+    """Put segments into lines of at most ``width``, two spaces apart."""
     lines: list[list[Segment]] = []
     used = 0
     for segment in segments:
@@ -228,7 +228,7 @@ def lines_of(segments: Sequence[Segment], width: int) -> list[list[Segment]]:
 def header(
     reading: Reading, states: PartitionCounts, stale: Mapping[str, int], *, note: str = ""
 ) -> list[list[Segment]]:
-    """What stands above the listing: whose reading it is, the controller, partitions by state."""
+    """The lines above the listing: source of the reading, controller, partitions by state."""
     return [
         _title(reading, stale, note),
         _controller(reading, stale),
@@ -299,7 +299,7 @@ def _state(count: int, word: str, colour: RowColour) -> Segment:
 
 
 def help_text(width: int) -> str:
-    """The keys, as many as fit whole."""
+    """The help for the keys, as many as fit into the width."""
     for gap in ("   ", "  ", " "):
         if text_width(text := gap.join(HELP)) <= width:
             return text
@@ -307,7 +307,7 @@ def help_text(width: int) -> str:
 
 
 def problem_rows(problems: Sequence[str], width: int) -> list[Row]:
-    """Every problem in whole words, in as many rows as it needs."""
+    """Every problem, wrapped at words into as many rows as it needs."""
     return [{"problem": line} for each in problems for line in wrap(each, max(1, width))]
 
 
@@ -317,7 +317,7 @@ def change_row(change: Change) -> Row:
 
 
 def with_texts(view: str, row: Row) -> Row:
-    """The row with what a column shows out of several values."""
+    """The row with the added texts of columns that show several values together."""
     if view == "brokers":
         host, port = row["host"], row["port"]
         return {**row, "address": None if host is None else address_text(host, port)}
@@ -333,7 +333,7 @@ def with_texts(view: str, row: Row) -> Row:
 
 
 def colour_of(view: str, row: Row) -> RowColour:
-    """How a row is marked."""
+    """The colour of a row."""
     match view:
         case "brokers":
             if row["is_alive"] is False:

@@ -1,7 +1,7 @@
-"""A snapshot from brokers alone: what they tell clients, without versions and times.
+"""A snapshot from brokers alone: what clients can read, without the versions and times of znodes.
 
-Each part is one request, or one for some hundred topics.  What brokers cannot tell at all, and what
-they refuse to tell, is named in ``not_known``.
+Each part is one request, or one for some hundred topics.  ``not_known`` names what brokers have no
+request for, and what they refuse.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from zkcontroller_cli.znodes.session import now_ms
 from zkcontroller_cli.znodes.topics import topic_id_text
 
 TOPICS_A_REQUEST: Final = 500
-"""Of one question for configurations."""
+"""The most topics in one request for configurations."""
 
 _ONLY_ZOOKEEPER: Final = (
     "controller_epoch",
@@ -73,9 +73,9 @@ _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 async def ask_snapshot(bootstrap: Bootstrap, answer_s: float) -> SavedMetadata:
-    """What brokers tell; CannotConnect if none of them answers.
+    """Read a snapshot from brokers; CannotConnect if none of them answers.
 
-    ``answer_s`` is how long one question may take.
+    ``answer_s``: seconds that one request may take.
     """
     reading = _Reading(bootstrap, answer_s)
     began_ms = now_ms()

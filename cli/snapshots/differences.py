@@ -1,8 +1,8 @@
 """What changed from one snapshot to another: records, their fields, and when.
 
-A znode knows the time of its latest change alone, and not who made it.  A record whose znode was
-written again with the same value is ``rewritten``: of a secret, which no snapshot has, that is all
-that can be seen.
+A znode holds only the time of its last change, not who made it.  A record whose znode was written
+without a visible change is ``rewritten``.  For a secret, which no snapshot holds, this is the only
+visible change.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class RecordChange(StrEnum):
     REMOVED = "removed"
     CHANGED = "changed"
     RECREATED = "recreated"
-    """Its znode was deleted and created again."""
+    """The znode was deleted and created again."""
     REWRITTEN = "rewritten"
-    """Its znode was written, and the value that a snapshot shows is the same."""
+    """The znode was written, and its value in the snapshots is the same."""
 
 
 class SnapshotChange(NamedTuple):
-    """One field of a record that is otherwise; of ``added`` and ``removed`` the whole value."""
+    """One changed field of a record; for ``added`` and ``removed`` the whole value (field None)."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class SnapshotChange(NamedTuple):
     new_stamp: Stamp | None
 
     def row(self) -> JsonObject:
-        """As ``snapshot diff`` shows it."""
+        """The row that ``snapshot diff`` shows."""
         old, new = self.old_stamp, self.new_stamp
         path = new.path if new is not None else old.path if old is not None else None
         return {
@@ -56,7 +56,7 @@ class SnapshotChange(NamedTuple):
             "field": self.field,
             "old": self.old,
             "new": self.new,
-            # What was removed left no trace of when.
+            # ZooKeeper keeps no time of a deletion.
             "changed_at_ms": None if new is None else new.mtime_ms,
             "path": path,
             "old_zk_version": None if old is None else old.zk_version,
@@ -67,7 +67,7 @@ class SnapshotChange(NamedTuple):
 
 
 def comparable_kinds(old: SavedMetadata, new: SavedMetadata) -> dict[str, str | None]:
-    """By kind None, or why it cannot be compared: one of the snapshots does not have all of it."""
+    """By kind, None if it can be compared, else the reason: a snapshot does not have all of it."""
     reasons: dict[str, str | None] = {}
     for kind in KINDS:
         reasons[kind] = next(
@@ -92,14 +92,14 @@ def changes(old: SavedMetadata, new: SavedMetadata, kinds: Collection[str]) -> l
         was, now = before.get(key), after.get(key)
         if was is None or now is None:
             whole = _whole(was, now)
-            # Brokers do not tell a configuration that is empty from none.
+            # Brokers show no difference between an empty configuration and a missing one.
             if not is_mixed or whole.old or whole.new:
                 found.append(whole)
         elif mine := list(_of_both(was, now)):
             found += mine
         else:
             untouched.append((was, now))
-    # One znode may hold several records; that it was written says the record that changed.
+    # One znode may hold several records: if one of them has changed, the others are not rewritten.
     named = {each.row()["path"] for each in found}
     for was, now in untouched:
         if now.stamp is not None and now.stamp.path not in named and _is_rewritten(was, now):
@@ -108,7 +108,7 @@ def changes(old: SavedMetadata, new: SavedMetadata, kinds: Collection[str]) -> l
 
 
 def summary(found: Collection[SnapshotChange]) -> list[str]:
-    """``topic: 2 added, 1 removed``, a line for each kind; records, not fields, are counted."""
+    """For each kind a line such as ``topic: 2 added, 1 removed``, which counts records."""
     records = {(each.kind, each.name): each.change for each in found}
     counts = Counter((kind, change) for (kind, _), change in records.items())
     lines = []
@@ -145,7 +145,7 @@ def _of_both(was: SnapshotRecord, now: SnapshotRecord) -> Iterator[SnapshotChang
     before, after = _flat(was.value), _flat(now.value)
     fields = before.keys() | after.keys()
     if (was.stamp is None) != (now.stamp is None):
-        # One is from brokers, and has fewer fields.
+        # One snapshot is from brokers, whose records have fewer fields.
         fields = before.keys() & after.keys()
     differing = [name for name in sorted(fields, key=_natural) if _differs(name, before, after)]
     for name in differing:
@@ -163,7 +163,7 @@ def _change(change: RecordChange, was: SnapshotRecord, now: SnapshotRecord) -> S
 def _differs(name: str, before: Mapping[str, JsonValue], after: Mapping[str, JsonValue]) -> bool:
     was, now = before.get(name), after.get(name)
     if name == "isr" and isinstance(was, list) and isinstance(now, list):
-        return sorted(map(str, was)) != sorted(map(str, now))  # its order means nothing
+        return sorted(map(str, was)) != sorted(map(str, now))  # the order of the ISR means nothing
     return was != now or (name in before) != (name in after)
 
 
@@ -174,7 +174,7 @@ def _is_rewritten(was: SnapshotRecord, now: SnapshotRecord) -> bool:
 
 
 def _flat(value: JsonObject, prefix: str = "") -> dict[str, JsonValue]:
-    """Fields by their path, ``partitions.3.replicas``; lists and texts are not taken apart."""
+    """Values by path, such as ``partitions.3.replicas``; lists are not divided."""
     fields: dict[str, JsonValue] = {}
     for key, each in value.items():
         if isinstance(each, dict) and each:
@@ -189,5 +189,5 @@ def _order(each: SnapshotChange) -> tuple[int, list[str | int], list[str | int]]
 
 
 def _natural(text: str) -> list[str | int]:
-    """``orders-9`` before ``orders-10``: texts and numbers take turns, so they compare."""
+    """A sort key by which ``orders-9`` comes before ``orders-10``."""
     return [int(part) if part.isdecimal() else part for part in _DIGITS.split(text)]

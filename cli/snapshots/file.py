@@ -1,8 +1,8 @@
 """The file of ``zkctl snapshot``: a cluster's metadata as JSON lines (docs/snapshot-format.md).
 
-A header, one line a record, and a last line that says how many there are: a file that ends before
-it was cut off, and is refused.  A name that ends in ``.gz`` means gzip.  A file is read with bounds
-on its lines and their number, for it may come from anywhere.
+The file has a header, one line for each record, and a last line with the number of records.  A file
+without its last line was cut off, and is refused.  A name that ends in ``.gz`` is written with
+gzip.  The length and number of lines that are read are limited, as a file may come from anywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkcontroller_cli.console.errors import BadUsage, Refused
 FORMAT: Final = "zkctl-snapshot"
 FORMAT_VERSION: Final = 1
 MOST_LINE_BYTES: Final = 64 * 1024 * 1024
-"""A topic's line has all its partitions; ZooKeeper takes no znode of this size."""
+"""The longest line that is read; no znode that ZooKeeper accepts is as large."""
 MOST_RECORDS: Final = 20_000_000
 
 KINDS: Final = (
@@ -50,11 +50,11 @@ KINDS: Final = (
 """Every kind of record, in the order of the file."""
 
 HIDDEN: Final = "(hidden)"
-"""Stands for a secret; its znode's version tells whether it was written again."""
+"""The value in place of a secret."""
 
 
 class Stamp(NamedTuple):
-    """The znode of a record, and its stat.  Transaction ids and versions never fall."""
+    """The path (without the chroot) and the stat of a record's znode."""
 
     path: str
     zk_version: int
@@ -65,17 +65,17 @@ class Stamp(NamedTuple):
 
 
 class SnapshotRecord(NamedTuple):
-    """One thing of the cluster; its name is unique in its kind."""
+    """One object of the cluster's metadata; its name is unique in its kind."""
 
     kind: str
     name: str
     value: JsonObject
     stamp: Stamp | None
-    """None: it was read from a broker."""
+    """None for a record that was read from a broker."""
 
     @property
     def topic(self) -> str | None:
-        """The topic that it is about, if it is about one."""
+        """The topic that the record is about; None for other records."""
         match self.kind:
             case "topic" | "topic_config" | "deletion":
                 return self.name
@@ -85,7 +85,7 @@ class SnapshotRecord(NamedTuple):
                 return None
 
     def row(self) -> JsonObject:
-        """The record as a line of the file, and as ``snapshot show`` has it."""
+        """The record as a line of the file, and as a row of ``snapshot show``."""
         values = (None,) * len(Stamp._fields) if self.stamp is None else self.stamp
         stamp = dict(zip(Stamp._fields, values, strict=True))
         return {"kind": self.kind, "name": self.name, "value": self.value, **stamp}
@@ -93,7 +93,7 @@ class SnapshotRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class SavedHeader:
-    """What a snapshot is of."""
+    """The cluster of a snapshot, and when and where it was read."""
 
     cluster_id: str | None
     taken_at_ms: int
@@ -103,19 +103,19 @@ class SavedHeader:
 
 @dataclass
 class SavedMetadata:
-    """A cluster's metadata at one time.
+    """The metadata of a cluster, as read into a snapshot.
 
-    It was read part by part, not in one moment: what changed meanwhile may be in it or not.
+    It was read part by part, so a change during the reading may be in it or not.
     """
 
     header: SavedHeader
     records: list[SnapshotRecord]
     not_known: Mapping[str, str] = field(default_factory=dict)
-    """By kind why its records are not all here."""
+    """By kind, why the snapshot does not have all its records."""
 
 
 def check_free(path: Path) -> None:
-    """Refused if there is a file already, or no directory for it."""
+    """Refused if the file exists already, or if its directory does not exist."""
     if path.exists():
         raise Refused(f"{path} exists: a snapshot never overwrites a file")
     if not path.parent.is_dir():
@@ -123,13 +123,13 @@ def check_free(path: Path) -> None:
 
 
 def save(snapshot: SavedMetadata, path: Path) -> None:
-    """Write the file in one step; Refused if that is not possible."""
+    """Write a new file atomically; Refused if that fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with _opened(draft, "wb", is_gzip=path.name.endswith(".gz")) as file:
             for line in _lines(snapshot):
                 file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
-        os.link(draft, path)  # fails where a file of that name has come meanwhile
+        os.link(draft, path)  # fails if a file of that name was created meanwhile
     except FileExistsError as error:
         raise Refused(f"{path} exists: a snapshot never overwrites a file") from error
     except OSError as error:
@@ -157,7 +157,7 @@ def _lines(snapshot: SavedMetadata) -> Iterator[JsonObject]:
 
 
 def load(path: Path) -> SavedMetadata:
-    """A snapshot from a file; BadUsage, with the reason, if it is none or not a whole one."""
+    """Read a snapshot from a file; BadUsage, with the reason, if it is invalid or incomplete."""
     try:
         with _opened(path, "rb", is_gzip=_is_gzip(path)) as file:
             return _snapshot_of(path, file)
@@ -265,7 +265,7 @@ def _are_integers(values: Iterable[JsonValue]) -> bool:
 
 
 def _is_gzip(path: Path) -> bool:
-    """Judged by the content, for a file may have been renamed."""
+    """Whether the content is gzip; the name may mislead, as a file can be renamed."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 

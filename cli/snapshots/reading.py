@@ -1,7 +1,7 @@
 """A snapshot from ZooKeeper: every znode that describes the cluster, read in bulk, with its stat.
 
-Data and stat come by two reads.  Where a znode changed between them both are read again, so that
-each record has the version of the data that it shows.
+Data and stat are read by two requests.  If a znode changed between them, both are read again, so
+that the stat of each record belongs to its data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from zkcontroller_cli.znodes.session import ZooKeeper, now_ms
 from zkcontroller_cli.znodes.topics import topic_id_text
 
 _MOST_READS: Final = 4
-"""So often a znode is read that changes while it is read."""
+"""The most times that a znode is read that changes while it is read; then it is left out."""
 _SCRAM: Final = "SCRAM-"
 _ITERATIONS: Final = re.compile(r"(?:^|,)iterations=([0-9]{1,9})(?:,|$)")
 
@@ -66,10 +66,10 @@ class StatedZnode(NamedTuple):
 
 
 def read_snapshot(zookeeper: ZooKeeper) -> SavedMetadata:
-    """All metadata that ZooKeeper holds.  Raises what the session raises.
+    """Read all metadata from ZooKeeper.  Raises what the session raises.
 
-    What ZooKeeper refuses to show is named in ``not_known``; that is no error, for a part of the
-    znodes is closed to others where ``zookeeper.set.acl`` is on.
+    ``not_known`` names the kinds that ZooKeeper refuses to show.  That is no error, as with
+    ``zookeeper.set.acl`` only brokers may read some znodes.
     """
     began_ms = now_ms()
     records: list[SnapshotRecord] = []
@@ -85,7 +85,7 @@ def read_snapshot(zookeeper: ZooKeeper) -> SavedMetadata:
 
 
 def read_stated(zookeeper: ZooKeeper, paths: Sequence[str]) -> dict[str, StatedZnode]:
-    """By path, the data of those that exist, each with the stat of just that data."""
+    """By path, the data of each znode that exists, with the stat that belongs to that data."""
     found: dict[str, StatedZnode] = {}
     left = list(paths)
     for _ in range(_MOST_READS):
@@ -97,7 +97,11 @@ def read_stated(zookeeper: ZooKeeper, paths: Sequence[str]) -> dict[str, StatedZ
             znode, stat = optional(path, data_answer), optional(path, stat_answer)
             if znode is None and stat is None:
                 continue
-            if znode is None or stat is None or not _belong(znode.czxid, znode.zk_version, stat):
+            if (
+                znode is None
+                or stat is None
+                or not _is_same_version(znode.czxid, znode.zk_version, stat)
+            ):
                 again.append(path)
                 continue
             found[path] = StatedZnode(
@@ -108,14 +112,14 @@ def read_stated(zookeeper: ZooKeeper, paths: Sequence[str]) -> dict[str, StatedZ
     return found
 
 
-def _belong(czxid: int, zk_version: int, stat: Stat) -> bool:
+def _is_same_version(czxid: int, zk_version: int, stat: Stat) -> bool:
     return (czxid, zk_version) == (stat.czxid, stat.zk_version)
 
 
 def _records(
     zookeeper: ZooKeeper, kind: str, named: Iterable[tuple[str, str]], value: _Value
 ) -> Iterator[SnapshotRecord]:
-    """One record for each name and path; a corrupt znode is one that says so."""
+    """One record for each (name, path) whose znode exists; a corrupt one has ``is_corrupt``."""
     paths = dict(named)
     found = read_stated(zookeeper, list(paths.values()))
     for name, path in paths.items():
@@ -143,7 +147,7 @@ def _children(zookeeper: ZooKeeper, path: str) -> list[str]:
 
 
 def _single(kind: str, path: str, value: _Value) -> Callable[[ZooKeeper], Iterator[SnapshotRecord]]:
-    """The part that is one znode."""
+    """A function that reads the one znode of a kind as a record of the same name."""
     return lambda zookeeper: _records(zookeeper, kind, [(kind, path)], value)
 
 
@@ -316,7 +320,7 @@ def is_hidden(key: str) -> bool:
 
 
 def _users_and_quotas(zookeeper: ZooKeeper) -> Iterator[SnapshotRecord]:
-    """``/config/users``, ``/config/clients`` and ``/config/ips``: quotas, and SCRAM users."""
+    """Quotas and SCRAM users, from ``/config/users``, ``/config/clients`` and ``/config/ips``."""
     users, clients = ConfigZnode.type_path("users"), ConfigZnode.type_path("clients")
     ips = ConfigZnode.type_path("ips")
     entities: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -343,7 +347,7 @@ def _of_entity(
     try:
         config = ConfigZnode.decode(path, znode.data).config
     except ZnodeCorrupt:
-        # What is corrupt may hold a secret: the record says where, and not what stands there.
+        # A corrupt znode may hold a secret, so the record does not quote its content.
         yield SnapshotRecord("quota", name, {"is_corrupt": True}, znode.stamp)
         return
     quotas: JsonObject = {k: quota_of(v) for k, v in config.items() if not k.startswith(_SCRAM)}
@@ -359,12 +363,12 @@ def _of_entity(
 
 
 def entity_name(entity: Iterable[tuple[str, str]]) -> str:
-    """``user=alice,client-id=app``; names as znodes have them, ``<default>`` for the default."""
+    """An entity as text, such as ``user=alice,client-id=app``, with names as znodes have them."""
     return ",".join(f"{kind}={name}" for kind, name in entity)
 
 
 def quota_of(text: str) -> JsonValue:
-    """A quota as a number, for ``1024`` and ``1024.0`` are the same; else the text."""
+    """A quota as a number, so that ``1024`` and ``1024.0`` are equal; another text unchanged."""
     try:
         number = float(text)
     except ValueError:
@@ -409,7 +413,10 @@ def _acls(zookeeper: ZooKeeper) -> Iterator[SnapshotRecord]:
 def acl_record(
     resource: tuple[str, str, str], rule: tuple[str, str, str, str], stamp: Stamp | None
 ) -> SnapshotRecord:
-    """One rule: resource type, name, pattern type; principal, host, operation, permission."""
+    """The record of one ACL.
+
+    ``resource``: type, name and pattern type; ``rule``: principal, host, operation and permission.
+    """
     resource_type, resource_name, pattern_type = resource
     principal, host, operation, permission = rule
     name = (
@@ -429,7 +436,7 @@ def acl_record(
 
 
 def _tokens(zookeeper: ZooKeeper) -> Iterator[SnapshotRecord]:
-    """The znodes hold no hmac: brokers compute it from the id and their secret."""
+    """Delegation tokens; their znodes hold no HMAC, which brokers compute from the token id."""
     ids = sorted(_children(zookeeper, DelegationTokenZnode.ROOT))
     named = [(token_id, DelegationTokenZnode.path(token_id)) for token_id in ids]
     return _records(zookeeper, "delegation_token", named, _token)
@@ -484,4 +491,4 @@ _PARTS: Final[tuple[tuple[tuple[str, ...], _Part], ...]] = (
     (("acl",), _acls),
     (("delegation_token",), _tokens),
 )
-"""The kinds of each part of the cluster, and what reads it; the order is that of the file."""
+"""The kinds of each part, and the function that reads it, in the order of the file."""

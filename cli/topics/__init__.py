@@ -1,6 +1,5 @@
-"""``zkctl topic``: created, described, grown, deleted; offsets and records.
+"""``zkctl topic``: verbs that create, describe, alter and delete topics; offsets and records.
 
-:mod:`.reading` describes topics from either side; :mod:`.changes`, :mod:`.delete`,
-:mod:`.offsets` and :mod:`.records` are verbs; :mod:`.presence` proves that a topic is there, or
-gone.
+:mod:`.reading` reads topics from brokers or ZooKeeper; :mod:`.changes`, :mod:`.delete`,
+:mod:`.offsets` and :mod:`.records` are verbs; :mod:`.presence` proves that a topic is deleted.
 """

@@ -1,6 +1,6 @@
-"""``zkctl topic create`` and ``alter``: checked, shown, asked for, and proved.
+"""``zkctl topic create`` and ``alter``: checks and shows the change, makes it, and proves it.
 
-What is reported is what was read after the change.
+The result is read from the brokers after the change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _SHOWN: Final = 20
-"""So many lines of a plan are shown before a question; --dry-run shows all."""
+"""The most lines of a plan that are shown before a question; --dry-run shows all."""
 LATE: Final = "REQUEST_TIMED_OUT"
 _NAMED: Final = named("topic")
 _ALTERED_KEYS: Final = (
@@ -177,16 +177,16 @@ async def _described(
 
 
 def _known(number: int) -> int | None:
-    """A broker answers -1 to a client that may not describe the topic."""
+    """The number; None for the -1 of a client that may not describe the topic."""
     return None if number < 0 else number
 
 
 async def _until_led(
     bootstrap: Bootstrap, deadline: Deadline, topic: str, count: int
 ) -> TopicRow | None:
-    """The topic, when it has so many partitions and each has a leader; TimedOut if not in time.
+    """Wait until the topic has ``count`` partitions with leaders, and return it; else TimedOut.
 
-    None, and a warning, if the brokers do not describe it to this client.
+    None, after a warning, if this client may not describe the topic.
     """
     import asyncio
 
@@ -221,7 +221,7 @@ async def _until_led(
 
 
 def _say_racks(known: MetadataResponse, row: TopicRow) -> None:
-    """A warning if racks are known, and replicas share one where they need not."""
+    """Warn if racks are known, and replicas of a partition share a rack without need."""
     racks = {int(broker.node_id): broker.rack for broker in known.brokers}
     if not racks or None in racks.values():
         return
@@ -313,7 +313,7 @@ async def _grow(
     *,
     is_dry_run: bool,
 ) -> list[dict[str, Any]]:
-    """One row a topic, also where the controller refuses it or its leaders do not come."""
+    """Add partitions; one row for each topic, with ``error`` if refused or without leaders."""
     from kio.schema.errors import ErrorCode
 
     from zkcontroller_cli.wire.admin import add_partitions
@@ -351,7 +351,7 @@ async def _grow(
 async def chosen_on_brokers(
     bootstrap: Bootstrap, deadline: Deadline, chosen: ChosenTopics, *, if_exists: bool
 ) -> list[TopicRow]:
-    """The topics as brokers know them; Refused if one is not there and that is not allowed."""
+    """The chosen topics from Metadata; Refused if one is missing and not ``if_exists``."""
     from zkcontroller_cli.wire.requests import metadata
     from zkcontroller_cli.wire.topics import topics_from_metadata
 
@@ -361,7 +361,7 @@ async def chosen_on_brokers(
 
 
 def refuse_for(rows: Collection[Mapping[str, Any]], what: str) -> None:
-    """Refused if one of the rows has an error, TimedOut if all that have one were late."""
+    """Refused if a row has an error; TimedOut if all errors are REQUEST_TIMED_OUT."""
     failed = [row for row in rows if row["error"] is not None]
     if not failed:
         return
@@ -374,7 +374,7 @@ def refuse_for(rows: Collection[Mapping[str, Any]], what: str) -> None:
 
 
 def show_plan(lines: Sequence[str]) -> None:
-    """The first lines of a plan, on stderr."""
+    """Show the first lines of a plan on stderr."""
     for line in lines[:_SHOWN]:
         say(line)
     if len(lines) > _SHOWN:

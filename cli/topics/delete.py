@@ -1,7 +1,7 @@
-"""``zkctl topic delete``: shown, asked for, and proved.
+"""``zkctl topic delete``: shows the topics, asks, deletes them, and proves that they are gone.
 
-The controller answers when brokers have forgotten the topic, which is the beginning of its
-deletion: whether the topic is gone is asked afterwards.
+The controller responds to DeleteTopics when brokers do not know the topic any more.  The deletion
+of its logs and znodes has only begun then, so their end is read afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _DELETED: Final = named("topic", keys=("topic", "is_deleted", "error", "reason"))
 _SETTING_S: Final = 3.0
-"""So long the controller may take to show a setting."""
+"""Seconds that the controller may take to show a configuration value."""
 
 
 @click.command("delete")
@@ -81,9 +81,9 @@ def delete(
 async def _to_delete(
     bootstrap: Bootstrap, deadline: Deadline, chosen: ChosenTopics, *, if_exists: bool
 ) -> tuple[list[TopicRow], list[str], list[str]]:
-    """The topics that brokers know, those that are marked already, and those that are not there.
+    """The topics in Metadata, the names already marked for deletion, and the missing names.
 
-    Refused if one is not there and that is not allowed.
+    Refused if one is missing and not ``if_exists``.
     """
     from zkcontroller_cli.wire.topic_state import topics_still_there
 
@@ -108,14 +108,14 @@ def _deletion_text(row: TopicRow) -> str:
 
 
 def _say_obstacles(bootstrap: Bootstrap, deadline: Deadline, found: Sequence[TopicRow]) -> None:
-    """Warnings of what will hold the deletion up; Refused where deletions are switched off."""
+    """Warn of what will delay the deletion; Refused if ``delete.topic.enable`` is false."""
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.topic_state import DELETE_TOPIC_ENABLE, is_deletion_enabled
 
     try:
         is_enabled = run(is_deletion_enabled(bootstrap, Deadline(min(_SETTING_S, deadline.left_s))))
     except CommandFailed:
-        is_enabled = None  # the controller itself says it, when it is asked to delete
+        is_enabled = None  # the controller will refuse the deletion itself
     if is_enabled is False:
         raise Refused(
             f"the controller has {DELETE_TOPIC_ENABLE}=false: no topic can be deleted; set it in "
@@ -147,7 +147,7 @@ async def _delete(
     for result in results:
         code = result.error_code
         row = _deleted_row(str(result.name), is_deleted=False)
-        # Brokers may forget the topic a little late: what counts is read afterwards.
+        # After a timeout the deletion may still come: _prove reads whether the topic is gone.
         if code not in (ErrorCode.none, ErrorCode.request_timed_out):
             row["error"] = code.name.upper()
             row["reason"] = result.error_message or error_text(code)
@@ -158,7 +158,7 @@ async def _delete(
 def _prove(
     given: Settings, bootstrap: Bootstrap, deadline: Deadline, rows: Collection[dict[str, Any]]
 ) -> None:
-    """Sets ``is_deleted`` of what the controller took, when it is gone or the time is over."""
+    """Wait until the accepted topics are gone or time is up, and set ``is_deleted`` in the rows."""
     from zkcontroller_cli.topics.presence import until_gone
 
     waiting = [row for row in rows if row["error"] is None]

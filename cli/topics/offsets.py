@@ -1,4 +1,4 @@
-"""``zkctl topic offsets``: where logs begin and end, or their offsets at a time."""
+"""``zkctl topic offsets``: the first and last offsets of partitions, or their offsets at a time."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def offsets(
 
 
 def parse_time(text: str) -> int:
-    """A timestamp of ListOffsets; BadUsage if it is none."""
+    """Parse a timestamp of ListOffsets, in ms since 1970 or a special name; BadUsage for others."""
     from zkcontroller_cli.wire.logs import (
         EARLIEST,
         EARLIEST_LOCAL,
@@ -125,7 +125,7 @@ async def _wanted(
     partitions: str | None,
     rules_text: str | None,
 ) -> tuple[MetadataResponse, list[NamedPartition]]:
-    """The partitions that are chosen; Refused if a topic is not there, or none is chosen."""
+    """The Metadata and the chosen partitions; Refused if a topic is missing, or none is chosen."""
     from kio.schema.errors import ErrorCode
 
     from zkcontroller_cli.wire.logs import leaders_in

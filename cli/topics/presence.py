@@ -1,4 +1,4 @@
-"""Whether topics that are being deleted are gone: their znodes, their marks, their replicas."""
+"""Checks whether topics that are being deleted are gone, by brokers or by znodes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LAST_LOOK_S: Final = 1.0
 def until_gone(
     given: Settings, bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str]
 ) -> dict[str, bool | None]:
-    """By topic whether it is still there when all are gone or the time is over; None: not known.
+    """Wait until all topics are gone or time is up; by topic whether it exists, None: not known.
 
-    Brokers are asked; ZooKeeper where they do not tell and it is known.
+    Asks brokers, and ZooKeeper for topics that brokers do not show, if the settings name it.
     """
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.topic_state import topics_still_there
@@ -35,7 +35,7 @@ def until_gone(
         left = [topic for topic, is_there in found.items() if is_there]
         if not left:
             break
-        # One more look when the time is over: the controller may have answered at its very end.
+        # One more look after the deadline, as the controller may have responded at its end.
         last = Deadline(max(_LAST_LOOK_S, deadline.left_s))
         try:
             found |= run(topics_still_there(bootstrap, last, left))
@@ -68,7 +68,7 @@ def _in_zookeeper(
 
 
 def topics_in_znodes(zookeeper: ZooKeeper, topics: Sequence[str]) -> dict[str, bool]:
-    """By topic whether its znode or its deletion mark is there."""
+    """By topic, whether its znode or its deletion mark exists."""
     paths = [
         path for topic in topics for path in (TopicZnode.path(topic), DeleteTopicZnode.path(topic))
     ]

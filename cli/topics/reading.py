@@ -1,4 +1,4 @@
-"""The topics that a command line chooses, as brokers know them or as ZooKeeper has them."""
+"""Reads the topics that a command line chooses, from brokers or from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from zkcontroller_cli.wire.admin import Ongoing
 
 _MOVES_S: Final = 3.0
-"""So long the controller may take: topics are described also where there is none."""
+"""Seconds that the controller may take; without an answer topics are shown all the same."""
 
 TopicRow = dict[str, Any]
 """A topic as ``topic describe`` shows it."""
 
 
 class TopicsRead(NamedTuple):
-    """Topics and their partitions, and the brokers that are alive."""
+    """Topics with their partitions, and the ids of the live brokers."""
 
     topics: list[TopicRow]
     live_brokers: frozenset[int]
@@ -27,7 +27,7 @@ class TopicsRead(NamedTuple):
 
 
 def is_from_zookeeper(given: Settings) -> bool:
-    """Whether to ask ZooKeeper: only where it was named more explicitly than the brokers."""
+    """Whether to read ZooKeeper: only if it is named, and brokers are not or less explicitly."""
     zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
     return zookeeper is not None and (bootstrap is None or zookeeper.origin < bootstrap.origin)
 
@@ -35,10 +35,10 @@ def is_from_zookeeper(given: Settings) -> bool:
 def read_topics_chosen(
     given: Settings, chosen: ChosenTopics, *, is_missing_refused: bool, is_with_moves: bool = False
 ) -> TopicsRead:
-    """The chosen topics, in the order of the command line, from the source that is named.
+    """Read the chosen topics, in the order of the command line, from brokers or ZooKeeper.
 
-    Refused if a name or pattern chooses none and that is not allowed.  ``is_with_moves``: brokers
-    are asked for reassignments as well; ZooKeeper always has them.
+    Refused if a name or pattern matches none and ``is_missing_refused``.  ``is_with_moves``: also
+    read reassignments from the controller; from ZooKeeper they are always read.
     """
     if is_from_zookeeper(given):
         return _from_zookeeper(given, chosen, is_missing_refused=is_missing_refused)
@@ -79,7 +79,10 @@ def _chosen(
 
 
 def _with_moves(given: Settings, found: TopicsRead) -> TopicsRead:
-    """What is moved, from the controller; None where it does not tell (before Kafka 2.4)."""
+    """Add reassignments from the controller; they stay None if it does not show them.
+
+    Before Kafka 2.4 it cannot.
+    """
     from zkcontroller_cli.wire.admin import ongoing_reassignments
     from zkcontroller_cli.wire.requests import Deadline, run
 
@@ -99,7 +102,7 @@ def _topic_with_moves(row: TopicRow, moves: dict[tuple[str, int], Ongoing]) -> T
     partitions = []
     for each in row["partitions"]:
         move = moves.get((row["topic"], each["partition"]))
-        # A move may have ended between the two questions.
+        # A move may have ended between the two requests.
         is_under_way = move is not None and not set(each["replicas"]).isdisjoint(
             {*move.adding_replicas, *move.removing_replicas}
         )
@@ -119,7 +122,7 @@ def _topic_with_moves(row: TopicRow, moves: dict[tuple[str, int], Ongoing]) -> T
 
 
 def with_configs(given: Settings, rows: list[TopicRow]) -> list[TopicRow]:
-    """The topics with what is set on them; None where a broker does not show it."""
+    """The topics with the configuration set on them; None if a broker does not show it."""
     from zkcontroller_cli.wire.admin import configs_set_on
     from zkcontroller_cli.wire.requests import Deadline, run
 

@@ -1,4 +1,4 @@
-"""``zkctl topic delete-records``: raise the start of logs; what was before it is gone for good."""
+"""``zkctl topic delete-records``: raises log start offsets; earlier records are lost for good."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from zkcontroller_cli.wire.requests import Deadline
 
 HIGH_WATERMARK: Final = -1
-"""As an offset: everything that consumers can read now."""
-_MOST: Final = (1 << 63) - 1
+"""The offset that means: delete everything before the current high watermark."""
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 _LAST_LOOK_S: Final = 5.0
 _CLEANUP: Final = "cleanup.policy"
 _FORM: Final = '{"version":1,"partitions":[{"topic":…,"partition":…,"offset":…}]}'
 
 
 class PlannedRecords(NamedTuple):
-    """What is to be deleted of one partition; no new start where that is impossible."""
+    """What to delete in one partition; ``new_earliest_offset`` is None if that is impossible."""
 
     topic: str
     partition: int
@@ -38,9 +38,9 @@ class PlannedRecords(NamedTuple):
     latest_offset: int | None
     new_earliest_offset: int | None
     record_count: int | None
-    """Offsets between the old start and the new one; what compaction has taken is counted too."""
+    """The offsets between the old start and the new one, including records removed before."""
     reason: str | None
-    """Why it is impossible, or why there is nothing to do."""
+    """Why the deletion is impossible, or not needed; None if neither."""
 
 
 def _name(row: Any) -> str:
@@ -104,10 +104,10 @@ def plan_records(
     logs: Mapping[NamedPartition, tuple[int, ...] | str],
     policies: Mapping[str, str],
 ) -> list[PlannedRecords]:
-    """What a deletion before the offset of each partition comes to, in their order.
+    """Plan the deletion of the records before an offset, for each partition.
 
-    ``logs`` holds each partition's start and end, or why they are not known; ``policies`` by topic
-    its ``cleanup.policy``, where it is known.
+    ``logs``: each partition's log start offset and high watermark, or why they are not known.
+    ``policies``: by topic, its ``cleanup.policy`` if it is known.
     """
     return [
         _planned(partition, offset, logs[partition], policies.get(partition.topic))
@@ -147,7 +147,7 @@ async def _plan(
     topics = sorted({each.topic for each in wanted})
     try:
         policies = await config_values(bootstrap, deadline, topics, _CLEANUP)
-    except CommandFailed:  # the leader itself refuses it, when it is asked to delete
+    except CommandFailed:  # then the leader checks the policy when it deletes
         policies = {}
     return plan_records(wanted, logs, policies)
 
@@ -163,7 +163,7 @@ def _delete(
     from zkcontroller_cli.wire.record_deletions import delete_records_before
     from zkcontroller_cli.wire.requests import Deadline, metadata, run
 
-    # Where nothing is to be deleted nothing is sent.
+    # Partitions without records to delete are left out.
     wanted = {
         NamedPartition(each.topic, each.partition): each.new_earliest_offset
         for each in plan
@@ -171,7 +171,7 @@ def _delete(
     }
     done = run(delete_records_before(bootstrap, deadline, known, wanted))
     partitions = [NamedPartition(each.topic, each.partition) for each in plan]
-    # Read again also if the time is over: the records may be gone.
+    # The start offsets are read also after a timeout, as the records may be deleted.
     again = Deadline(max(_LAST_LOOK_S, deadline.left_s))
     later = run(metadata(bootstrap, again, sorted({each.topic for each in partitions})))
     after = run(offsets_at(bootstrap, again, later, partitions, (EARLIEST,)))
@@ -230,7 +230,7 @@ def _targets(targets: tuple[str, ...], file: Path | None) -> dict[NamedPartition
 
 
 def parse_target(text: str) -> tuple[NamedPartition, int]:
-    """``orders-0:42`` or ``orders-0:-1``; BadUsage if it is not of that form."""
+    """Parse a partition and offset such as ``orders-0:42``; BadUsage for another form."""
     name, colon, number = text.rpartition(":")
     if not colon or not number.removeprefix("-").isdecimal() or len(number) > 19:
         raise BadUsage(f"{text!r} is not TOPIC-PARTITION:OFFSET")
@@ -238,7 +238,7 @@ def parse_target(text: str) -> tuple[NamedPartition, int]:
 
 
 def read_record_offsets(file: Path) -> list[tuple[NamedPartition, int]]:
-    """The offsets in a file of ``kafka-delete-records``; BadUsage if it is none."""
+    """Read the offsets in a file of ``kafka-delete-records``; BadUsage for another form."""
     try:
         content = orjson.loads(file.read_bytes())
     except OSError as error:
@@ -263,7 +263,7 @@ def _offset_in(entry: Mapping[str, object], file: Path) -> tuple[NamedPartition,
 
 
 def _checked(offset: int, where: str) -> int:
-    if not HIGH_WATERMARK <= offset <= _MOST:
+    if not HIGH_WATERMARK <= offset <= _LARGEST_OFFSET:
         raise BadUsage(f"{where}: the offset must be 0 or more, or -1 for the log's end")
     return offset
 

@@ -1,8 +1,8 @@
-"""One look at a cluster for ``zkctl metadata diff``: the truth, then every broker's answers.
+"""One look at a cluster for ``zkctl metadata diff``: the expected values, then brokers' responses.
 
-Brokers are asked a few at a time, and an answer is compared and dropped before the next one is
-taken, so that 100,000 partitions need the memory of one answer and not of a hundred.  Only where
-brokers are compared with each other are all answers kept, at a tenth of their size.
+A few brokers are asked at a time, and each response is compared and dropped, so that the responses
+of 100 brokers are never in memory together.  Only if brokers are compared with each other are all
+responses kept, in a tenth of their memory.
 """
 
 from __future__ import annotations
@@ -70,38 +70,39 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded
 from zkcontroller_cli.znodes.topics import read_deletions
 
 ASKED_AT_ONCE: Final = 2
-"""So many brokers have an answer under way, or in memory, at one time.
+"""The number of brokers that are asked at the same time.
 
-While one answer of 100,000 partitions is compared, the other one waits, and its time runs.
+While a response with 100,000 partitions is compared, the other broker's deadline goes on, so a
+larger number would cause timeouts.
 """
 MOST_NAMED: Final = 10_000
-"""So many topics that a broker's answer lacks are asked for by name."""
+"""The most topics missing in a broker's response that are asked for by name."""
 MOST_DIFFERENCES: Final = 100_000
-"""So many differences of one look are kept; more are counted as not compared."""
+"""The most differences kept of one look; a broker with more is reported as not compared."""
 
 
-_HIDDEN: Final = (
+_NOT_AUTHORIZED: Final = (
     ErrorCode.topic_authorization_failed,
     ErrorCode.cluster_authorization_failed,
 )
-"""Answers of a broker that does not let the client ask."""
+"""Error codes of a broker that does not authorize the client."""
 
 
 @dataclass
 class MetadataLook:
-    """What one look found."""
+    """The differences that one look found, and what it could not compare."""
 
     truth: ClusterTruth
     differences: dict[tuple[str | int | None, ...], Difference] = field(default_factory=dict)
     not_compared: dict[str, str] = field(default_factory=dict)
-    """By question (``Metadata of broker 2``) why it has no answer."""
+    """By request, as ``Metadata of broker 2``, why there is no complete result."""
     notes: dict[str, str] = field(default_factory=dict)
-    """By question what an old broker cannot tell."""
+    """By request, what was not compared as the broker is too old or a log directory failed."""
     silent: set[int] = field(default_factory=set)
-    """Brokers that are not reached: they are asked nothing more."""
+    """Brokers that could not be reached; they are not asked again in this look."""
 
     def take(self, found: Iterable[Difference], where: str) -> None:
-        """Keep differences, up to a bound."""
+        """Keep differences, at most :data:`MOST_DIFFERENCES` in all."""
         iterator = iter(found)
         room = MOST_DIFFERENCES - len(self.differences)
         self.differences.update((each.key, each) for each in islice(iterator, room))
@@ -111,21 +112,24 @@ class MetadataLook:
 
 @dataclass(frozen=True)
 class BrokersToAsk:
-    """Whom to ask, and how."""
+    """The addresses of the brokers to ask, and how to connect."""
 
     addresses: Mapping[int, BrokerAddress]
     unreachable: Mapping[int, str]
     """Brokers that cannot be asked, and why."""
     security: ClientSecurity
     answer_s: float
-    """So long a broker may take for one question."""
+    """Seconds that a broker may take for one kind of request."""
 
 
-# The truth of ZooKeeper.
+# The expected values from ZooKeeper.
 
 
 def read_truth(zookeeper: ZooKeeper, wanted: TopicFilter) -> tuple[ClusterTruth, list[LiveBroker]]:
-    """What ZooKeeper holds, with the registered brokers.  Raises what the session raises."""
+    """The expected values from the znodes, and the registered brokers.
+
+    Raises what the session raises.
+    """
     paths = (ClusterIdZnode.PATH, ControllerZnode.PATH)
     cluster_id, controller = map(optional, paths, zookeeper.read(paths))
     rules = None if controller is None else decoded(ControllerZnode.decode, controller.data)
@@ -133,7 +137,8 @@ def read_truth(zookeeper: ZooKeeper, wanted: TopicFilter) -> tuple[ClusterTruth,
     registrations = read_registrations(zookeeper)
     listed = optional(TopicsZnode.PATH, zookeeper.children([TopicsZnode.PATH])[0]) or []
     topics = read_topics(zookeeper) if listed else []
-    # What was deleted meanwhile, or cannot be read, is as little compared as what is deleted now.
+    # Topics deleted since the listing, and unreadable ones, are not compared, like those that are
+    # being deleted.
     deleting = set(listed) - {topic.topic for topic in topics} | read_deletions(zookeeper).keys()
     topics = [topic for topic in topics if wanted.takes(topic.topic)]
     partitions = partitions_of(zookeeper, topics)
@@ -168,7 +173,7 @@ def read_truth(zookeeper: ZooKeeper, wanted: TopicFilter) -> tuple[ClusterTruth,
 def registered_to_ask(
     registrations: Iterable[LiveBroker], security: ClientSecurity, answer_s: float
 ) -> BrokersToAsk:
-    """The registered brokers, by their listeners of the security protocol."""
+    """The addresses of the registered brokers, at listeners with zkctl's security protocol."""
     addresses, unreachable = {}, {}
     for each in registrations:
         address = each.address_by(security.protocol)
@@ -179,11 +184,11 @@ def registered_to_ask(
     return BrokersToAsk(addresses, unreachable, security, answer_s)
 
 
-# What brokers answer.
+# The responses of brokers.
 
 
 async def brokers_named(bootstrap: Bootstrap, answer_s: float) -> BrokersToAsk:
-    """Every broker that one of the bootstrap servers knows; CannotConnect if none answers."""
+    """Every broker in the Metadata of a bootstrap server; CannotConnect if none answers."""
     addresses: dict[int, BrokerAddress] = {}
     reasons = []
     for server in parse_bootstrap(bootstrap.servers):
@@ -203,9 +208,9 @@ async def brokers_named(bootstrap: Bootstrap, answer_s: float) -> BrokersToAsk:
 async def compare_with_znodes(
     truth: ClusterTruth, brokers: BrokersToAsk, only: int | None, wanted: TopicFilter
 ) -> MetadataLook:
-    """Every broker's answers, or one broker's, beside what ZooKeeper holds."""
+    """Compare each broker's responses with the znodes; ``only``: one broker id, None for all."""
     look = MetadataLook(truth)
-    await _each(look, brokers, only, METADATA, partial(_compare_metadata, look, wanted))
+    await _ask_brokers(look, brokers, only, METADATA, partial(_compare_metadata, look, wanted))
     await _compare_replicas(look, brokers, only, wanted)
     return look
 
@@ -213,14 +218,17 @@ async def compare_with_znodes(
 async def compare_brokers(
     brokers: BrokersToAsk, only: int | None, wanted: TopicFilter
 ) -> MetadataLook:
-    """Every broker's answers, or one broker's, beside what the brokers agree on."""
+    """Compare each broker's responses with what the brokers agree on.
+
+    ``only``: compare just this broker, None for all.
+    """
     answers: dict[int, MetadataAnswer] = {}
 
     async def keep(broker_id: int, connection: BrokerConnection) -> None:
         answers[broker_id] = answer_of(await ask_metadata(connection))
 
     look = MetadataLook(agreed({}, wanted))
-    await _each(look, brokers, None, METADATA, keep)
+    await _ask_brokers(look, brokers, None, METADATA, keep)
     look.truth = agreed(answers, wanted)
     for broker_id, answer in answers.items():
         if only is None or broker_id == only:
@@ -232,14 +240,14 @@ async def compare_brokers(
     return look
 
 
-async def _each(
+async def _ask_brokers(
     look: MetadataLook,
     brokers: BrokersToAsk,
     only: int | None,
     request: str,
     ask: Callable[[int, BrokerConnection], Awaitable[None]],
 ) -> None:
-    """Puts one question to every broker, a few at a time, and keeps why one has no answer."""
+    """Run ``ask`` for every broker, a few at a time, and record in ``look`` why one failed."""
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def one(broker_id: int, address: BrokerAddress) -> None:
@@ -263,7 +271,7 @@ async def _each(
         *(
             one(broker_id, address)
             for broker_id, address in sorted(brokers.addresses.items())
-            # A broker that did not answer an earlier question is not asked again.
+            # A broker that could not be reached before is not asked again.
             if only in (None, broker_id) and broker_id not in look.silent
         )
     )
@@ -293,7 +301,7 @@ async def _compare_metadata(
 async def _compare_replicas(
     look: MetadataLook, brokers: BrokersToAsk, only: int | None, wanted: TopicFilter
 ) -> None:
-    """What LeaderAndIsr left: logs, leaderships and leader epochs."""
+    """Compare logs, leaders and leader epochs, which brokers have from LeaderAndIsr requests."""
     truth = look.truth
 
     async def ask_logs(broker_id: int, connection: BrokerConnection) -> None:
@@ -309,16 +317,16 @@ async def _compare_replicas(
         questions = [
             AskedEpoch(view.topic, view.partition, view.state.leader_epoch)
             for view in truth.held_by(broker_id).values()
-            # Kafka's brokers do not take the epoch of a leader that they know to be dead.
+            # Kafka's brokers do not apply the leader epoch of a leader that they know to be dead.
             if view.state is not None and view.leader_is_live and view.state.leader_epoch >= 0
         ]
         where = f"{EPOCHS} of broker {broker_id}"
         try:
             answers = await epoch_errors(connection, questions)
-        except Refused as error:  # before Kafka 2.1 it says nothing of the current leader epoch
+        except Refused as error:  # before Kafka 2.1 the request has no current leader epoch
             look.notes[where] = str(error)
             return
-        hidden = [key for key, code in answers.items() if code in _HIDDEN]
+        hidden = [key for key, code in answers.items() if code in _NOT_AUTHORIZED]
         if hidden:
             topic, partition = hidden[0]
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
@@ -326,5 +334,5 @@ async def _compare_replicas(
             look.not_compared[where] = f"{code} for {topic}-{partition}{more}"
         look.take(epoch_differences(truth, broker_id, answers), where)
 
-    await _each(look, brokers, only, LOG_DIRS, ask_logs)
-    await _each(look, brokers, only, EPOCHS, ask_epochs)
+    await _ask_brokers(look, brokers, only, LOG_DIRS, ask_logs)
+    await _ask_brokers(look, brokers, only, EPOCHS, ask_epochs)

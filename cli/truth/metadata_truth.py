@@ -1,9 +1,9 @@
-"""Where brokers' answers differ from the truth: what ZooKeeper holds, or what brokers agree on.
+"""Compares brokers' responses with the expected values: the znodes, or what brokers agree on.
 
-The truth is the znodes.  Where only brokers can be asked it is what they have in common: of a
-partition the state with the highest leader epoch, of anything else what most of them say.
+The expected values come from the znodes.  If only brokers can be asked, they are what the brokers
+agree on: for a partition the state with the highest leader epoch, else what most brokers say.
 
-All of this is pure: :mod:`.metadata_look` asks, and hands in the answers.
+This module is pure: :mod:`.metadata_look` asks the brokers, and passes in their responses.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ EPOCHS: Final = "OffsetForLeaderEpoch"
 
 
 class Difference(NamedTuple):
-    """One broker says something else than it should."""
+    """One value in a broker's response that differs from the expected value."""
 
     what: str
     topic: str | None
     partition: int | None
     subject: int | None
-    """The broker that it is about, if it is about one."""
+    """The broker that the value is about; None if it is not about a broker."""
     broker_id: int
     """The broker that was asked."""
     request: str
     expected: Value
     path: str | None
-    """The znode that says so, without the chroot."""
+    """The znode with the expected value, without the chroot; None if there is no such znode."""
     found: Value
 
     @property
     def key(self) -> tuple[str | int | None, ...]:
-        """The same difference at another look, whatever is expected there then."""
+        """Identifies this difference in another look, also with another expected value."""
         return self[:6]
 
 
@@ -79,7 +79,7 @@ class KnownBroker(NamedTuple):
 
 @dataclass
 class ClusterTruth:
-    """What every broker should say."""
+    """The values that every broker's responses should have."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -89,15 +89,15 @@ class ClusterTruth:
     deleting: frozenset[str] = frozenset()
     """Topics that are being deleted: brokers may or may not know them."""
     is_controller_compared: bool = True
-    """False while a KRaft controller rules: brokers then name it to no client."""
+    """False if a KRaft controller holds ``/controller``, as brokers do not name it to clients."""
     zk_versions: Mapping[str, int] = field(default_factory=dict)
-    """Of the other znodes by path; a partition's state has its own."""
+    """By path, the versions of znodes; those of partition states are in ``partitions``."""
     source: str = "ZooKeeper"
     is_of_znodes: bool = True
-    """False: brokers agree on it, and no znode was read."""
+    """False if these are the values on which brokers agree, and no znode was read."""
 
     def held_by(self, broker_id: int) -> dict[tuple[str, int], PartitionView]:
-        """The partitions with a state, of which the broker has a replica."""
+        """The partitions with a state and a replica on this broker; none that are being deleted."""
         return {
             key: view
             for key, view in self.partitions.items()
@@ -107,7 +107,7 @@ class ClusterTruth:
         }
 
     def version_of(self, difference: Difference) -> int | None:
-        """The version of the znode that a difference names; None where brokers agree."""
+        """The version of the znode that a difference names; None if it names none."""
         topic, partition, path = difference.topic, difference.partition, difference.path
         if path is None:
             return None
@@ -137,9 +137,13 @@ def metadata_differences(
     unknown: Iterable[str],
     wanted: TopicFilter,
 ) -> Iterator[Difference]:
-    """What the Metadata of a broker has otherwise; ``unknown`` are topics it says not to know."""
+    """The differences in a broker's Metadata response.
+
+    ``unknown``: topics that the broker does not know.  ``wanted`` limits the topics that only the
+    broker has.
+    """
     if not answer.brokers:
-        # It has taken no UpdateMetadata since it started, so it knows nothing at all.
+        # The broker has received no UpdateMetadata since it started, so its cache is empty.
         yield _cluster_row(broker_id, "brokers", tuple(sorted(truth.brokers)), None, ())
         return
     yield from _of_cluster(truth, broker_id, answer)
@@ -214,14 +218,14 @@ def _of_topics(
 def _of_partition_numbers(
     truth: ClusterTruth, broker_id: int, answer: MetadataAnswer, known: set[str]
 ) -> Iterator[Difference]:
-    """Partitions that it lacks, or has and should not, of topics that it knows."""
+    """Partitions missing at the broker, and those it should not have, of topics that it knows."""
 
     def row(key: tuple[str, int], expected: Value, found: Value) -> Difference:
         path = TopicZnode.path(key[0])
         return Difference("partition", *key, None, broker_id, METADATA, expected, path, found)
 
     for key, view in truth.partitions.items():
-        # A topic that it lacks, or hides, is one difference; partitions without state are new.
+        # A missing topic is one difference of its own; a partition without state is being created.
         if key in answer.partitions or view.topic not in known or view.state is None:
             continue
         if view.topic not in truth.deleting:
@@ -265,15 +269,15 @@ def _broker_row(
     return Difference(what, None, None, subject, broker_id, METADATA, expected, path, found)
 
 
-# What LeaderAndIsr left at a broker.
+# What a broker has from LeaderAndIsr requests.
 
 
 def log_differences(
     truth: ClusterTruth, broker_id: int, held: HeldReplicas, wanted: TopicFilter
 ) -> Iterator[Difference]:
-    """Replicas that a broker lacks, has and should not have, or has a log of and does not use.
+    """Replicas that are missing at a broker, not assigned to it, unused, or lagging while in sync.
 
-    Nothing is missed in a broker with a failed directory: it may be there.
+    If a log directory failed, no replica counts as missing, as it may be in that directory.
     """
     assigned = truth.held_by(broker_id)
 
@@ -309,7 +313,7 @@ def log_differences(
 def epoch_differences(
     truth: ClusterTruth, broker_id: int, answers: Mapping[tuple[str, int], ErrorCode]
 ) -> Iterator[Difference]:
-    """Replicas with another leader epoch, and brokers that lead and should not, or do not lead."""
+    """Differences in leader and leader epoch, from the broker's error for each partition."""
     for key, code in answers.items():
         view = truth.partitions[key]
         assert view.state is not None, "only partitions with a state are asked about"
@@ -337,7 +341,10 @@ def epoch_differences(
 
 
 def agreed(answers: Mapping[int, MetadataAnswer], wanted: TopicFilter) -> ClusterTruth:
-    """What the brokers have in common; those that name no broker know nothing and do not count."""
+    """The values on which the brokers agree.
+
+    A broker whose response names no broker has an empty cache, and does not count.
+    """
     answered = {broker_id: answer for broker_id, answer in answers.items() if answer.brokers}
     brokers = {
         broker_id: _agreed_broker(broker_id, answered.values())
@@ -368,7 +375,7 @@ def agreed(answers: Mapping[int, MetadataAnswer], wanted: TopicFilter) -> Cluste
 
 
 def _agreed_broker(broker_id: int, answers: Iterable[MetadataAnswer]) -> KnownBroker:
-    """Each broker may answer with the listener at which it was asked: all are its addresses."""
+    """A broker with every address in the responses, as a response names the asked listener's."""
     found = [answer.brokers[broker_id] for answer in answers if broker_id in answer.brokers]
     return KnownBroker(
         frozenset((each.host, each.port) for each in found),
@@ -386,7 +393,7 @@ def _agreed_partitions(
                 votes[key][state._replace(isr=tuple(sorted(state.isr)))] += 1
     partitions = {}
     for key in sorted(votes):
-        # A higher leader epoch is the later truth, however few brokers have it.
+        # A higher leader epoch is newer, even if only one broker has it.
         state = max(votes[key].items(), key=lambda item: (item[0].leader_epoch, item[1]))[0]
         leads = state.leader in live and not state.is_leader_hidden
         partitions[key] = PartitionView(
@@ -405,6 +412,6 @@ def _most_common(values: list[_V]) -> _V:
 
 
 def _most_common_set(sets: Sequence[Collection[_K]]) -> list[_K]:
-    """What at least half of them have, in order."""
+    """The values that at least half of the sets have, sorted."""
     counts = Counter(each for one in sets for each in one)
     return sorted(each for each, count in counts.items() if 2 * count >= len(sets))

@@ -1,7 +1,7 @@
 """What ``zkctl check perf`` measured, and whether that is within the limits.
 
-The defaults are far above what a healthy cluster in one data centre shows, and far below what its
-clients and sessions bear: a p99 beyond them is worth a look, not an alarm by itself.
+The default limits are far above the times of a healthy cluster in one data centre, and far below
+the timeouts of clients and sessions.  A p99 above them should be looked at, but is no alarm yet.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ LIMITS_MS: Final = {
 }
 """By check, the highest p99 that passes, in milliseconds."""
 CLEANUP: Final = "cleanup"
-"""The check that what was made for the others is gone; it has no limit."""
+"""The check that the temporary topic was deleted; it has no limit."""
 
 
 @dataclass
 class PerfResult:
-    """The rounds of one check at one server."""
+    """The times of one check at one server, one for each round."""
 
     check: str
     where: str
     broker_id: int | None = None
     times_ms: list[float] = field(default_factory=list)
     error: str | None = None
-    """Why it ended before its last round."""
+    """Why the check ended before its last round; None if it did not."""
 
     def row(self, limit_ms: float | None) -> JsonObject:
-        """As ``check perf`` shows it: it passes if every round came back, and fast enough."""
+        """The row of ``check perf``: PASS if no round failed and p99 is within the limit."""
         p50, p90, p99 = (percentile(self.times_ms, share) for share in (0.5, 0.9, 0.99))
         is_fast = limit_ms is None or (p99 is not None and p99 <= limit_ms)
         return {
@@ -57,7 +57,7 @@ class PerfResult:
 
 
 def percentile(times_ms: Sequence[float], share: float) -> float | None:
-    """The smallest time that so many of the rounds did not exceed; None without rounds."""
+    """The time that ``share`` (0 to 1) of the rounds did not exceed; None without rounds."""
     if not times_ms:
         return None
     rank = max(1, math.ceil(share * len(times_ms)))
@@ -65,7 +65,10 @@ def percentile(times_ms: Sequence[float], share: float) -> float | None:
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, float]:
-    """The limits, with those of ``--limit CHECK=MS``; BadUsage for what is none."""
+    """The default limits, changed by ``--limit`` texts ``CHECK=MS``; BadUsage if one is invalid.
+
+    Limits are in milliseconds.
+    """
     limits = dict(LIMITS_MS)
     for text in texts:
         check, equals, number = text.partition("=")

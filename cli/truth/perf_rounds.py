@@ -1,8 +1,8 @@
 """Takes the measurements of ``zkctl check perf``, one request after the other.
 
-Nothing runs beside a measurement but the cluster's own work.  Before the rounds that count there is
-one that does not: it opens connections, and waits for leaders that were elected just now.  The
-first round that fails ends its check.
+``zkctl`` does nothing else during a measurement.  Each check begins with one round that is not
+counted: it opens connections, and waits for leaders that were elected just now.  The first round
+that fails ends its check.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 from zkcontroller_cli.znodes.session import ZooKeeper
 
 ANSWER_S: Final = 10.0
-"""So long one request may take."""
+"""Seconds that one request may take."""
 RECORD_BYTES: Final = 1024
 KEY: Final = b"zkctl-check-perf"
 _MOST_REPLICAS: Final = 3
@@ -53,7 +53,7 @@ _RETRY_S: Final = 0.1
 
 @dataclass(frozen=True)
 class MeasuredPartition:
-    """A partition to write to, at its leader."""
+    """A partition to write to, and the address of its leader."""
 
     topic: str
     partition: int
@@ -65,9 +65,10 @@ class MeasuredPartition:
 
 
 def measure_zookeeper(zookeeper: ZooKeeper, rounds: int, *, is_write: bool) -> list[PerfResult]:
-    """Reads of one znode and, if wanted, transactions that check a version and change nothing.
+    """Time reads of one znode and, if ``is_write``, transactions that only check its version.
 
-    Such a transaction takes the way of every write: to the leader, and into the logs of a quorum.
+    Such a transaction changes nothing, but like a write it goes through the leader into the logs
+    of a quorum.
     """
     where = ",".join(f"{host}:{port}" for host, port in zookeeper.servers)
     path = ControllerEpochZnode.PATH
@@ -105,7 +106,7 @@ def _timed(check: str, where: str, rounds: int, ask: Callable[[], object]) -> Pe
 
 
 async def measure_controller(bootstrap: Bootstrap, rounds: int) -> PerfResult:
-    """How long the controller takes for a question that its event thread must answer."""
+    """Time ListPartitionReassignments, which the controller's event thread must answer."""
     known = await metadata(bootstrap, Deadline(ANSWER_S), ())
     controller_id = int(known.controller_id)
     address = addresses_in(known).get(controller_id)
@@ -126,9 +127,9 @@ async def measure_controller(bootstrap: Bootstrap, rounds: int) -> PerfResult:
 
 
 async def measure_records(bootstrap: Bootstrap, topic: str | None, rounds: int) -> list[PerfResult]:
-    """Records to every broker that leads and back, in that topic or in one made for it.
+    """Time writing and reading a record at every leader of ``topic``, or of a temporary topic.
 
-    The topic that was made is deleted, also after an error and after Ctrl-C.
+    The temporary topic is deleted, also after an error and after Ctrl-C.
     """
     if topic is not None:
         led = await _led(bootstrap, topic, Deadline(0))
@@ -139,7 +140,7 @@ async def measure_records(bootstrap: Bootstrap, topic: str | None, rounds: int) 
     try:
         try:
             await _create(bootstrap, name)
-        except Refused:  # any other error leaves open whether there is a topic now
+        except Refused:  # after any other error the topic may exist
             is_made = False
             raise
         led = await _led(bootstrap, name, Deadline(ANSWER_S))
@@ -174,7 +175,7 @@ async def _write_and_read(
     produced: PerfResult,
     consumed: PerfResult,
 ) -> None:
-    """Each round writes a record, waits until all in sync have it, and reads it as a consumer."""
+    """In each round write a record with acks=all, and read it as a consumer."""
     partition = (led.topic, led.partition)
     offset = 0
 
@@ -205,7 +206,7 @@ async def _write_and_read(
 async def _until_it_leads(
     connection: BrokerConnection, write: Callable[[BrokerConnection], Awaitable[None]]
 ) -> None:
-    """The first record: a leader that was elected just now may not have taken office."""
+    """Write the first record, again while the broker refuses it, as it may not lead yet."""
     deadline = Deadline(ANSWER_S)
     while True:
         try:
@@ -238,9 +239,9 @@ async def _rounds(
 
 
 async def _led(bootstrap: Bootstrap, topic: str, deadline: Deadline) -> list[MeasuredPartition]:
-    """One partition of each broker that leads.
+    """One partition of the topic for each broker that leads one, sorted by broker id.
 
-    Refused for a topic that is not there or not led when the deadline is over.
+    Refused if the topic does not exist or has a partition without leader after the deadline.
     """
     while True:
         known = await metadata(bootstrap, Deadline(ANSWER_S), [topic])
@@ -270,7 +271,7 @@ def _leaders_of(known: MetadataResponse) -> Mapping[int, MeasuredPartition]:
 
 
 async def _create(bootstrap: Bootstrap, name: str) -> None:
-    """A topic of which each live broker leads one partition, with up to three replicas."""
+    """Create a topic of which each live broker leads one partition, with up to three replicas."""
     known = await metadata(bootstrap, Deadline(ANSWER_S), ())
     brokers = sorted(addresses_in(known))
     count = min(_MOST_REPLICAS, len(brokers))
@@ -283,7 +284,7 @@ async def _create(bootstrap: Bootstrap, name: str) -> None:
 
 
 async def _delete(bootstrap: Bootstrap, name: str) -> PerfResult:
-    """Deletes the topic and waits until the brokers have forgotten it."""
+    """Delete the topic, and wait until the brokers do not know it any more."""
     result = PerfResult(CLEANUP, name)
     deadline = Deadline(ANSWER_S)
     try:

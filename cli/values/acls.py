@@ -1,7 +1,7 @@
-"""ACLs as the command line says them, and as rows: resources, operations, principals, commands.
+"""ACLs as texts of the command line, and as rows: resources, operations, principals, commands.
 
-The words are those of Kafka's own tool.  Input may be in any case, with ``-``, ``_`` or nothing
-between words; output is in lower case with ``_``.
+The words are those of Kafka's own tool.  Input may be in upper or lower case, with ``-``, ``_`` or
+nothing between words; output is in lower case with ``_``.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ OPTIONS: Final = {
     ResourceType.DELEGATION_TOKEN: "--delegation-token",
     ResourceType.USER: "--user-principal",
 }
-"""The option of ``zkctl acl``, and of Kafka's tool, that names such a resource."""
+"""By resource type, the option of ``zkctl acl`` and of Kafka's tool that names a resource."""
 CLUSTER: Final = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
 _UNKNOWN_OR_ANY: Final = 1
-"""The values up to this one are for filters, or for what is not known."""
+"""The values 0 (unknown) and 1 (any) of each type, which no ACL has."""
 
 
 def word(value: IntEnum) -> str:
-    """A value as rows show it: ``describe_configs``."""
+    """A value as rows show it, such as ``describe_configs``."""
     return value.name.lower()
 
 
 def words_of(kind: type[E]) -> list[str]:
-    """Every value of an ACL: without those of filters."""
+    """The words for all values that an ACL may have, without those only for filters."""
     return [word(value) for value in kind if value > _UNKNOWN_OR_ANY and value.name != "MATCH"]
 
 
@@ -76,12 +76,12 @@ def parse_operation(text: str) -> AclOperation:
 
 
 def parse_pattern_type(text: str) -> PatternType:
-    """``literal``, ``prefixed``, or a filter's ``any`` and ``match``."""
+    """The pattern type: ``literal``, ``prefixed``, or for a filter ``any`` or ``match``."""
     return PatternType[text.upper()]
 
 
 def parse_user(text: str, option: str) -> Principal:
-    """``User:alice`` as a principal; BadUsage without type or name."""
+    """Parse a principal such as ``User:alice``; BadUsage without type or name."""
     principal = parse_principal(text.strip())
     if principal is None or not principal.principal_type or not principal.name:
         raise BadUsage(f"{option} takes TYPE:NAME, such as {USER}:alice, not {text!r}")
@@ -89,7 +89,7 @@ def parse_user(text: str, option: str) -> Principal:
 
 
 def parse_host(text: str) -> str:
-    """An address as the authorizer has it; BadUsage for a name, which no rule is compared with."""
+    """An IP address in the form that the authorizer compares; BadUsage for a host name."""
     if text == WILDCARD:
         return text
     try:
@@ -100,7 +100,7 @@ def parse_host(text: str) -> str:
 
 
 def parse_resource(text: str) -> ResourcePattern:
-    """``topic:orders`` or ``cluster`` as a resource; BadUsage if it is none."""
+    """Parse a resource such as ``topic:orders`` or ``cluster``; BadUsage for another text."""
     type_text, colon, name = text.partition(":")
     resource_type = _value(ResourceType, type_text, "type of resource")
     if resource_type is ResourceType.CLUSTER:
@@ -123,7 +123,7 @@ def check_operation(operation: AclOperation, resource_type: ResourceType) -> Non
 
 
 def resource_text(resource: ResourcePattern) -> str:
-    """A resource for eyes, and for the arguments of ``zkctl acl who`` and ``explain``."""
+    """A resource as text, in the form that ``zkctl acl who`` and ``explain`` take."""
     if resource.resource_type is ResourceType.CLUSTER:
         return "cluster"
     text = f"{word(resource.resource_type)}:{resource.name}"
@@ -131,7 +131,7 @@ def resource_text(resource: ResourcePattern) -> str:
 
 
 def rule_text(binding: AclBinding) -> str:
-    """One ACL in one line: ``allow User:alice read on topic:orders``."""
+    """One ACL as text, such as ``allow User:alice read on topic:orders``."""
     entry = binding.entry
     host = "" if entry.host == WILDCARD else f" from {entry.host}"
     return (
@@ -141,7 +141,7 @@ def rule_text(binding: AclBinding) -> str:
 
 
 def rule_row(binding: AclBinding) -> dict[str, Any]:
-    """One ACL as a row of :data:`RULE_KEYS`."""
+    """One ACL as a row with the keys of :data:`RULE_KEYS`."""
     pattern, entry = binding
     values = (
         word(pattern.resource_type),
@@ -168,26 +168,26 @@ def grouped_rows(bindings: Iterable[AclBinding]) -> list[dict[str, Any]]:
 
 
 def in_order(bindings: Iterable[AclBinding]) -> list[AclBinding]:
-    """ACLs each once: by resource, the refusals first."""
+    """The ACLs, each once, sorted by resource, those that deny first."""
     return sorted(
         set(bindings), key=lambda each: (each.pattern, each.entry.permission_type, each.entry)
     )
 
 
 def resource_name(row: Row) -> str:
-    """The identifier of a row with a resource: what ``zkctl acl who`` takes."""
+    """The identifier of a row: its resource in the form that ``zkctl acl who`` takes."""
     if row["resource_type"] == word(ResourceType.CLUSTER):
         return "cluster"
     return f"{row['resource_type']}:{row['resource']}"
 
 
 def rule_layout(*more: str, is_grouped: bool = False) -> Layout:
-    """How ACLs are shown, with further keys behind those of the rule."""
+    """The layout of rows of ACLs, with ``more`` keys after those of the ACL."""
     return Layout(resource_name, (), (*(GROUPED_KEYS if is_grouped else RULE_KEYS), *more))
 
 
 def exact_filter(binding: AclBinding) -> AclBindingFilter:
-    """The filter that matches that ACL and no other."""
+    """The filter that matches exactly one ACL."""
     (resource_type, name, pattern_type), entry = binding
     return AclBindingFilter(
         resource_type,
@@ -201,12 +201,12 @@ def exact_filter(binding: AclBinding) -> AclBindingFilter:
 
 
 def filter_of_resource(resource: ResourcePattern) -> AclBindingFilter:
-    """The filter of every ACL of a resource."""
+    """The filter that matches every ACL of a resource."""
     return AclBindingFilter(*resource, None, None, AclOperation.ANY, PermissionType.ANY)
 
 
 def every_rule() -> AclBindingFilter:
-    """The filter of all ACLs."""
+    """The filter that matches all ACLs."""
     return AclBindingFilter(
         ResourceType.ANY,
         None,
@@ -234,5 +234,5 @@ def change_command(verb: str, binding: AclBinding) -> str:
 
 
 def distinct_resources(resources: Sequence[ResourcePattern]) -> list[ResourcePattern]:
-    """Resources each once, in order."""
+    """The resources without repetitions, in the same order."""
     return list(dict.fromkeys(resources))

@@ -1,7 +1,7 @@
-"""What has a configuration of its own: topics, brokers, loggers, users, client ids, addresses.
+"""Entities with configurations: topics, brokers, loggers, users, client ids, IP addresses.
 
-An entity is named by its kind and its name; the name ``<default>`` means the entity that counts for
-all others of that kind.  A user's client id is the user with a client id.
+An entity is named by its kind and its name.  The name ``<default>`` means the default entity, whose
+values apply to all others of that kind.  A client id of a user is a user entity with a client id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLIENT: Final = "client"
 IP: Final = "ip"
 KINDS: Final = (TOPIC, BROKER, LOGGER, USER, CLIENT, IP)
 QUOTA_KINDS: Final = (USER, CLIENT, IP)
-"""Whose configuration is quotas; users have SCRAM credentials, too."""
+"""The kinds whose configuration is quotas; users also have SCRAM credentials."""
 DEFAULT_NAME: Final = "<default>"
 
 _WITHOUT_DEFAULT: Final = {
@@ -29,7 +29,7 @@ _WITHOUT_DEFAULT: Final = {
 
 
 class ConfigEntity(NamedTuple):
-    """One entity; ``client_id`` is None unless it is a user's client id."""
+    """One entity; ``client_id`` is None unless the entity is a client id of a user."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class ConfigEntity(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The entity in words: ``topic orders``, ``user alice, client app``."""
+        """The entity as text, such as ``topic orders`` or ``user alice, client app``."""
         if self.client_id is not None:
             return f"{_named(USER, self.name)}, {_named(CLIENT, self.client_id)}"
         if self.kind == LOGGER:
@@ -46,7 +46,7 @@ class ConfigEntity(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether it counts for all others of its kind."""
+        """Whether this is the default entity of its kind."""
         return self.name == DEFAULT_NAME
 
 
@@ -57,9 +57,9 @@ def _named(kind: str, name: str) -> str:
 def entities_of(
     kind: str, names: Sequence[str], clients: Sequence[str] = (), *, is_default: bool = False
 ) -> list[ConfigEntity]:
-    """The entities that a command line names, each once; BadUsage if it names what cannot be.
+    """The entities that a command line names, each once; BadUsage for an impossible one.
 
-    With client ids each user is meant with each of them.
+    With client ids, one entity for each user and each client id.
     """
     wanted = [*names, *((DEFAULT_NAME,) if is_default else ())]
     if clients and kind != USER:
@@ -80,7 +80,7 @@ def entities_of(
 
 
 def entity_znode(entity: ConfigEntity) -> str:
-    """The entity's path below ``/config``: ``topics/orders``, ``users/alice/clients/app``."""
+    """The entity's path below ``/config``, as ``topics/orders`` or ``users/alice/clients/app``."""
     from kafka_common.sanitizer import sanitize
 
     def part(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What a change of configurations would do, key by key, before anything is sent.
+"""Plans what a change of configurations would do, key by key, before anything is sent.
 
-Pure.  A plan is made of what the broker, or ZooKeeper, says now and of what is wanted; after the
-change the same functions compare what was wanted with what is there.
+Pure.  A plan compares the current settings, from the broker or ZooKeeper, with the wanted changes.
+After the change :func:`is_done` compares the wanted changes with the new settings.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ APPEND: Final = "append"
 SUBTRACT: Final = "subtract"
 
 _FEW_KEYS: Final = 6
-"""So many keys of a kind are all named where one is not known."""
+"""If a kind has at most so many keys, the error about an unknown key names all of them."""
 _LONGEST_KEY: Final = 1_000
-"""Of a name for which a similar one is looked for."""
+"""The longest part of an unknown key that is compared with known keys."""
 
 
 class KeyOperation(NamedTuple):
-    """A wanted change of one key; ``is_visible``: the value was an argument of the command."""
+    """A wanted change of one key.
+
+    ``is_visible``: the value was an argument of the command, which other users may see.
+    """
 
     name: str
     operation: str
@@ -44,28 +47,28 @@ class KeyOperation(NamedTuple):
 
 
 class PlannedKey(NamedTuple):
-    """A change of one key of one entity, and what it would do."""
+    """A planned change of one key of one entity, with its old and new value."""
 
     entity: ConfigEntity
     name: str
     operation: str
     wanted: str | None
-    """What is sent; for a list the elements to add or to take out."""
+    """The value to send; for a list the elements to append or subtract; None to unset."""
     old_value: str | None
     old_source: str | None
     new_value: str | None
     is_sensitive: bool = False
     is_needed: bool = True
     reason: str | None = None
-    """Why it cannot be; or, where it is not needed, why not."""
+    """Why the change is impossible, or if ``is_needed`` is False why it is not needed."""
 
     @property
     def is_impossible(self) -> bool:
-        """Whether this change stops the whole command."""
+        """Whether the change cannot be made, so that the whole command is refused."""
         return self.is_needed and self.reason is not None
 
     def row(self) -> dict[str, Any]:
-        """The change as every format shows it; sensitive values are null."""
+        """The change as a row; sensitive values are None."""
         return {
             "kind": self.entity.kind,
             "entity": self.entity.name,
@@ -81,7 +84,7 @@ class PlannedKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """One line for the user: ``topic orders: retention.ms 1000 -> 2000``."""
+        """The change as text, such as ``topic orders: retention.ms 1000 (topic) -> 2000``."""
         old, new = (
             "none" if value is None else value for value in (self.old_value, self.new_value)
         )
@@ -106,10 +109,10 @@ def plan_keys(
     always: Collection[str] = (),
     is_unknown_allowed: bool = False,
 ) -> list[PlannedKey]:
-    """Each change of the entity, with the reason where it cannot be or is not needed.
+    """Plan each change of the entity, with the reason if it is impossible or not needed.
 
-    ``settings`` is what the entity has; ``known`` every key that its kind may have, and ``always``
-    names of keys that brokers accept without listing them.
+    ``settings``: the entity's current settings.  ``known``: further keys that its kind may have.
+    ``always``: keys that brokers accept although they do not list them.
     """
     planned = []
     known = {**settings, **known}
@@ -117,7 +120,7 @@ def plan_keys(
         setting = settings.get(wanted.name)
         definition = known.get(wanted.name) or known.get(base_key(entity, wanted.name))
         own = own_place(entity, setting)
-        # A broker shows the value of no key that it does not know: it may be a password.
+        # A broker hides the value of a key that it does not know, as it may be a password.
         is_hidden = entity.kind == BROKER and wanted.name not in always
         is_sensitive = is_hidden if definition is None else definition.is_sensitive
         one = PlannedKey(
@@ -147,15 +150,18 @@ def plan_keys(
 
 
 def _is_secret(definition: ConfigSetting | None, known: Mapping[str, ConfigSetting]) -> bool:
-    """Whether the key is known to hold a secret; before Kafka 2.6 brokers do not tell types."""
+    """Whether the key holds a secret: a password, or before Kafka 2.6 any sensitive key.
+
+    Those older brokers do not show the types of keys.
+    """
     if definition is None or not definition.is_sensitive:
         return False
     are_types_known = any(each.type != "unknown" for each in known.values())
     return definition.type == "password" or not are_types_known
 
 
-def _is_of_a_store(one: PlannedKey) -> bool:
-    """Whether a broker looks at a key store again whenever the key is set, also to the same."""
+def _reloads_key_store(one: PlannedKey) -> bool:
+    """Whether setting the key, even to the same value, makes a broker reload a key store."""
     if one.entity.kind != BROKER:
         return False
     from replica_manager.configuration.dynamic_keys import STORE_KEYS
@@ -181,7 +187,7 @@ def _why_not(
 
 
 def unknown_key_text(kind: str, name: str, known: Collection[str]) -> str:
-    """That there is no such key, and the most similar one there is."""
+    """The error text for an unknown key, with the most similar known key."""
     near = get_close_matches(name[:_LONGEST_KEY], list(known), n=1, cutoff=0.6)
     hint = f"; zkctl config get {kind} … --all shows all"
     if len(known) <= _FEW_KEYS:
@@ -214,7 +220,7 @@ def _new_value(
 
 
 def _default_of(setting: ConfigSetting | None) -> str | None:
-    """What a broker adds to where the entity has no list of its own: the key's default."""
+    """The default of a key, to which a broker appends if the entity has no own value."""
     if setting is None:
         return None
     defaults = [each.value for each in setting.synonyms if each.source == "default"]
@@ -226,7 +232,7 @@ def _why_not_needed(
 ) -> str | None:
     if one.operation == UNSET:
         return "it is not set here" if own is None else None
-    if one.is_sensitive or own is None or _is_of_a_store(one):
+    if one.is_sensitive or own is None or _reloads_key_store(one):
         return None
     type_name = "unknown" if definition is None else definition.type
     is_same = is_same_value(type_name, own.value, one.new_value)
@@ -234,10 +240,10 @@ def _why_not_needed(
 
 
 def is_done(one: PlannedKey, setting: ConfigSetting | None) -> bool:
-    """Whether what is there now is what the change was to bring."""
+    """Whether the current setting shows that the change was made."""
     if one.entity.kind == LOGGER:
         if one.operation == UNSET:
-            return True  # a logger without a level of its own shows that of another
+            return True  # cannot be seen: a logger without an own level shows its parent's
         level = None if setting is None else setting.value
         return level is not None and level.upper() == (one.wanted or "").upper()
     own = own_place(one.entity, setting)
@@ -252,7 +258,7 @@ def is_done(one: PlannedKey, setting: ConfigSetting | None) -> bool:
             pass
     if own is None:
         return False
-    # Also a key that was not known before may turn out to be hidden.
+    # A key that was unknown before the change may be sensitive too.
     is_hidden = one.is_sensitive or (setting is not None and setting.is_sensitive)
     type_name = "unknown" if setting is None else setting.type
     return is_hidden or is_same_value(type_name, own.value, one.wanted)
@@ -261,9 +267,10 @@ def is_done(one: PlannedKey, setting: ConfigSetting | None) -> bool:
 def operations_of(
     assignments: Mapping[str, Sequence[str]], keys: Sequence[str], file: Mapping[str, str]
 ) -> list[KeyOperation]:
-    """The changes that a command line asks for; BadUsage if one is not KEY=VALUE or comes twice.
+    """The changes in a command line; BadUsage if one is not KEY=VALUE, or if a key occurs twice.
 
-    ``assignments``: operation to its ``KEY=VALUE`` arguments; ``keys`` are unset.
+    ``assignments``: by operation, its ``KEY=VALUE`` arguments; ``keys``: the keys to unset;
+    ``file``: keys and values to set.
     """
     operations = [KeyOperation(name, SET, value, is_visible=False) for name, value in file.items()]
     for operation, texts in assignments.items():

@@ -1,4 +1,4 @@
-"""The values of configurations: where they stand, what is inherited, which are the same.
+"""The values of configurations: where they are set, what is inherited, which are equal.
 
 Pure.
 """
@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 from zkcontroller_cli.values.config_entities import BROKER, DEFAULT_NAME, TOPIC, ConfigEntity
 
 HIDDEN: Final = "(hidden)"
-"""What a table shows of a secret."""
+"""The text that is shown in place of a secret."""
 _BROKER_SOURCE: Final = "dynamic_broker"
 _DEFAULT_SOURCE: Final = "dynamic_default_broker"
 
 
 class PlaceOfValue(NamedTuple):
-    """One of the places where a key has a value; the value is None if it is sensitive."""
+    """One of the places where a key is set; the value is None if it is sensitive."""
 
     name: str
     value: str | None
@@ -24,7 +24,7 @@ class PlaceOfValue(NamedTuple):
 
 
 class ConfigSetting(NamedTuple):
-    """A key of an entity, with the value that counts and every place where it has one."""
+    """A key of an entity, with its effective value, and every place where it is set (synonyms)."""
 
     name: str
     value: str | None
@@ -37,7 +37,7 @@ class ConfigSetting(NamedTuple):
 
 
 def own_source(entity: ConfigEntity) -> str:
-    """What DescribeConfigs calls the place that a change of this entity writes."""
+    """The config source, as in DescribeConfigs, to which a change of this entity is written."""
     match entity.kind:
         case "topic":
             return "topic"
@@ -50,7 +50,7 @@ def own_source(entity: ConfigEntity) -> str:
 
 
 def own_place(entity: ConfigEntity, setting: ConfigSetting | None) -> PlaceOfValue | None:
-    """The value that the entity itself has for the key; None if it has none."""
+    """The value that is set on the entity itself; None if it is not set there."""
     if setting is None:
         return None
     source = own_source(entity)
@@ -62,9 +62,9 @@ def own_place(entity: ConfigEntity, setting: ConfigSetting | None) -> PlaceOfVal
 
 
 def inherited_place(entity: ConfigEntity, setting: ConfigSetting) -> PlaceOfValue | None:
-    """Where the value that would count without the entity's own one stands, in the key's unit.
+    """The value that would be effective without the entity's own one, in the key's unit.
 
-    None if that is not known: loggers do not say it, nor do brokers of values that they have not.
+    None if that is not known.
     """
     source = own_source(entity)
     for place in setting.synonyms:
@@ -77,7 +77,7 @@ def inherited_place(entity: ConfigEntity, setting: ConfigSetting) -> PlaceOfValu
 
 
 def _in_unit_of(entity: ConfigEntity, name: str, place: PlaceOfValue) -> str | None:
-    """The value of a synonym as a value of the key: a topic's milliseconds are a broker's hours."""
+    """The value of a synonym in the key's unit: a broker's hours may be a topic's milliseconds."""
     if place.value is None or place.name == name:
         return place.value
     if entity.kind != TOPIC:
@@ -92,14 +92,14 @@ def _in_unit_of(entity: ConfigEntity, name: str, place: PlaceOfValue) -> str | N
 
 
 def elements_of(text: str | None) -> list[str]:
-    """The elements of a list in a configuration."""
+    """The elements of a configuration value that is a list."""
     return [each for part in (text or "").split(",") if (each := part.strip())]
 
 
 def is_same_value(type_name: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts are the same value of that type: ``TRUE`` and ``true``, ``0.50`` and 0.5.
+    """Whether two texts are the same value of that type, such as ``0.50`` and ``0.5``.
 
-    A broker shows a value as it has read it, not as it was written.
+    A broker may show another text than the one that was set.
     """
     if one is None or other is None:
         return one is other
@@ -127,7 +127,7 @@ def _number(text: str) -> float | int | None:
 
 
 def base_key(entity: ConfigEntity, name: str) -> str:
-    """The key without a listener's prefix."""
+    """A broker's key without the prefix of a listener; another key unchanged."""
     if entity.kind != BROKER:
         return name
     from replica_manager.configuration.dynamic_keys import base_name

@@ -1,7 +1,7 @@
-"""How far the moves of a plan are: done, in progress, or not as planned; and what is next.
+"""The state of each move in a plan (done, in progress, not as planned), and the next moves.
 
-Pure.  The state of a plan is in the cluster alone: a plan that was interrupted goes on where the
-cluster is, whatever has begun it.
+Pure.  The state is read only from the cluster.  So an interrupted plan can be continued, whichever
+command started its moves.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _SHOWN_DIRS: Final = 3
 
 
 class MoveStatus(StrEnum):
-    """Where one move of a plan is."""
+    """The state of one move of a plan."""
 
     DONE = "done"
     IN_PROGRESS = "in_progress"
     NOT_AS_PLANNED = "not_as_planned"
-    """Nothing is under way, and the replicas are others: it has not begun, or was cancelled."""
+    """The replicas are others and are not being moved: not started yet, or cancelled."""
     ELSEWHERE = "moving_elsewhere"
-    """It is being moved to other replicas."""
+    """The partition is being moved to other replicas than planned."""
     MISSING = "missing"
     """There is no such partition."""
 
@@ -33,7 +33,7 @@ class OngoingMove(NamedTuple):
     """A partition under reassignment, as the controller lists it."""
 
     replicas: Replicas
-    """The new ones first, then those that will be removed."""
+    """The new replicas first, then those that will be removed."""
     adding: Replicas
     removing: Replicas
 
@@ -44,17 +44,17 @@ class OngoingMove(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where a replica is on its broker."""
+    """The log directory of a replica on its broker."""
 
     log_dir: str | None
-    """None: the broker has no such replica, or does not tell."""
+    """None if the broker has no such replica, or did not show its directories."""
     future_log_dir: str | None = None
     reason: str | None = None
-    """Why it is not known."""
+    """Why the directory is not known; None if it is."""
 
 
 class MoveProgress(NamedTuple):
-    """One move of a plan, and how far it is."""
+    """One move of a plan, its state, and the current replicas."""
 
     move: Move
     status: MoveStatus
@@ -70,7 +70,7 @@ Placements = Mapping[tuple[int, NamedPartition], Placement]
 def progress_of(
     moves: Sequence[Move], current: Current, ongoing: Ongoing, placements: Placements
 ) -> list[MoveProgress]:
-    """Every move of the plan, in its order."""
+    """The state of every move, in the order of the plan."""
     return [_progress(move, current, ongoing, placements) for move in moves]
 
 
@@ -96,7 +96,7 @@ def _progress(
 
 
 def _in_directories(move: Move, placements: Placements) -> tuple[MoveStatus, str | None]:
-    """Whether the replicas are in the log directories that the plan names."""
+    """The state of a move by log directories: whether the replicas are in those of the plan."""
     moving, wrong = [], []
     for broker, path in move.directories.items():
         placed = placements.get((broker, move.name), Placement(None))
@@ -122,9 +122,9 @@ def next_moves(
     *,
     left_out: frozenset[NamedPartition] = frozenset(),
 ) -> list[Move]:
-    """The moves that may begin now, so that no more than ``at_once`` are in progress.
+    """The moves to start now, so that at most ``at_once`` are in progress (None: all).
 
-    ``left_out``: partitions that are not begun (again).
+    ``left_out``: partitions whose moves are not started (again).
     """
     waiting = [
         each.move
@@ -139,7 +139,7 @@ def next_moves(
 
 
 def counted(progress: Sequence[MoveProgress]) -> str:
-    """How many moves are where, in words."""
+    """The number of moves in each state, as text."""
     counts = {
         status: sum(each.status is status for each in progress)
         for status in MoveStatus
@@ -149,17 +149,17 @@ def counted(progress: Sequence[MoveProgress]) -> str:
 
 
 class MoveEstimate(NamedTuple):
-    """What a plan copies."""
+    """The bytes that a plan copies."""
 
     total_bytes: int
     received: dict[int, int]
-    """By broker."""
+    """By broker, the bytes that it receives."""
     sent: dict[int, int]
     unknown: int
     """Partitions whose size is not known."""
 
     def seconds_at(self, rate: int) -> float:
-        """The least time it takes if each broker sends, and receives, ``rate`` bytes a second."""
+        """The least seconds that the plan takes if a broker sends and receives ``rate`` bytes/s."""
         return max((*self.received.values(), *self.sent.values()), default=0) / rate
 
 
@@ -169,7 +169,7 @@ def estimate(
     leaders: Mapping[NamedPartition, int],
     sizes: Mapping[NamedPartition, int],
 ) -> MoveEstimate:
-    """What is copied: a partition's bytes go from its leader to each new replica."""
+    """The bytes to copy: each new replica copies the whole log from the partition's leader."""
     received: dict[int, int] = {}
     sent: dict[int, int] = {}
     unknown = 0
@@ -189,7 +189,7 @@ def estimate(
 
 
 def too_full(received: Mapping[int, int], usable: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """By broker that receives more than it has room for: both, in bytes."""
+    """By broker that receives more bytes than it has room for: the bytes received, and the room."""
     return {
         broker: (size, usable[broker])
         for broker, size in sorted(received.items())

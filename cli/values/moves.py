@@ -1,4 +1,4 @@
-"""Partitions and their new replicas as they are named on the command line or in a file.
+"""Partitions and their new replicas, as named on the command line or in a file.
 
 On the command line a partition is ``TOPIC-PARTITION`` and a move ``TOPIC-PARTITION:BROKER,BROKER``;
 a file is what ``kafka-reassign-partitions`` reads and writes.
@@ -17,7 +17,7 @@ from zkcontroller_cli.console.errors import BadUsage
 _FORM: Final = '{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…]}]}'
 _FORM_OF_PARTITIONS: Final = '{"partitions":[{"topic":…,"partition":…}]}'
 ANY_DIRECTORY: Final = "any"
-"""In ``log_dirs``: the broker chooses the log directory."""
+"""The value in ``log_dirs`` that lets the broker choose the log directory."""
 
 
 class NamedPartition(NamedTuple):
@@ -28,13 +28,13 @@ class NamedPartition(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a partition shall have its replicas, the preferred leader first."""
+    """The new replicas of a partition, the preferred leader first."""
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
     log_dirs: tuple[str, ...] = ()
-    """One for each replica, ``any`` or an absolute path; empty: the brokers choose them all."""
+    """For each replica ``any`` or an absolute path; empty: brokers choose all log directories."""
 
     @property
     def name(self) -> NamedPartition:
@@ -43,13 +43,13 @@ class Move(NamedTuple):
 
     @property
     def directories(self) -> Mapping[int, str]:
-        """By broker the log directory that its replica shall have, where one is named."""
+        """By broker, the log directory that the move names for its replica."""
         named = zip(self.replicas, self.log_dirs, strict=False)
         return {broker: path for broker, path in named if path != ANY_DIRECTORY}
 
 
 def parse_partition(text: str) -> NamedPartition:
-    """``orders-0``; BadUsage if it is not of that form."""
+    """Parse a partition such as ``orders-0``; BadUsage for another form."""
     topic, dash, partition = text.rpartition("-")
     if not dash or not topic or not _is_number(partition):
         raise BadUsage(f"{text!r} is not TOPIC-PARTITION, such as orders-0")
@@ -57,7 +57,7 @@ def parse_partition(text: str) -> NamedPartition:
 
 
 def parse_move(text: str) -> Move:
-    """``orders-0:1,2,3``; BadUsage if it is not of that form."""
+    """Parse a move such as ``orders-0:1,2,3``; BadUsage for another form."""
     name, colon, listed = text.rpartition(":")
     brokers = listed.split(",")
     if not colon or not all(map(_is_number, brokers)):
@@ -66,7 +66,7 @@ def parse_move(text: str) -> Move:
 
 
 def read_moves(file: Path) -> list[Move]:
-    """The moves in a file of ``kafka-reassign-partitions``; BadUsage if it is none."""
+    """Read the moves in a file of ``kafka-reassign-partitions``; BadUsage for another form."""
     try:
         content = _json_in(file)
         if content.get("version", 1) != 1:
@@ -80,7 +80,7 @@ def read_moves(file: Path) -> list[Move]:
 
 
 def read_partition_names(file: Path) -> list[NamedPartition]:
-    """The partitions in a file of ``kafka-leader-election``; BadUsage if it is none."""
+    """Read the partitions in a file of ``kafka-leader-election``; BadUsage for another form."""
     try:
         named = [NamedPartition(*_partition_of(each)) for each in _json_in(file)["partitions"]]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -100,7 +100,7 @@ def _json_in(file: Path) -> Any:
 
 
 def write_moves(file: Path, moves: Sequence[Move]) -> None:
-    """Writes moves as ``kafka-reassign-partitions`` reads them; BadUsage if the file is there."""
+    """Write moves as ``kafka-reassign-partitions`` reads them; BadUsage if the file exists."""
     partitions = [
         {**move._asdict(), "log_dirs": move.log_dirs or [ANY_DIRECTORY] * len(move.replicas)}
         for move in moves
@@ -114,7 +114,7 @@ def write_moves(file: Path, moves: Sequence[Move]) -> None:
 
 
 def named_moves(moves: Sequence[str], file: Path | None) -> list[Move]:
-    """The moves on the command line, or in the file; BadUsage if both are there, or none."""
+    """The moves on the command line, or in the file; BadUsage if both are given, or none."""
     if bool(moves) == (file is not None):
         raise BadUsage("name moves as TOPIC-PARTITION:BROKER,BROKER,… or give them in a --file")
     found = [parse_move(text) for text in moves] if file is None else read_moves(file)
@@ -123,7 +123,7 @@ def named_moves(moves: Sequence[str], file: Path | None) -> list[Move]:
 
 
 def distinct(named: Sequence[Move] | Sequence[NamedPartition]) -> None:
-    """Raises BadUsage if a partition is named twice."""
+    """Raise BadUsage if a partition is named twice."""
     seen = set()
     for each in named:
         if each[:2] in seen:

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses: which there are, which one counts for a client.
+"""Quotas of users, client ids and IP addresses, and which quota is effective for a client.
 
 Pure.  An entity with quotas is a :class:`ConfigEntity` of the kind user, client or ip.
 
@@ -29,13 +29,13 @@ _LARGEST: Final = {"long": 2**63 - 1, "int": 2**31 - 1}
 
 
 class HeldQuotas(NamedTuple):
-    """An entity and its quotas by key."""
+    """An entity, and its quotas by key, as ``producer_byte_rate``."""
 
     entity: ConfigEntity
     quotas: Mapping[str, float]
 
     def row(self) -> dict[str, Any]:
-        """The entity as every format shows it: a quota that it does not have is null."""
+        """The entity as a row; None for a quota that it does not have."""
         return {
             **quota_names(self.entity),
             **{name: _number(self.quotas.get(name)) for name in QUOTA_NAMES},
@@ -43,19 +43,19 @@ class HeldQuotas(NamedTuple):
 
 
 class QuotaMatch(NamedTuple):
-    """What a listed entity must have as its user, client id or address; None: whatever name."""
+    """A filter: the entity has a user, client id or address of that name; None: of any name."""
 
     kind: str
     name: str | None
 
     def matches(self, entity: ConfigEntity) -> bool:
-        """Whether the entity has such a part."""
+        """Whether the entity matches the filter."""
         name = quota_names(entity)[_PARTS[self.kind]]
         return name is not None and self.name in (None, name)
 
 
 class EffectiveQuota(NamedTuple):
-    """The quota of one key that counts for a client; everything is None if there is no limit."""
+    """The effective quota of one key for a client; ``value`` is None if there is no limit."""
 
     quota: str
     value: float | int | None
@@ -63,10 +63,10 @@ class EffectiveQuota(NamedTuple):
     reason: str
     shared_by: str | None
     places: tuple[dict[str, str | float | None], ...]
-    """Every entity whose quota may count, the first one first, with the value that it has."""
+    """Every entity whose quota may be effective, by precedence, with its value or None."""
 
     def row(self) -> dict[str, Any]:
-        """The quota as every format shows it."""
+        """The effective quota as a row."""
         held = dict.fromkeys(_PARTS.values()) if self.entity is None else quota_names(self.entity)
         return {
             "quota": self.quota,
@@ -82,7 +82,7 @@ _PARTS: Final = {USER: "user", CLIENT: "client_id", IP: "ip"}
 
 
 def quota_names(entity: ConfigEntity) -> dict[str, str | None]:
-    """The entity's parts as three keys: ``user``, ``client_id`` and ``ip``; null where none."""
+    """The entity's parts by the keys ``user``, ``client_id`` and ``ip``; None without the part."""
     names: dict[str, str | None] = dict.fromkeys(_PARTS.values())
     names[_PARTS[entity.kind]] = entity.name
     if entity.client_id is not None:
@@ -93,9 +93,9 @@ def quota_names(entity: ConfigEntity) -> dict[str, str | None]:
 def quota_entities(
     users: Sequence[str], clients: Sequence[str], addresses: Sequence[str]
 ) -> list[ConfigEntity]:
-    """The entities that the options of a command name; BadUsage if that is none.
+    """The entities that the options of a command name; BadUsage if they name none.
 
-    Users and client ids together mean each user with each client id.
+    With users and client ids, one entity for each user and each client id.
     """
     if addresses and (users or clients):
         raise BadUsage("an address has quotas of its own: leave users and client ids out")
@@ -117,7 +117,10 @@ def quota_entities(
 def matching(
     held: Iterable[HeldQuotas], wanted: Sequence[QuotaMatch], *, is_exact: bool
 ) -> list[HeldQuotas]:
-    """The entities with all of those parts; exact: and no others.  By kind and name."""
+    """The entities that match all filters, sorted by kind and name.
+
+    ``is_exact``: only entities without other parts.
+    """
     kinds = {match.kind for match in wanted}
     found = [
         each
@@ -137,7 +140,7 @@ def _order(entity: ConfigEntity) -> tuple[int, str, str]:
 
 
 def quota_settings(entity: ConfigEntity, quotas: Mapping[str, float]) -> dict[str, ConfigSetting]:
-    """The quotas as settings of a configuration."""
+    """The quotas of an entity as configuration settings, by key."""
     known = known_quotas(entity)
     return {
         name: ConfigSetting(
@@ -152,7 +155,7 @@ def quota_settings(entity: ConfigEntity, quotas: Mapping[str, float]) -> dict[st
 
 
 def known_quotas(entity: ConfigEntity) -> dict[str, ConfigSetting]:
-    """Every key that the entity may have, with its type."""
+    """By key, every quota that the entity may have, with its type."""
     types = IP_QUOTA_TYPES if entity.kind == IP else QUOTA_TYPES
     return {name: ConfigSetting(name, None, "default", kind) for name, kind in types.items()}
 
@@ -160,7 +163,7 @@ def known_quotas(entity: ConfigEntity) -> dict[str, ConfigSetting]:
 def quota_operations(
     entity: ConfigEntity, operations: Sequence[KeyOperation]
 ) -> list[KeyOperation]:
-    """The same changes, with numbers as brokers show them; BadUsage if a value is no quota."""
+    """The changes with numbers in the form of brokers; BadUsage if a value is no valid quota."""
     types = known_quotas(entity)
     return [
         each._replace(
@@ -173,7 +176,7 @@ def quota_operations(
 
 
 def parse_quota(name: str, text: str, type_name: str) -> float:
-    """The value of a quota; BadUsage if it is none of that type."""
+    """Parse the value of a quota; BadUsage if it is not valid for that type."""
     try:
         value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -187,7 +190,7 @@ def parse_quota(name: str, text: str, type_name: str) -> float:
 
 
 def quota_text(value: float) -> str:
-    """A quota as text: whole numbers without a point."""
+    """A quota as text, whole numbers without a decimal point."""
     return str(_number(value))
 
 
@@ -196,7 +199,7 @@ def _number(value: float | None) -> float | int | None:
 
 
 def precedence(user: str, client_id: str) -> list[ConfigEntity]:
-    """The entities whose quota may count for that client, the first that has one wins."""
+    """The entities whose quota may be effective for a client; the first that has it is used."""
     return [
         ConfigEntity(USER, user, client_id),
         ConfigEntity(USER, user, DEFAULT_NAME),
@@ -210,14 +213,14 @@ def precedence(user: str, client_id: str) -> list[ConfigEntity]:
 
 
 def effective_quotas(held: Iterable[HeldQuotas], user: str, client_id: str) -> list[EffectiveQuota]:
-    """Of each key the quota that counts for that client, and why."""
+    """For each key, the effective quota of a client, and why."""
     by_entity = {each.entity: each.quotas for each in held}
     order = precedence(user, client_id)
     return [_effective(name, order, by_entity) for name in QUOTA_TYPES]
 
 
 def effective_for_address(held: Iterable[HeldQuotas], address: str) -> list[EffectiveQuota]:
-    """The quotas that count for connections from that address, and why."""
+    """The effective quotas for connections from an IP address, and why."""
     by_entity = {each.entity: each.quotas for each in held}
     order = [ConfigEntity(IP, address), ConfigEntity(IP, DEFAULT_NAME)]
     return [_effective(name, order, by_entity) for name in IP_QUOTA_TYPES]

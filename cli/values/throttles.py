@@ -1,10 +1,9 @@
-"""Throttles of moves: which configurations a move needs, and what remains when it has ended.
+"""Throttles of moves: the configurations that a move needs, and their removal when it has ended.
 
 Pure.  A move is throttled by a rate on every broker that takes part, and by two lists on the topic:
 the replicas that send (``leader.replication.throttled.replicas``, the replicas before the move) and
-those that fetch (``follower.…``, the new ones), as ``partition:broker`` pairs.  What stands in a
-list already stays there, whatever wrote it; the pairs of partitions that do not move are taken out
-again, and no others.
+those that fetch (``follower.…``, the new ones), as ``partition:broker`` pairs.  Pairs that are in a
+list already are kept.  When a move has ended, only the pairs of its partition are removed.
 
 Source: KIP-73, Kafka ``ReassignPartitionsCommand`` (which overwrites the lists, and deletes them).
 """
@@ -31,14 +30,14 @@ Replicas = tuple[int, ...]
 
 
 class MovingReplicas(NamedTuple):
-    """The replicas that take part in the move of one partition."""
+    """The brokers that send (sources) and fetch (destinations) in the move of one partition."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
 
 
 class ConfigEdit(NamedTuple):
-    """One key of a topic, or of a broker, that changes."""
+    """A change of one configuration key of a topic or a broker; the field of the other is None."""
 
     topic: str | None
     broker_id: int | None
@@ -49,12 +48,12 @@ class ConfigEdit(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The topic or the broker."""
+        """The topic or the broker, as text."""
         return f"broker {self.broker_id}" if self.topic is None else f"topic {self.topic}"
 
     @property
     def text(self) -> str:
-        """As it is shown before it is sent."""
+        """The change as text for the user."""
         if self.value is None:
             return f"{self.where}: delete {self.key} (was {self.before or 'empty'})"
         was = "" if self.before in (None, self.value) else f" (was {self.before or 'empty'})"
@@ -63,7 +62,7 @@ class ConfigEdit(NamedTuple):
 
 @dataclass
 class StandingThrottles:
-    """What topics and brokers have now: by key its value, where it is set on them."""
+    """The throttles that are set now: by topic or broker, the value of each key set there."""
 
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     brokers: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -72,22 +71,22 @@ class StandingThrottles:
 
 
 class ThrottleRemoval(NamedTuple):
-    """What is to be changed to end a throttle, and what stays for a reason."""
+    """The changes that remove a throttle, and the parts that stay."""
 
     edits: list[ConfigEdit]
     waiting: list[str]
     """Rates that other moves need until they have ended."""
     foreign: list[str]
-    """What no move has set, and so none takes away."""
+    """Lists that no move has set (``*``), as texts; they are not removed."""
 
 
 def moving_replicas(
     current: Replicas, adding: Replicas, target: Replicas | None = None
 ) -> MovingReplicas:
-    """Who sends and who fetches.
+    """The brokers that send and fetch in a move.
 
-    ``current`` includes ``adding``, the new replicas of a move that is under way.  ``target`` is
-    that of a move which is to begin; None: the one under way goes on.
+    ``current`` includes ``adding``, the adding replicas of a move in progress.  ``target``: the
+    replicas after a move that is to start; None for a move in progress.
     """
     sources = frozenset(current) - frozenset(adding)
     goal = frozenset(adding if target is None else target)
@@ -101,9 +100,9 @@ def throttle_edits(
     *,
     ended: Set[NamedPartition] = frozenset(),
 ) -> list[ConfigEdit]:
-    """What throttles these moves at ``rate`` bytes a second, without what stands so already.
+    """The changes that throttle these moves at ``rate`` bytes per second; empty if all are set.
 
-    The pairs of ``ended`` partitions are taken out of the lists.
+    They also remove the pairs of ``ended`` partitions from the lists.
     """
     edits = []
     moving_by_topic: defaultdict[str, dict[int, MovingReplicas]] = defaultdict(dict)
@@ -129,7 +128,7 @@ def throttle_edits(
 def log_dir_throttle_edits(
     brokers: Iterable[int], standing: StandingThrottles, rate: int
 ) -> list[ConfigEdit]:
-    """What throttles moves between log directories of these brokers."""
+    """The changes that throttle moves between log directories at ``rate`` bytes per second."""
     edits = [
         edit
         for broker in sorted(brokers)
@@ -144,10 +143,10 @@ def removal_of(
     standing: StandingThrottles,
     broker_keys: Sequence[str] = BROKER_KEYS,
 ) -> ThrottleRemoval:
-    """What ends the throttle of partitions that do not move.
+    """The changes that remove the throttle of ``ended`` partitions.
 
-    ``others`` are being moved: while there are any, the rates of brokers stay.  ``broker_keys``:
-    the rates that are taken away.
+    ``others``: partitions that are being moved; if there are any, the rates of brokers stay.
+    ``broker_keys``: the rates to remove.
     """
     edits: list[ConfigEdit] = []
     waiting: list[str] = []
@@ -181,7 +180,7 @@ def removal_of(
 
 
 def partitions_throttled_from(standing: StandingThrottles, broker: int) -> set[NamedPartition]:
-    """The partitions of which a list names the replica on that broker as a source."""
+    """The partitions whose list of throttled leader replicas names that broker."""
     return {
         NamedPartition(topic, int(partition))
         for topic, now in standing.topics.items()
@@ -192,7 +191,7 @@ def partitions_throttled_from(standing: StandingThrottles, broker: int) -> set[N
 
 
 def throttle_lines(standing: StandingThrottles) -> Iterator[str]:
-    """Every throttle that stands, a line each."""
+    """One line for every throttle that is set."""
     for broker, now in sorted(standing.brokers.items()):
         for key, value in now.items():
             yield f"broker {broker}: {key}={value}"
@@ -202,7 +201,7 @@ def throttle_lines(standing: StandingThrottles) -> Iterator[str]:
 
 
 def removal_command(edit: ConfigEdit) -> str:
-    """The command that takes away one key of a throttle."""
+    """The command line that makes the change, to remove or restore one key of a throttle."""
     where = f"broker {edit.broker_id}" if edit.topic is None else f"topic {edit.topic}"
     if edit.value is None:
         return f"zkctl config unset {where} --key {edit.key}"

@@ -1,7 +1,7 @@
-"""Topics and partitions that a command line chooses: names, globs, regular expressions, ranges.
+"""Chooses topics and partitions by names, globs, regular expressions and ranges.
 
-A name with ``*``, ``?`` or ``[`` is a glob; no topic has such a name.  With ``--regex`` every name
-is a regular expression, as ``kafka-topics --topic`` reads it.
+A name with ``*``, ``?`` or ``[`` is a glob, as no topic may have such a name.  With ``--regex``
+every name is a regular expression, as ``kafka-topics --topic`` reads it.
 
 Source: Kafka ``TopicFilter.IncludeList`` and ``GetOffsetShell.parseRuleSpec``.
 """
@@ -19,12 +19,12 @@ _GLOB: Final = re.compile(r"[*?\[]")
 _RANGE: Final = re.compile(r"(\d{1,10})|(\d{1,10})?-(\d{1,10})?", re.ASCII)
 _MOST_PARTITIONS: Final = 1 << 31
 
-# What Kafka itself creates (Topic.INTERNAL_TOPICS); ZooKeeper does not say it, Metadata does.
+# Topics that Kafka itself creates (Topic.INTERNAL_TOPICS); Metadata marks them, znodes do not.
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
 class ChosenTopics(NamedTuple):
-    """The topics that a command line names; without any name, all of them."""
+    """The topics that a command line chooses; without names, all topics."""
 
     names: tuple[str, ...] = ()
     is_regex: bool = False
@@ -32,9 +32,9 @@ class ChosenTopics(NamedTuple):
 
     @property
     def exact(self) -> list[str] | None:
-        """The names, each once, where none is a pattern; None where all topics must be looked at.
+        """The names, each once, if none is a pattern; None if all topics must be read.
 
-        Internal topics are asked for by name only if they are not left out.
+        Also None if internal topics are left out.
         """
         if not self.names or self.is_regex or self.is_without_internal:
             return None
@@ -43,9 +43,9 @@ class ChosenTopics(NamedTuple):
         return list(dict.fromkeys(self.names))
 
     def among(self, topics: Iterable[str], *, is_missing_refused: bool) -> list[str]:
-        """Those of the topics that are chosen, by name in the order of the command line.
+        """The chosen ones of ``topics``, in the order of the command line.
 
-        Refused if a name or a pattern chooses none and that is not allowed.
+        Refused if a name or a pattern matches none and ``is_missing_refused``.
         """
         known = sorted(topics)
         if self.is_without_internal:
@@ -66,7 +66,7 @@ class ChosenTopics(NamedTuple):
 
 
 class PartitionRule(NamedTuple):
-    """Partitions ``low`` to ``high`` (not included) of the topics that match."""
+    """Chooses the partitions ``low`` to ``high`` (not included) of the topics that match."""
 
     topic: re.Pattern[str]
     low: int
@@ -78,7 +78,7 @@ class PartitionRule(NamedTuple):
 
 
 def parse_partition_rules(text: str, *, is_regex: bool) -> list[PartitionRule]:
-    """``orders:1,pay*:0-3,returns,audit:5-,:-3`` as rules; BadUsage if it is not of that form."""
+    """Parse rules such as ``orders:1,pay*:0-3,returns,audit:5-,:-3``; BadUsage for another form."""
     rules = []
     for item in text.split(","):
         name, colon, numbers = item.strip().partition(":")
@@ -99,7 +99,7 @@ def parse_partition_rules(text: str, *, is_regex: bool) -> list[PartitionRule]:
 
 
 def parse_partition_ids(text: str) -> frozenset[int]:
-    """``0,2,5``; BadUsage if it is not of that form."""
+    """Parse partition numbers such as ``0,2,5``; BadUsage for another form."""
     items = [item.strip() for item in text.split(",")]
     if not all(item.isascii() and item.isdecimal() and len(item) <= 10 for item in items):
         raise BadUsage(f"{text!r} is not P,P,…")
@@ -109,7 +109,7 @@ def parse_partition_ids(text: str) -> frozenset[int]:
 def _matcher(name: str, *, is_regex: bool) -> re.Pattern[str]:
     if not is_regex:
         return re.compile(translate(name))
-    # A comma stands for an alternative, and spaces count for nothing, as in Kafka.
+    # As in Kafka, a comma separates alternatives, and spaces are ignored.
     text = name.replace(",", "|").replace(" ", "").strip("\"'")
     try:
         return re.compile(text)

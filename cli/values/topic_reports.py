@@ -1,4 +1,4 @@
-"""Partitions of topics that need a look: each report is one of ``kafka-topics --describe``.
+"""Reports of partitions that need attention, as those of ``kafka-topics --describe``.
 
 Source: Kafka ``TopicCommand.PartitionDescription``.
 """
@@ -13,7 +13,7 @@ MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class TopicReport(StrEnum):
-    """A report, by the key that says whether a partition is in it."""
+    """A report; its value is the key of a row that says whether the partition is in it."""
 
     UNDER_REPLICATED = "is_under_replicated"
     UNAVAILABLE = "is_unavailable"
@@ -22,7 +22,7 @@ class TopicReport(StrEnum):
 
     @property
     def needs_min_isr(self) -> bool:
-        """Whether ``min.insync.replicas`` decides."""
+        """Whether the report depends on ``min.insync.replicas``."""
         return self in (TopicReport.UNDER_MIN_ISR, TopicReport.AT_MIN_ISR)
 
 
@@ -47,9 +47,10 @@ def partition_rows(
     min_isr: Mapping[str, int],
     reports: Collection[TopicReport],
 ) -> list[dict[str, Any]]:
-    """The partitions that are in one of the reports; ``min_isr`` by topic, where it is known.
+    """The partitions that are in at least one of the reports, as rows.
 
-    Without it a partition is neither under nor at its minimum, unless it has no leader.
+    ``min_isr``: by topic, ``min.insync.replicas`` if it is known.  If it is not, a partition is not
+    at its minimum, and under it only without a leader.
     """
     rows = (
         _row(topic["topic"], partition, live_brokers, min_isr.get(topic["topic"]))

@@ -1,6 +1,6 @@
-"""SCRAM credentials: what a user has, what a change would do, and how a password becomes one.
+"""SCRAM credentials: those of a user, planned changes, and how one is made from a password.
 
-Pure; random salts are handed in.
+Pure; the caller passes in the source of random bytes.
 
 Source: Kafka ``ScramFormatter``, ``ConfigCommand``, KIP-554.
 """
@@ -23,38 +23,38 @@ from zkcontroller_cli.console.errors import BadUsage, Refused
 
 MAX_PASSWORD_BYTES: Final = 4096
 SALT_BYTES: Final = 32
-"""As many as Kafka's tool takes for SCRAM-SHA-256; any number is legal."""
+"""The length of a new salt, as Kafka's tool has it for SCRAM-SHA-256; any length is valid."""
 
 
 class HeldCredential(NamedTuple):
-    """A credential that a user has."""
+    """A credential of a user, without its secret."""
 
     user: str
     mechanism: str
     iterations: int
 
     def row(self) -> dict[str, Any]:
-        """The credential as every format shows it."""
+        """The credential as a row."""
         return self._asdict()
 
 
 @dataclass(frozen=True, slots=True)
 class SaltedSecret:
-    """A password, salted: enough to log in, so it is never printed."""
+    """A salted password; it is enough to log in, so it is never printed."""
 
     salt: bytes = field(repr=False)
     salted_password: bytes = field(repr=False)
     iterations: int
 
     def credential(self, mechanism: str) -> ScramCredential:
-        """What a server stores of it."""
+        """The credential that a server stores for this password."""
         return ScramCredential.of_salted_password(
             MECHANISMS[mechanism], self.salt, self.salted_password, self.iterations
         )
 
 
 class CredentialChange(NamedTuple):
-    """A credential to set, or to delete where there is no secret."""
+    """A change of a credential; ``secret`` None deletes it."""
 
     user: str
     mechanism: str
@@ -62,7 +62,7 @@ class CredentialChange(NamedTuple):
 
 
 class PlannedCredential(NamedTuple):
-    """What a change would do to one credential of a user."""
+    """A planned change of one credential of a user; None for iterations without a credential."""
 
     user: str
     mechanism: str
@@ -72,7 +72,7 @@ class PlannedCredential(NamedTuple):
 
     @property
     def text(self) -> str:
-        """One line for the user."""
+        """The change as one line of text."""
         old, new = (
             "none" if each is None else f"{each} iterations"
             for each in (self.old_iterations, self.new_iterations)
@@ -83,7 +83,7 @@ class PlannedCredential(NamedTuple):
 def plan_set(
     user: str, mechanisms: Sequence[str], iterations: int, held: Sequence[HeldCredential]
 ) -> list[PlannedCredential]:
-    """What setting a password would do; BadUsage if brokers refuse so many iterations."""
+    """Plan to set a password; BadUsage if brokers refuse this number of iterations."""
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise BadUsage(f"--iterations must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}")
     return [
@@ -95,7 +95,7 @@ def plan_set(
 def plan_delete(
     users: Sequence[str], mechanisms: Sequence[str], held: Sequence[HeldCredential]
 ) -> list[PlannedCredential]:
-    """What deleting would do; Refused if one of the users has no such credential."""
+    """Plan to delete credentials; Refused if one of the users has no such credential."""
     planned = []
     for user in users:
         own = [each for each in held if each.user == user]
@@ -115,7 +115,7 @@ def plan_delete(
 def salted(
     mechanism: str, password: str, iterations: int, random_bytes: Callable[[int], bytes]
 ) -> SaltedSecret:
-    """The password, salted for that mechanism; takes some milliseconds."""
+    """Salt the password for that mechanism, which takes some milliseconds."""
     salt = random_bytes(SALT_BYTES)
     salted_password = salt_password(MECHANISMS[mechanism], password, salt, iterations)
     return SaltedSecret(salt, salted_password, iterations)
@@ -124,10 +124,10 @@ def salted(
 def with_names_of_users(
     listed: Sequence[HeldCredential], meant: Sequence[HeldCredential]
 ) -> list[HeldCredential]:
-    """A list in which names of znodes may stand, with the names of users in their place.
+    """The list with encoded znode names replaced by the names of the users.
 
-    ``meant``: the credentials of the users whose znodes would have such names, as far as there are
-    any.  The same credentials under both names are one user's.
+    ``meant``: the credentials of the users whose encoded names may be in ``listed``.  A name is not
+    replaced if the user's own name is in ``listed`` too.
     """
     names = {sanitize(each.user): each.user for each in meant}
     known = {each.user for each in listed}
@@ -140,15 +140,15 @@ def with_names_of_users(
 
 
 def iterations_of(user: str, mechanism: str, held: Sequence[HeldCredential]) -> int | None:
-    """Of that credential; None if the user does not have it."""
+    """The number of iterations of a credential; None if the user does not have it."""
     found = (each.iterations for each in held if (each.user, each.mechanism) == (user, mechanism))
     return next(found, None)
 
 
 def password_in(data: bytes, where: str) -> str:
-    """The password in a file or in stdin: its text without the end of the line.
+    """The password in the content of a file or stdin, without the end of the line.
 
-    BadUsage if there is none, or more than one line.
+    BadUsage if the content is empty, or has more than one line.
     """
     if len(data) > MAX_PASSWORD_BYTES:
         raise BadUsage(f"{where} is longer than {MAX_PASSWORD_BYTES} bytes: it is no password")

@@ -1,6 +1,6 @@
-"""``zkctl wait``: until partitions, brokers or the controller are as wanted.
+"""``zkctl wait``: waits until partitions, brokers or the controller are as wanted.
 
-:mod:`.conditions` parses and judges (pure); :mod:`.looks` asks the cluster.
+:mod:`.conditions` parses and checks conditions (pure); :mod:`.looks` reads the cluster.
 
-What must not be done here: change anything; take an unanswered question for an answer.
+What must not be done here: change anything; treat a missing response as a fulfilled condition.
 """

@@ -1,4 +1,4 @@
-"""What ``zkctl wait`` waits for, and whether one look at the cluster shows it: pure."""
+"""The conditions of ``zkctl wait``, and whether one look at the cluster fulfils them: pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkcontroller_cli.values.moves import NamedPartition, parse_partition
 
 _FORMS: Final = "isr=full, controller, deleted=TOPIC, reassigned, broker=ID, leader=TOPIC-PARTITION"
 MOST_NAMED: Final = 20
-"""So many things that are not yet as wanted are named; the others are counted."""
+"""The most unfulfilled parts of a condition that are named; the others are counted."""
 
 
 class WaitKind(StrEnum):
@@ -27,7 +27,7 @@ class WaitKind(StrEnum):
 
 
 class Condition(NamedTuple):
-    """One ``--for``."""
+    """One condition of ``--for``; None for the fields that its kind does not have."""
 
     text: str
     kind: WaitKind
@@ -37,7 +37,7 @@ class Condition(NamedTuple):
 
 
 class PartitionLook(NamedTuple):
-    """A partition's state, and the replicas that it will have when its reassignment has ended."""
+    """A partition's state, and its replicas without those that a reassignment is adding."""
 
     leader: int
     in_sync_replicas: tuple[int, ...]
@@ -46,17 +46,17 @@ class PartitionLook(NamedTuple):
 
 
 class ClusterLook(NamedTuple):
-    """What one look has seen of all that the conditions need; the rest is empty."""
+    """The values that one look has read; only those that the conditions need, else empty."""
 
     controller_id: int | None
     live_brokers: Collection[int]
     partitions: Mapping[NamedPartition, PartitionLook] = {}
     topics_there: Collection[str] = ()
-    """Topics to be deleted that are not gone."""
+    """The topics of ``deleted`` conditions that still exist."""
 
 
 def parse_condition(text: str) -> Condition:
-    """One ``--for``; BadUsage if it is of none of the forms."""
+    """Parse one ``--for``; BadUsage if it has none of the known forms."""
     name, equals, value = text.partition("=")
     match name, value:
         case ("isr", "full"):
@@ -74,9 +74,9 @@ def parse_condition(text: str) -> Condition:
 
 
 def missing_for(condition: Condition, look: ClusterLook, topics: Iterable[str]) -> list[str]:
-    """What is not yet as wanted, each in words; empty: the condition holds.
+    """What is not yet as wanted, as texts; empty if the condition is fulfilled.
 
-    ``topics`` are globs that limit ``isr=full`` and ``reassigned``; none: every topic.
+    ``topics``: globs that limit ``isr=full`` and ``reassigned``; empty: every topic.
     """
     match condition.kind:
         case WaitKind.CONTROLLER:
@@ -148,7 +148,7 @@ def _is_chosen(topic: str, topics: list[str]) -> bool:
 
 
 def summary_of(missing: Collection[str], most: int = MOST_NAMED) -> list[str]:
-    """The first of them, and how many more there are."""
+    """The first ``most`` texts, and one about how many more there are."""
     listed = list(missing)
     more = len(listed) - most
     return listed[:most] + ([f"and {more} more"] if more > 0 else [])

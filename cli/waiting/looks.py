@@ -1,4 +1,4 @@
-"""One look at the cluster for ``zkctl wait``: at ZooKeeper with watches, or at brokers."""
+"""Reads the cluster for ``zkctl wait``: from ZooKeeper with watches, or from brokers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from zkcontroller_cli.znodes.topics import read_deletions
 
 _MOST_WATCHED: Final = 1_000
 _MOVES_S: Final = 3.0
-"""So long the controller may take to say what is moved, in one look."""
+"""Seconds that the controller may take to list reassignments, in one look."""
 _OF_PARTITIONS: Final = frozenset((WaitKind.ISR, WaitKind.LEADER, WaitKind.REASSIGNED))
 
 
 def look_at_zookeeper(zookeeper: ZooKeeper, conditions: Sequence[Condition]) -> ClusterLook:
-    """What ZooKeeper holds now of all that the conditions need."""
+    """Read the values that the conditions need from ZooKeeper."""
     kinds = {condition.kind for condition in conditions}
     live = frozenset(live_broker_ids(zookeeper))
     controller = read_controller(zookeeper) if WaitKind.CONTROLLER in kinds else None
@@ -79,7 +79,7 @@ def _ordered_moves(zookeeper: ZooKeeper) -> frozenset[tuple[str, int]]:
 
 
 def watch_for(zookeeper: ZooKeeper, conditions: Sequence[Condition], look: ClusterLook) -> None:
-    """Leaves watches on the znodes whose change may fulfil a condition."""
+    """Set watches on the znodes whose change may fulfil a condition."""
     paths: dict[str, None] = {}
     for condition in conditions:
         match condition.kind:
@@ -111,9 +111,9 @@ def watch_for(zookeeper: ZooKeeper, conditions: Sequence[Condition], look: Clust
 async def look_at_brokers(
     bootstrap: Bootstrap, deadline: Deadline, conditions: Sequence[Condition]
 ) -> ClusterLook:
-    """What brokers tell now of all that the conditions need.
+    """Read the values that the conditions need from brokers.
 
-    Refused if brokers cannot tell whether a topic is gone.
+    Refused if they do not show whether a topic is gone.
     """
     kinds = {condition.kind for condition in conditions}
     known = await metadata(bootstrap, deadline, None if kinds & _OF_PARTITIONS else ())
@@ -158,5 +158,5 @@ async def _moves(
     except (Refused, TimedOut):
         if is_needed:
             raise
-        return {}  # before Kafka 2.4, or without a controller: every replica counts
+        return {}  # before Kafka 2.4, or without a controller: adding replicas count as well
     return {NamedPartition(each.topic, each.partition): each for each in ongoing}

@@ -1,4 +1,4 @@
-"""ACLs at brokers: described, created, deleted.
+"""Describes, creates and deletes ACLs by requests to brokers.
 
 Source: Kafka ``AclCommand``, ``KafkaAdminClient``.
 """
@@ -48,9 +48,9 @@ _RULES_PER_REQUEST: Final = 500
 async def describe_acls(
     bootstrap: Bootstrap, deadline: Deadline, filters: Sequence[AclBindingFilter]
 ) -> list[AclBinding]:
-    """The ACLs that one of the filters matches, as the first broker that answers has them.
+    """The ACLs that at least one of the filters matches, from the first broker that answers.
 
-    Refused without an authorizer, or without the right to see ACLs.
+    Refused if the brokers have no authorizer, or if the user may not see ACLs.
     """
     addresses = parse_bootstrap(bootstrap.servers)
     async with connected(addresses, deadline, bootstrap.security) as connection:
@@ -93,7 +93,7 @@ async def _described(
 
 
 def _raise_for_acls(verb: str, operation: str, code: ErrorCode, message: str | None) -> None:
-    """Refused with the next step, unless there is no error."""
+    """Raise Refused with the next step, unless the code is no error."""
     if code is ErrorCode.security_disabled:
         raise Refused(
             "the broker checks no ACLs: authorizer.class.name is not set (SECURITY_DISABLED)"
@@ -109,7 +109,7 @@ def _raise_for_acls(verb: str, operation: str, code: ErrorCode, message: str | N
 async def create_acls(
     bootstrap: Bootstrap, deadline: Deadline, bindings: Sequence[AclBinding]
 ) -> list[BrokerRefusal | None]:
-    """Adds ACLs; for each the refusal, None if there is none."""
+    """Add ACLs; returns for each the broker's refusal, or None if it was added."""
 
     def request(some: Sequence[AclBinding]) -> CreateAclsRequest:
         return CreateAclsRequest(creations=tuple(map(_creation, some)))
@@ -129,7 +129,7 @@ async def _in_batches(
     request: Callable[[Sequence[AclBinding]], CreateAclsRequest | DeleteAclsRequest],
     kind: type[R],
 ) -> list[R]:
-    """The responses to requests for so many ACLs each, from one broker, in order."""
+    """Send the ACLs to one broker in requests of bounded size; the responses, in order."""
     responses: list[R] = []
     addresses = parse_bootstrap(bootstrap.servers)
     async with connected(addresses, deadline, bootstrap.security) as connection:
@@ -157,7 +157,7 @@ def _creation(binding: AclBinding) -> AclCreation:
 async def delete_acls(
     bootstrap: Bootstrap, deadline: Deadline, bindings: Sequence[AclBinding]
 ) -> list[BrokerRefusal | None]:
-    """Deletes exactly these ACLs; for each the refusal, None if there is none."""
+    """Delete exactly these ACLs; returns for each the broker's refusal, or None if it had none."""
 
     def request(some: Sequence[AclBinding]) -> DeleteAclsRequest:
         return DeleteAclsRequest(filters=tuple(map(_exact, some)))
@@ -188,11 +188,11 @@ def _exact(binding: AclBinding) -> DeleteAclsFilter:
 def missed_rules(
     bindings: Collection[AclBinding], *, is_added: bool
 ) -> Callable[[BrokerConnection], Awaitable[set[AclBinding]]]:
-    """For :func:`asked_until_shown`: the changes that a broker does not show.
+    """For :func:`asked_until_shown`: the ACLs whose change a broker does not show yet.
 
-    ``is_added``: the ACLs shall be there; else none of them shall be.
+    ``is_added``: True if the ACLs were added, False if they were deleted.
     """
-    # As many requests as there are resources, not as ACLs.
+    # One request for each resource, not for each ACL.
     patterns = dict.fromkeys(each.pattern for each in bindings)
     filters = [filter_of_resource(pattern) for pattern in patterns]
 

@@ -1,6 +1,6 @@
-"""Administrative requests: partitions, reassignments, elections, what is set on topics.
+"""Administrative requests: partitions, reassignments, elections, configurations of topics.
 
-What a broker refuses is part of a result, not an exception.
+A refusal for one partition or topic is part of the result, not an exception.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TOPIC: Final = 2
 BROKER: Final = 4
 _UNKNOWN_SOURCE: Final = 0
 _TOPIC_SOURCE: Final = 1
-"""Where a value stands: ``ConfigSource`` of DescribeConfigs."""
+"""Where a configuration value is set: ``ConfigSource`` of DescribeConfigs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def error(self) -> str | None:
-        """The code's name; None if nothing was refused."""
+        """The name of the error code; None if there is no error."""
         return None if self.error_code is ErrorCode.none else self.error_code.name.upper()
 
     @property
@@ -120,7 +120,7 @@ async def reassign(
     deadline: Deadline,
     targets: Sequence[tuple[NamedPartition, tuple[int, ...] | None]],
 ) -> list[Verdict]:
-    """Begin moves, or call them off where the target is None."""
+    """Start reassignments, or cancel those whose target is None; one result per partition."""
     by_topic: dict[str, list[alter_reassignments.ReassignablePartition]] = {}
     for (topic, partition), replicas in targets:
         by_topic.setdefault(topic, []).append(
@@ -163,7 +163,7 @@ async def reassign(
 
 
 async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> list[Ongoing]:
-    """Every partition that is being moved, by name."""
+    """Every partition that is being reassigned, sorted by topic and partition."""
 
     async def ask(connection: BrokerConnection) -> list[ListPartitionReassignmentsResponse]:
         response = await connection.request(
@@ -194,9 +194,9 @@ async def elect(
     *,
     is_unclean: bool,
 ) -> list[Verdict]:
-    """Elect leaders for these partitions.
+    """Elect leaders for these partitions; one result per partition.
 
-    None: for all; those that needed no election are left out then.
+    None: for all partitions; the result then leaves out those that needed no election.
     """
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions or ():
@@ -235,10 +235,10 @@ async def elect(
 async def configs_set_on(
     bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str]
 ) -> dict[str, dict[str, str | None] | None]:
-    """By topic, the keys that are set on the topic itself.
+    """By topic, the keys and values that are set on the topic itself.
 
-    None for a topic whose configuration the broker does not show, or of which it cannot say where a
-    value stands (before Kafka 1.1).
+    None for a topic whose configuration the broker does not show, and where the broker does not
+    say which values come from the topic (before Kafka 1.1).
     """
     resources = tuple(
         describe_configs.DescribeConfigsResource(

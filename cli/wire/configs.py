@@ -1,4 +1,7 @@
-"""Configurations over the wire: topics by any broker, a broker's own and its loggers by itself.
+"""Configurations over the Kafka protocol.
+
+Any broker is asked for those of topics and of the brokers' default, each broker for its own
+configuration and its loggers.
 
 Source: Kafka ``ConfigCommand``, KIP-133, KIP-339, KIP-412.
 """
@@ -60,9 +63,9 @@ async def describe_configs(
     *,
     is_documented: bool = False,
 ) -> dict[ConfigEntity, dict[str, ConfigSetting]]:
-    """Every key of each topic, broker or broker's logger, by name; Refused if one is not there.
+    """Every setting of each entity (topic, broker, or loggers of a broker), by key.
 
-    Of the default of all brokers a broker shows only what is set.
+    Refused if an entity does not exist.  Of the brokers' default only the keys that are set.
     """
     found: dict[ConfigEntity, dict[str, ConfigSetting]] = {}
     for where, part in await _by_destination(bootstrap, deadline, entities):
@@ -98,9 +101,9 @@ async def alter_configs(
     *,
     is_dry_run: bool,
 ) -> dict[ConfigEntity, BrokerRefusal | None]:
-    """Change single keys: all of an entity or none; by entity, why it was refused.
+    """Change single keys; by entity the refusal, or None if its keys were changed.
 
-    Dry run: the broker checks the change, and makes none.
+    A broker changes all keys of an entity or none.  Dry run: it only checks the change.
     """
     refusals: dict[ConfigEntity, BrokerRefusal | None] = {}
     for where, part in await _by_destination(bootstrap, deadline, list(changes)):
@@ -120,7 +123,7 @@ async def alter_configs(
 
 
 async def known_entities(bootstrap: Bootstrap, deadline: Deadline, kind: str) -> list[ConfigEntity]:
-    """Every topic, or every live broker."""
+    """Every topic if ``kind`` is TOPIC, else every live broker."""
     known = await metadata(bootstrap, deadline, None if kind == TOPIC else ())
     if kind == TOPIC:
         names = sorted(str(topic.name) for topic in known.topics if topic.name is not None)
@@ -149,7 +152,7 @@ def _resource(
 async def _by_destination(
     bootstrap: Bootstrap, deadline: Deadline, entities: Sequence[ConfigEntity]
 ) -> list[tuple[list[BrokerAddress], list[ConfigEntity]]]:
-    """Whom to ask about what: a broker about itself, any about the rest."""
+    """Group entities by the brokers to ask: one broker about itself, any broker about the rest."""
     by_broker: dict[str, list[ConfigEntity]] = defaultdict(list)
     rest: list[ConfigEntity] = []
     for entity in entities:

@@ -1,6 +1,6 @@
 """Requests to coordinators: found by FindCoordinator, asked again while they move or load.
 
-FindCoordinator is asked in version 3, one key a request: no older form has to be made up.
+FindCoordinator is sent in version 3, with one key per request, which older versions have too.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ MOVING: Final = frozenset(
         ErrorCode.coordinator_load_in_progress,
     }
 )
-"""A coordinator that says so will be another one, or ready, a moment later."""
+"""Errors after which the request is repeated: the coordinator moves, or still loads its state."""
 
 _RETRY_S: Final = 0.2
 
 
 class CoordinatorType(IntEnum):
-    """What is coordinated: ``key_type`` of FindCoordinator."""
+    """The kind of key that a coordinator serves: ``key_type`` of FindCoordinator."""
 
     GROUP = 0
     TRANSACTIONAL_ID = 1
 
     @property
     def text(self) -> str:
-        """What messages call it."""
+        """The name of this kind in messages."""
         return "group" if self is CoordinatorType.GROUP else "transactional id"
 
 
 class CoordinatorBroker(NamedTuple):
-    """A broker, as coordinator."""
+    """The broker that is the coordinator of a key, and its address."""
 
     broker_id: int
     address: BrokerAddress
 
 
 class KeyAnswer(NamedTuple):
-    """What a coordinator says of one key; the value means nothing where there is an error."""
+    """A coordinator's result for one key; the value means nothing if there is an error."""
 
     error_code: ErrorCode
     value: Any
@@ -84,10 +84,10 @@ Ask = Callable[[BrokerConnection, Sequence[str]], Awaitable[Mapping[str, KeyAnsw
 async def ask_coordinators(
     bootstrap: Bootstrap, deadline: Deadline, kind: CoordinatorType, keys: Sequence[str], ask: Ask
 ) -> dict[str, tuple[CoordinatorBroker, KeyAnswer]]:
-    """Puts a request to the coordinator of each key, and again while coordinators move or load.
+    """Send a request to the coordinator of each key, again while coordinators move or load.
 
-    ``ask`` gets a connection and the keys that this broker coordinates.  TimedOut if a key has no
-    coordinator that is ready before the deadline, Refused if the brokers do not name one.
+    ``ask`` gets a connection to a broker and the keys that this broker coordinates.  TimedOut if a
+    key has no ready coordinator before the deadline, Refused if FindCoordinator fails.
     """
     found: dict[str, tuple[CoordinatorBroker, KeyAnswer]] = {}
     left = list(dict.fromkeys(keys))
@@ -123,10 +123,10 @@ async def list_by_every_broker(
     what: str,
     ask: Callable[[BrokerConnection], Awaitable[ListingT]],
 ) -> list[tuple[int, ListingT]]:
-    """What each broker coordinates, by broker; asked for again while a coordinator moves.
+    """Send a listing request to every broker, again while a coordinator moves: id and response.
 
-    CannotConnect if a broker is not reached: what it coordinates would be missing.  ``what`` is
-    listed, for messages.
+    CannotConnect if a broker is not reached, as the list would then be incomplete.  ``what`` names
+    the listed things in messages.
     """
     known = await metadata(bootstrap, deadline, ())
 
@@ -153,7 +153,7 @@ async def _ask_one(
     keys: Sequence[str],
     ask: Ask,
 ) -> dict[str, tuple[CoordinatorBroker, KeyAnswer]] | str:
-    """The responses that are final; or why none came."""
+    """The final results by key, or a text why this coordinator gave none."""
     try:
         async with connected([coordinator.address], deadline, bootstrap.security) as connection:
             responses = await ask(connection, keys)

@@ -1,6 +1,6 @@
 """Groups: listed by every broker, described and changed by their coordinators.
 
-Reads become :class:`GroupView`; what a coordinator refuses of a change is part of its result.
+A group is read as :class:`GroupView`; a refused change is part of the result, not an exception.
 Source: Kafka ``ConsumerGroupCommand``, ``KafkaAdminClient``.
 """
 
@@ -49,7 +49,7 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 
 DEAD: Final = "Dead"
 WITHOUT_MEMBERS: Final = ("Empty", DEAD)
-"""States in which offsets may be changed from outside; Dead: there is no such group."""
+"""States of a group without members, whose offsets may be changed; Dead: there is no such group."""
 _CONSUMER: Final = "consumer"
 _GROUPS_PER_REQUEST: Final = 100
 
@@ -64,7 +64,7 @@ class ListedGroup(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group; the assignment is None where it is not that of a consumer."""
+    """A member of a group; the assignment is None if the group is not one of consumers."""
 
     member_id: str
     group_instance_id: str | None
@@ -74,7 +74,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupView(NamedTuple):
-    """A group, its members, and what it has committed."""
+    """A group, its members, and its committed offsets."""
 
     group: str
     state: str
@@ -86,7 +86,7 @@ class GroupView(NamedTuple):
 
     @property
     def members_text(self) -> str:
-        """The members, for a message: client and host of each."""
+        """Client id and host of the first five members, for a message."""
         names = [f"{each.client_id} at {each.host.lstrip('/')}" for each in self.members]
         shown = ", ".join(names[:5])
         return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
@@ -95,9 +95,9 @@ class GroupView(NamedTuple):
 async def list_groups(
     bootstrap: Bootstrap, deadline: Deadline, states: Sequence[str] = ()
 ) -> list[ListedGroup]:
-    """Every group in one of those states (none named: in any), by name; asks every broker.
+    """Every group in one of those states (none named: in any state), by name; asks every broker.
 
-    CannotConnect if a broker is not reached: its groups would be missing.
+    CannotConnect if a broker is not reached, as its groups would be missing.
     """
 
     async def ask(connection: BrokerConnection) -> ListGroupsResponse:
@@ -105,7 +105,7 @@ async def list_groups(
         assert isinstance(response, ListGroupsResponse), "request() answers in kind"
         return response
 
-    # While a coordinator moves, two brokers may list a group.
+    # While a coordinator moves, two brokers may list the same group.
     by_name = {
         str(each.group_id): ListedGroup(
             str(each.group_id), each.group_state or None, each.protocol_type, broker_id
@@ -119,9 +119,9 @@ async def list_groups(
 async def describe_groups(
     bootstrap: Bootstrap, deadline: Deadline, groups: Sequence[str], *, is_with_offsets: bool = True
 ) -> list[GroupView]:
-    """The groups in the order asked for; a group that is not there has the state Dead.
+    """Describe the groups, in the given order; one that does not exist has the state Dead.
 
-    Refused if a coordinator does not describe one of them.
+    Refused if a coordinator refuses one of them.
     """
 
     async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
@@ -169,7 +169,7 @@ async def _with_offsets(connection: BrokerConnection, described: KeyAnswer) -> K
 async def committed_offsets(
     connection: BrokerConnection, group: str
 ) -> tuple[ErrorCode, dict[NamedPartition, int]]:
-    """What the group has committed, and the first error of its coordinator's response."""
+    """The first error of the coordinator's response, and the group's committed offsets."""
     response = await connection.request(OffsetFetchRequest(group_id=GroupId(group), topics=None))
     assert isinstance(response, OffsetFetchResponse), "request() answers in kind"
     partitions = [(topic, each) for topic in response.topics for each in topic.partitions]
@@ -212,7 +212,7 @@ def _view(
 def assignment_in(data: bytes) -> tuple[NamedPartition, ...] | None:
     """The partitions that a consumer is assigned, sorted; None if the bytes are malformed.
 
-    Every version begins as version 0 does.  No bytes: the member has no assignment yet.
+    Later versions only append fields to version 0.  No bytes: the member has no assignment yet.
     Source: Kafka ``ConsumerProtocol.deserializeAssignment``.
     """
     if not data:
@@ -233,7 +233,7 @@ def assignment_in(data: bytes) -> tuple[NamedPartition, ...] | None:
 async def commit_offsets(
     bootstrap: Bootstrap, deadline: Deadline, group: str, offsets: Mapping[NamedPartition, int]
 ) -> dict[NamedPartition, BrokerRefusal | None]:
-    """Commits offsets for a group without members; by partition why it was refused, or None.
+    """Commit offsets for a group without members; by partition the refusal, or None.
 
     Source: Kafka ``AlterConsumerGroupOffsetsHandler``: no member, no generation, empty metadata.
     """
@@ -265,7 +265,7 @@ async def commit_offsets(
 async def delete_groups(
     bootstrap: Bootstrap, deadline: Deadline, groups: Sequence[str]
 ) -> dict[str, BrokerRefusal | None]:
-    """Deletes groups; by name why it was refused, or None."""
+    """Delete groups; by name the refusal, or None if the group was deleted."""
 
     async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
         response = await connection.request(
@@ -281,9 +281,9 @@ async def delete_groups(
 async def delete_offsets(
     bootstrap: Bootstrap, deadline: Deadline, group: str, partitions: Collection[NamedPartition]
 ) -> dict[NamedPartition, BrokerRefusal | None]:
-    """Deletes committed offsets; by partition why it was refused, or None.
+    """Delete committed offsets; by partition the refusal, or None if the offset was deleted.
 
-    Refused if the coordinator refuses them all at once.
+    Raises Refused if the coordinator refuses the whole request.
     """
     topics: defaultdict[str, list[offset_delete.OffsetDeleteRequestPartition]] = defaultdict(list)
     for topic, partition in partitions:
@@ -313,7 +313,7 @@ async def delete_offsets(
 
 
 def _by_partition(topics: Sequence[Any]) -> KeyAnswer:
-    """The codes of a response by partition; a code that says "ask again" stands for them all."""
+    """The error codes by partition; one code of :data:`MOVING` becomes the error of the result."""
     codes = {
         NamedPartition(str(topic.name), int(each.partition_index)): ErrorCode(each.error_code)
         for topic in topics

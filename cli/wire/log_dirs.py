@@ -1,7 +1,7 @@
-"""Log directories as brokers describe them, and replicas that go from one to another.
+"""Log directories as brokers describe them, and moves of replicas between log directories.
 
-DescribeLogDirs tells the bytes of a volume since Kafka 3.3; an older broker says nothing of them.
-Before version 3 an empty list is a refusal.
+DescribeLogDirs has the size of the volume since Kafka 3.3.  Before version 3 an empty list of
+directories means that the client is not authorized.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _Partition = tuple[str, int]
 
 
 class LogDirReplica(NamedTuple):
-    """One log in a log directory."""
+    """One replica's log in a log directory."""
 
     topic: str
     partition: int
     size_bytes: int
     offset_lag: int
     is_future: bool
-    """Whether it is on its way to this directory."""
+    """Whether the replica is being moved to this directory."""
 
     @property
     def name(self) -> NamedPartition:
-        """Its partition."""
+        """Topic and partition of the replica."""
         return NamedPartition(self.topic, self.partition)
 
 
@@ -62,7 +62,7 @@ class LogDirReading(NamedTuple):
     error: str | None
     total_bytes: int | None
     usable_bytes: int | None
-    """Of the volume; None where the broker does not tell (before Kafka 3.3)."""
+    """Size and free space of the volume; None from a broker before Kafka 3.3."""
     replicas: tuple[LogDirReplica, ...]
 
 
@@ -75,7 +75,7 @@ class HostedReplica(NamedTuple):
 
 
 class LogDirsOfBrokers(NamedTuple):
-    """What those brokers described that could be asked; why the others could not."""
+    """The log directories of the brokers that answered; by other broker, why it did not."""
 
     log_dirs: list[LogDirReading]
     unread: dict[int, str]
@@ -84,9 +84,10 @@ class LogDirsOfBrokers(NamedTuple):
 async def log_dirs_of(
     bootstrap: Bootstrap, deadline: Deadline, broker_ids: Sequence[int]
 ) -> list[LogDirReading]:
-    """The log directories of those brokers, of all if none is named.
+    """The log directories of those brokers, or of all live brokers if none is named.
 
-    Refused if one of them is not alive or does not tell, CannotConnect if it is not reached.
+    Refused if one of them is not alive or does not authorize the client, CannotConnect if it is not
+    reached.
     """
     known = await metadata(bootstrap, deadline, ())
     addresses = addresses_in(known)
@@ -113,7 +114,7 @@ async def readable_log_dirs(
     security: ClientSecurity,
     wanted: Mapping[int, Sequence[_Partition] | None],
 ) -> LogDirsOfBrokers:
-    """The log directories of these brokers, with the ``wanted`` partitions (None: with all)."""
+    """The log directories of the brokers in ``wanted``, with those partitions (None: with all)."""
     responses = await asyncio.gather(
         *(
             _asked(addresses.get(broker), deadline, security, broker, partitions)
@@ -134,10 +135,10 @@ async def readable_log_dirs(
 async def replica_sizes(
     connection: BrokerConnection, partitions: Sequence[_Partition] | None = None
 ) -> dict[_Partition, int]:
-    """The bytes of the broker's replicas, of all or of those; what it lacks is left out.
+    """The size in bytes of the broker's replicas, without those that it does not have.
 
-    A replica that moves to another log directory counts where it is now.  Refused if the broker
-    does not tell.
+    ``partitions``: None for all.  A replica that is being moved to another log directory has the
+    size in its current one.  Refused if the client is not authorized.
     """
     results = await described_log_dirs(connection, partitions)
     if not results:  # before version 3 there is no code for the whole response
@@ -152,7 +153,7 @@ async def replica_sizes(
 
 
 class ReplicasLeft(NamedTuple):
-    """The replicas that a broker has of those asked for, and its log directories that failed."""
+    """Which of the requested replicas a broker still has, and its log directories that failed."""
 
     sizes: Mapping[_Partition, int]
     log_dir_errors: tuple[str, ...]
@@ -161,9 +162,9 @@ class ReplicasLeft(NamedTuple):
 async def replicas_left(
     connection: BrokerConnection, partitions: Sequence[_Partition]
 ) -> ReplicasLeft:
-    """Which of these replicas the broker has, with their bytes, on any of its log directories.
+    """Which of these replicas the broker has in any log directory, with their size in bytes.
 
-    Refused if the broker does not tell.
+    Refused if the client is not authorized.
     """
     results = await described_log_dirs(connection, partitions)
     if not results:  # before version 3 there is no code for the whole response
@@ -186,9 +187,9 @@ async def replicas_left(
 async def move_to_log_dirs(
     bootstrap: Bootstrap, deadline: Deadline, wanted: Mapping[HostedReplica, str]
 ) -> dict[HostedReplica, str | None]:
-    """Has brokers move replicas to log directories; by replica the error, None if it is accepted.
+    """Ask brokers to move replicas to log directories; by replica the error, None if accepted.
 
-    REPLICA_NOT_AVAILABLE: the broker has no such replica yet, and will make it there.
+    REPLICA_NOT_AVAILABLE: the broker does not have the replica yet, and will create it there.
     """
     addresses = addresses_in(await metadata(bootstrap, deadline, ()))
     by_broker: defaultdict[int, dict[HostedReplica, str]] = defaultdict(dict)
@@ -245,9 +246,9 @@ async def _asked(
 async def described_log_dirs(
     connection: BrokerConnection, partitions: Sequence[_Partition] | None = None
 ) -> Sequence[DescribeLogDirsResult]:
-    """The broker's directories with their logs, of all partitions or of those.
+    """The broker's log directories with the logs of those partitions (None: of all).
 
-    There are none where the broker does not let the client ask.
+    Empty if the client is not authorized.
     """
     response = await connection.request(DescribeLogDirsRequest(topics=_named(partitions)))
     assert isinstance(response, DescribeLogDirsResponse), "request() answers in kind"

@@ -1,4 +1,4 @@
-"""Log offsets from the leaders of partitions."""
+"""Reads log offsets from the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-"""Timestamps of ListOffsets: the first offset of a log, its high watermark, the newest record, and
-what of it stands on the brokers' disks and in tiered storage.
+"""Special timestamps of ListOffsets.
+
+In this order: the log start offset, the high watermark, the record with the highest timestamp, the
+first offset on the leader's disk, and the last offset in tiered storage.
 """
 
 _T = TypeVar("_T")
@@ -39,7 +41,7 @@ _Answer = dict[NamedPartition, tuple[int, ...] | ErrorCode]
 
 
 def leaders_in(known: MetadataResponse) -> dict[NamedPartition, int]:
-    """By partition the id of its leader, -1 without one."""
+    """By partition the broker id of its leader; -1 if it has none."""
     return {
         NamedPartition(str(topic.name), int(each.partition_index)): int(each.leader_id)
         for topic in known.topics
@@ -54,10 +56,10 @@ async def offsets_at(
     partitions: Sequence[NamedPartition],
     timestamps: Sequence[int],
 ) -> dict[NamedPartition, tuple[int, ...] | str]:
-    """By partition its offsets at each of the timestamps, or why they are not known.
+    """By partition one offset for each timestamp, or the reason why they are not known.
 
-    A timestamp is EARLIEST, LATEST, or milliseconds since 1970: then the offset is that of the
-    first record that is not older, -1 if there is none.
+    A timestamp is one of the constants above, or milliseconds since 1970.  For milliseconds the
+    offset is that of the first record not older than them, or -1 if there is none.
     """
     leaders = leaders_in(known)
     led: defaultdict[int, list[NamedPartition]] = defaultdict(list)
@@ -96,7 +98,7 @@ def _offsets_or_reason(
 async def _offsets(
     connection: BrokerConnection, partitions: Sequence[NamedPartition], timestamps: Sequence[int]
 ) -> _Answer:
-    """The offsets of partitions that the broker leads, or its refusal."""
+    """By partition that the broker leads, one offset for each timestamp, or its error code."""
     found: _Answer = dict.fromkeys(partitions, ())
     for timestamp in timestamps:
         topics: defaultdict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
@@ -138,13 +140,13 @@ async def _offsets(
 async def latest_offsets(
     connection: BrokerConnection, partitions: Sequence[_Partition]
 ) -> dict[_Partition, int | ErrorCode]:
-    """The high watermark of partitions that the broker leads, or its refusal."""
+    """By partition that the broker leads, its high watermark, or the broker's error code."""
     found = await _offsets(connection, [NamedPartition(*each) for each in partitions], (LATEST,))
     return {each: at if isinstance(at, ErrorCode) else at[0] for each, at in found.items()}
 
 
 def addresses_in(known: MetadataResponse) -> Mapping[int, BrokerAddress]:
-    """By id where each broker listens."""
+    """By broker id, the address where the broker listens."""
     return {int(b.node_id): BrokerAddress(b.host, int(b.port)) for b in known.brokers}
 
 

@@ -1,8 +1,8 @@
 """What brokers say of the cluster and of their replicas: Metadata, DescribeLogDirs, leader epochs.
 
-OffsetForLeaderEpoch is a question about the past of a log; here it is asked for what its checks
-say.  A broker whose replica has another leader epoch answers FENCED_LEADER_EPOCH or
-UNKNOWN_LEADER_EPOCH, one that follows NOT_LEADER_OR_FOLLOWER, and only the leader has an offset.
+OffsetForLeaderEpoch is used here only for its error code.  A broker whose replica has another
+leader epoch answers FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, a follower
+NOT_LEADER_OR_FOLLOWER, and the leader no error.
 
 Source: Kafka ``Partition.checkCurrentLeaderEpoch``, ``ReplicaManager.getLogEndOffsetLag``; KIP-320.
 """
@@ -28,26 +28,26 @@ from zkcontroller_cli.wire.requests import ask_metadata
 from zkcontroller_cli.wire.versions import BrokerConnection
 
 PARTITIONS_A_REQUEST: Final = 10_000
-"""Of one OffsetForLeaderEpoch request."""
+"""The most partitions in one OffsetForLeaderEpoch request."""
 _CLIENT: Final = -1
 
 
 @lru_cache(maxsize=65_536)
 def _i32(number: int) -> i32:
-    """The number as kio's type, whose check is a third of the time of a large request."""
+    """The number as kio's type; cached, as its check took a third of a large request's time."""
     return i32(number)
 
 
 class LackingTopics(NamedTuple):
-    """Topics that a response for all topics lacks, asked for by name."""
+    """The result for topics asked for by name, as a response for all topics lacked them."""
 
     unknown: tuple[str, ...]
     refused: tuple[str, ...]
-    """``CODE for TOPIC``: the broker hides them."""
+    """Topics with another error, as ``CODE for TOPIC``."""
 
 
 class AskedEpoch(NamedTuple):
-    """A partition, and the leader epoch that its replica should have."""
+    """A partition, and the leader epoch that a broker's replica should have."""
 
     topic: str
     partition: int
@@ -59,17 +59,17 @@ class HeldReplicas:
     """A broker's logs as DescribeLogDirs shows them."""
 
     current: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
-    """By partition its directory and offset lag; -1: there is a log, and no replica uses it."""
+    """By partition, log directory and offset lag; a lag of -1: the broker does not use the log."""
     future: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By partition the directory to which its replica moves."""
+    """By partition, the log directory to which its replica is being moved."""
     failed_dirs: dict[str, str] = field(default_factory=dict)
-    """By directory the error."""
+    """By log directory that failed, the error code's name."""
     is_shown: bool = True
-    """False: the broker names no directory, so the client may not ask."""
+    """False if the broker names no directory, as the client is not authorized."""
 
 
 def answer_of(response: MetadataResponse) -> MetadataAnswer:
-    """The response, at a tenth of its size: equal lists of replicas are one tuple."""
+    """The response in a tenth of its memory: equal lists of broker ids share one tuple."""
     lists: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def one(ids: Sequence[int]) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ def answer_of(response: MetadataResponse) -> MetadataAnswer:
 
 
 async def lacking_topics(connection: BrokerConnection, topics: Sequence[str]) -> LackingTopics:
-    """Asks by name for topics that a response lacks: the broker lacks them, or hides them."""
+    """Ask by name for topics missing in a response: unknown to the broker, or not authorized."""
     response = await ask_metadata(connection, topics)
     unknown, refused = [], []
     for topic in response.topics:
@@ -115,7 +115,7 @@ async def lacking_topics(connection: BrokerConnection, topics: Sequence[str]) ->
 
 
 async def held_replicas(connection: BrokerConnection) -> HeldReplicas:
-    """Every log of the broker."""
+    """Every log of the broker, from DescribeLogDirs."""
     results = await described_log_dirs(connection)
     held = HeldReplicas(is_shown=bool(results))  # version 2 has no code for the whole response
     for result in results:
@@ -134,7 +134,7 @@ async def held_replicas(connection: BrokerConnection) -> HeldReplicas:
 async def epoch_errors(
     connection: BrokerConnection, questions: Sequence[AskedEpoch]
 ) -> dict[tuple[str, int], ErrorCode]:
-    """The broker's error for each partition; none if it leads at that leader epoch."""
+    """The error code for each partition; ``none`` if the broker leads it at that leader epoch."""
     found: dict[tuple[str, int], ErrorCode] = {}
     for start in range(0, len(questions), PARTITIONS_A_REQUEST):
         topics: defaultdict[str, list[offset_for_leader_epoch.OffsetForLeaderPartition]] = (

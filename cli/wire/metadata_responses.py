@@ -1,6 +1,6 @@
-"""What one broker's Metadata response says, kept small, and how it is compared with ZooKeeper.
+"""One broker's Metadata response in little memory, and its comparison with ZooKeeper.
 
-``zkctl doctor`` (rules M01 to M03) and ``zkctl metadata diff`` judge by the same comparison.
+``zkctl doctor`` (rules M01 to M03) and ``zkctl metadata diff`` use this comparison.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CachedState(NamedTuple):
     isr: tuple[int, ...]
     replicas: tuple[int, ...] = ()
     is_leader_hidden: bool = False
-    """The leader has no listener of the name at which the broker was asked."""
+    """Whether the leader has no listener with the name of the one that was asked."""
 
 
 class MetadataBroker(NamedTuple):
@@ -39,23 +39,23 @@ class MetadataAnswer:
 
     cluster_id: str | None
     controller_id: int
-    """-1: it knows none."""
+    """-1 if the broker knows no controller."""
     brokers: Mapping[int, MetadataBroker] = field(default_factory=dict)
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """Of the topics that have one."""
+    """By topic; topics without an id are left out."""
     partitions: Mapping[tuple[str, int], CachedState] = field(default_factory=dict)
 
     @cached_property
     def topics(self) -> set[str]:
-        """The topics of which it names partitions."""
+        """The topics of which the response has partitions."""
         return {topic for topic, _ in self.partitions}
 
 
 def expected_state(view: PartitionView, cached: CachedState) -> CachedState | None:
-    """What ZooKeeper says where it differs from the broker's state; None if it does not.
+    """The state in ZooKeeper if the broker's cached state differs from it, else None.
 
-    A broker answers LEADER_NOT_AVAILABLE with leader -1 for a leader it knows to be dead, and one
-    before Kafka 2.1 names no epoch: neither is a difference.
+    Two cases are no difference: for a dead leader a broker answers leader -1
+    (LEADER_NOT_AVAILABLE), and before Kafka 2.1 it answers no leader epoch (-1).
     """
     state = view.state
     if state is None:
@@ -70,12 +70,12 @@ def expected_state(view: PartitionView, cached: CachedState) -> CachedState | No
 
 
 def is_other_topic(cached: UUID | None, expected: UUID | None) -> bool:
-    """Whether two topics of one name differ in their ids; a broker before 2.8 knows none."""
+    """Whether both topic ids are known and differ; a broker before Kafka 2.8 knows none."""
     return cached is not None and expected is not None and cached != expected
 
 
 def unlike_brokers(
     known: Collection[int], registered: Collection[int]
 ) -> tuple[list[int], list[int]]:
-    """The registered brokers that a broker does not know, and the others that it knows."""
+    """The registered brokers missing in ``known``, and the known ones that are not registered."""
     return sorted(set(registered) - set(known)), sorted(set(known) - set(registered))

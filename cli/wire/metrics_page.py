@@ -11,14 +11,14 @@ from zkcontroller_cli.console.errors import BadUsage, CannotConnect, Refused, Ti
 
 PATH: Final = "/metrics"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""A page beyond is refused; that of ten thousand partitions has some 10 MB."""
+"""The largest page that is read; with ten thousand partitions a page has some 10 MB."""
 
 
 def read_metrics(address: str, timeout_s: float) -> list[dict[str, Any]]:
-    """Every number at ``HOST:PORT``, one record each, in the order of the page.
+    """Every metric sample at ``HOST:PORT``, one record each, in the order of the page.
 
-    BadUsage for another text than an address, CannotConnect if nothing answers there, Refused if
-    what answers serves no metrics.
+    BadUsage if ``address`` is no address, CannotConnect if nothing answers there, TimedOut if the
+    response is late, Refused if there are no metrics.
     """
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -44,7 +44,7 @@ def read_metrics(address: str, timeout_s: float) -> list[dict[str, Any]]:
 
 def _page(address: str, timeout_s: float) -> str:
     host, port = _host_and_port(address)
-    # Not urllib: a proxy of the environment must not stand between us and a broker.
+    # Not urllib: it would send the request to a proxy that the environment names.
     connection = HTTPConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", PATH, headers={"Accept": "text/plain; version=0.0.4"})

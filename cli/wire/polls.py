@@ -19,7 +19,10 @@ _POLL_S: Final = 0.01
 def controllers_in_caches(
     brokers: Mapping[int, tuple[str, int]], security: ClientSecurity = PLAINTEXT
 ) -> dict[int, int]:
-    """By broker id, the controller its metadata cache names (-1: none); the silent are left out."""
+    """By broker id, the controller in its metadata cache, -1 for none.
+
+    Brokers that do not answer are left out.
+    """
 
     async def ask_all() -> dict[int, int]:
         responses = await asyncio.gather(
@@ -47,17 +50,16 @@ async def _controller_named_by(address: BrokerAddress, security: ClientSecurity)
 
 @dataclass
 class CacheHistory:
-    """When each broker's metadata cache began to name which controller.
+    """By broker id, when its metadata cache began to name which controller.
 
-    Filled by one task while another does what it wants to see the effect of.  Times
-    are ``time.monotonic()``, taken when the response arrived: at most one poll and one round trip
-    late.
+    One task fills it while another makes the change to observe.  Times are ``time.monotonic()`` in
+    seconds, taken when the response arrived: at most one poll and one round trip late.
     """
 
     seen: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
 
     def first_naming(self, controller_id: int, since: float) -> dict[int, float]:
-        """By broker id, when it first named this controller after ``since``."""
+        """By broker id, when it began to name this controller at or after ``since``."""
         return {
             broker_id: next(at for at, named in changes if named == controller_id and at >= since)
             for broker_id, changes in self.seen.items()
@@ -68,7 +70,7 @@ class CacheHistory:
 async def record_caches(
     brokers: Mapping[int, tuple[str, int]], history: CacheHistory, security: ClientSecurity
 ) -> None:
-    """Poll every broker's Metadata until cancelled; who does not answer is asked again."""
+    """Poll every broker's Metadata until cancelled, also brokers that do not answer."""
 
     async def record(broker_id: int, address: BrokerAddress) -> None:
         changes = history.seen.setdefault(broker_id, [])

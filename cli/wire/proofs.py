@@ -1,6 +1,6 @@
-"""A change, proved at every broker: each is asked until it shows it, or the time is over.
+"""Proves a change at every broker: each is asked until it shows the change or time is up.
 
-The broker that made a change knows it when it answers; the others learn of it from ZooKeeper.
+The broker that made a change knows it when it responds; the others read it from ZooKeeper later.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _RETRY_S: Final = 0.2
 
 
 class BrokersProof(NamedTuple, Generic[T]):
-    """What every broker showed of a change, by broker id."""
+    """Which parts of a change each broker did not show, by broker id."""
 
     missed: Mapping[int, set[T]]
-    """What it did not show until the deadline; empty if it showed all."""
+    """The parts that a broker did not show before the deadline; empty if it showed all."""
     silent: Mapping[int, str]
-    """The brokers that could not tell, and why."""
+    """The brokers that could not be asked, and why."""
 
     def brokers_without(self, part: T) -> list[int]:
-        """The brokers that did not show this part."""
+        """The brokers that were asked and did not show this part."""
         return sorted(each for each, those in self.missed.items() if part in those)
 
     def warn_of_silent(self) -> None:
-        """Names on stderr the brokers that could not tell."""
+        """Name on stderr the brokers that could not be asked."""
         for broker_id, reason in sorted(self.silent.items()):
             say(f"warning: broker {broker_id} could not be asked: {reason}")
 
@@ -43,7 +43,7 @@ async def asked_until_shown(
     deadline: Deadline,
     missed_by: Callable[[BrokerConnection], Awaitable[set[T]]],
 ) -> BrokersProof[T]:
-    """Asks every broker until ``missed_by`` finds nothing missing there, or the time is over."""
+    """Ask every broker until ``missed_by`` finds nothing missing there, or until the deadline."""
     known = await metadata(bootstrap, deadline, ())
 
     async def wait(connection: BrokerConnection) -> set[T]:
@@ -54,7 +54,7 @@ async def asked_until_shown(
             await asyncio.sleep(min(_RETRY_S, deadline.left_s))
 
     async def answer_of(address: BrokerAddress) -> set[T] | CommandFailed:
-        # One broker must not hide what the others say.
+        # The failure of one broker must not lose the results of the others.
         try:
             return await ask_broker(address, deadline, bootstrap.security, wait)
         except CommandFailed as error:

@@ -1,7 +1,7 @@
 """DescribeQuorum, sent to the quorum's leader.
 
-A node that does not lead refuses without saying who does, but refuses a Fetch with the leader's
-name and address: so the leader is found from any node.
+A node that is not the leader refuses DescribeQuorum without naming the leader.  Its refusal of a
+Fetch names the leader and its address, so the leader is found from any node.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.wire.requests import BrokerAddress, Deadline, connected_raw, parse_bootstrap
 
 MAX_NODES: Final = 100
-"""So many nodes are asked at most: each may name another one."""
-_LITTLE: Final = 1_000
+"""The most nodes that are asked, as each may name another node."""
+_MAX_FETCH_BYTES: Final = 1_000
 
-_WHO_LEADS: Final = FetchRequest(
+_FETCH_IN_EPOCH_0: Final = FetchRequest(
     cluster_id=None,
     replica=None,
     leader_epoch=0,
     fetch_offset=0,
     last_fetched_epoch=0,
     max_wait_ms=0,
-    max_bytes=_LITTLE,
+    max_bytes=_MAX_FETCH_BYTES,
 )
-"""Every epoch with a leader is above 0, so this is refused, and the refusal names the leader."""
+"""A Fetch in epoch 0, which every node refuses, as an epoch with a leader is above 0.
+
+The refusal names the leader.
+"""
 
 
 async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQuorumResponse:
-    """The leader's description; CannotConnect if no node answers, Refused without a leader."""
+    """The leader's response; CannotConnect if no node answers, Refused if no leader is found."""
     waiting = parse_bootstrap(bootstrap.servers)
     asked: list[BrokerAddress] = []
     reasons: list[str] = []
@@ -72,7 +75,7 @@ async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQ
 async def _described_by(
     connection: Connection, address: BrokerAddress
 ) -> DescribeQuorumResponse | Sequence[BrokerAddress]:
-    """The description, or other nodes to ask."""
+    """The node's description of the quorum if it leads, else the leader that it names."""
     versions = await versions_of(connection)
     response = await _ask(connection, versions, DescribeQuorumRequest())
     assert isinstance(response, DescribeQuorumResponse), "an answer in kind"
@@ -84,7 +87,7 @@ async def _described_by(
     if error is not ErrorCode.not_leader_or_follower:
         raise Refused(f"{address} does not describe the quorum: {error_name(error.value)}")
     with contextlib.suppress(Refused, InvalidFrame):
-        leader = (await _ask(connection, versions, _WHO_LEADS)).leader_endpoint
+        leader = (await _ask(connection, versions, _FETCH_IN_EPOCH_0)).leader_endpoint
         return () if leader is None else (BrokerAddress(leader.host, leader.port),)
     return ()
 
@@ -101,7 +104,10 @@ async def _ask(
 
 
 def status_record(described: DescribeQuorumResponse) -> dict[str, Any]:
-    """The quorum in short.  Source: Kafka ``MetadataQuorumCommand.handleDescribeStatus``."""
+    """A summary of the quorum: leader, high watermark, lag, voters and observers.
+
+    Source: Kafka ``MetadataQuorumCommand.handleDescribeStatus``.
+    """
     leader = _leader(described)
     behind = min(described.voters, key=lambda voter: voter.log_end_offset, default=leader)
     lag_ms = leader.last_caught_up_timestamp - behind.last_caught_up_timestamp
@@ -118,7 +124,7 @@ def status_record(described: DescribeQuorumResponse) -> dict[str, Any]:
 
 
 def replication_rows(described: DescribeQuorumResponse) -> list[dict[str, Any]]:
-    """Each node: the leader first, then the other voters, then observers."""
+    """One row for each node: the leader first, then the other voters, then the observers."""
     leader = _leader(described)
     followers = [each for each in described.voters if each is not leader]
     return [

@@ -1,4 +1,4 @@
-"""Quotas over the wire; any broker answers.
+"""Client quotas over the Kafka protocol; any broker answers.
 
 Source: Kafka ``ConfigCommand``, KIP-546.
 """
@@ -40,7 +40,10 @@ async def describe_quotas(
     *,
     is_exact: bool = False,
 ) -> list[HeldQuotas]:
-    """Every entity that has quotas and those parts; exact: and no others."""
+    """Every entity with quotas that has the ``wanted`` parts (user, client id, IP address).
+
+    ``is_exact``: only entities that have no other parts.
+    """
     request = describe_request.DescribeClientQuotasRequest(
         components=tuple(map(_component, wanted)), strict=is_exact
     )
@@ -65,9 +68,9 @@ async def alter_quotas(
     *,
     is_dry_run: bool,
 ) -> dict[ConfigEntity, BrokerRefusal | None]:
-    """Change quotas: all of an entity or none; by entity, why it was refused.
+    """Change quotas; by entity the refusal, or None if its quotas were changed.
 
-    Dry run: the broker checks the change, and makes none.
+    A broker changes all quotas of an entity or none.  Dry run: it only checks the change.
     """
     request = alter_request.AlterClientQuotasRequest(
         entries=tuple(
@@ -112,7 +115,7 @@ def _component(match: QuotaMatch) -> describe_request.ComponentData:
 
 
 def parts_of(entity: ConfigEntity) -> list[tuple[str, str | None]]:
-    """Type and name of each part, as requests have them; the default is None."""
+    """Type and name of each part of an entity, as in a request; the name is None for a default."""
     parts = [(_TYPES[entity.kind], entity.name)]
     if entity.client_id is not None:
         parts.append((_TYPES[CLIENT], entity.client_id))
@@ -120,7 +123,7 @@ def parts_of(entity: ConfigEntity) -> list[tuple[str, str | None]]:
 
 
 def entity_in(parts: Mapping[str, str | None]) -> ConfigEntity:
-    """The entity with those parts; of a type that is not known, an entity of that kind."""
+    """The entity with those parts, given by type; a name of None is the default."""
     names = {kind: DEFAULT_NAME if name is None else name for kind, name in parts.items()}
     user, client, address = (names.get(_TYPES[kind]) for kind in (USER, CLIENT, IP))
     if user is not None:

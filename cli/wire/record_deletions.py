@@ -1,4 +1,4 @@
-"""DeleteRecords: the leaders raise the start of their logs, and their followers with them."""
+"""DeleteRecords: the leaders raise their log start offsets, and their followers do the same."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 
 
 class RecordsDeleted(NamedTuple):
-    """What came of it for one partition."""
+    """The result of DeleteRecords for one partition."""
 
     low_watermark: int | None
-    """The smallest start of the log on any live replica; None where it failed."""
+    """The lowest log start offset of all live replicas; None if the deletion failed."""
     error: str | None = None
     reason: str | None = None
 
@@ -40,7 +40,7 @@ async def delete_records_before(
     known: MetadataResponse,
     offsets: Mapping[NamedPartition, int],
 ) -> dict[NamedPartition, RecordsDeleted]:
-    """Deletes the records before the offset of each partition; -1 is the high watermark."""
+    """Delete the records before the offset of each partition; -1 means the high watermark."""
     leaders, addresses = leaders_in(known), addresses_in(known)
     led: defaultdict[int, dict[NamedPartition, int]] = defaultdict(dict)
     for partition, offset in offsets.items():
@@ -53,7 +53,7 @@ async def delete_records_before(
         try:
             response = await ask_broker(addresses.get(leader), deadline, bootstrap.security, delete)
         except TimedOut as error:
-            # The others' answers must not be lost.
+            # The results of the other leaders must not be lost.
             return dict.fromkeys(those, RecordsDeleted(None, "REQUEST_TIMED_OUT", str(error)))
         if isinstance(response, dict):
             return response

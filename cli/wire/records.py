@@ -1,6 +1,6 @@
-"""One record to a partition and back: Produce with every replica in sync, and Fetch by a consumer.
+"""Writes one record to a partition (Produce with acks=all), and reads it (Fetch by a consumer).
 
-Both are asked in a version without topic ids, which every Kafka since 0.11 knows.
+Both requests have a version without topic ids, which every Kafka since 0.11 knows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 
 _ALL_IN_SYNC: Final = -1
 _MOST_WAIT_MS: Final = 500
-"""So long a broker may keep a Fetch that finds nothing."""
+"""The longest time a broker may hold a Fetch that finds no record."""
 _MAX_BYTES: Final = 1024 * 1024
 
 
@@ -35,9 +35,9 @@ async def produce_record(
     value: bytes,
     deadline: Deadline,
 ) -> int:
-    """The offset of the record, once every replica in sync has it.
+    """Write a record and return its offset, once every in-sync replica has it.
 
-    Refused or TimedOut if the leader says so.
+    Raises Refused or TimedOut for an error code of the leader.
     """
     topic, index = partition
     batch = encode_batch([Record(0, time.time_ns() // 1_000_000, key, value)])
@@ -67,9 +67,9 @@ async def produce_record(
 async def fetch_record(
     connection: BrokerConnection, partition: tuple[str, int], offset: int, deadline: Deadline
 ) -> None:
-    """Returns once a consumer is given the record at that offset.
+    """Wait until a Fetch as a consumer returns a record at that offset.
 
-    Refused if the leader says so, TimedOut if it has none before the deadline.
+    Refused for an error code of the leader, TimedOut if there is no record before the deadline.
     """
     topic, index = partition
     while True:

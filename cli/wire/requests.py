@@ -1,8 +1,8 @@
 """Kafka requests to brokers: metadata from any broker, changes to the controller.
 
-Requests are built in one version, the newest that is needed; :mod:`.versions` speaks to each
-broker in a version that it knows.  asyncio and kio are imported with this module, so verbs import
-it when they run.
+Requests are built in the newest version that is needed; :mod:`.versions` translates them for a
+broker that knows only an older one.  This module imports asyncio and kio, which is slow, so a verb
+imports it only when it runs.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _CONNECT_TIMEOUT_MS: Final = 5_000
 _RETRY_S: Final = 0.1
 _CLIENT_ID: Final = "zkctl"
 _PATIENCE_S: Final = 5.0
-"""A broker that is not the last one named has at most so long to answer."""
+"""The most seconds a broker has to answer, if other brokers are left to ask."""
 _ANSWER_GRACE_MS: Final = 2_000
-"""A broker whose timeout is the deadline answers a little later."""
-_SAID_OF_WHAT_IS_DONE: Final = frozenset(
+"""Extra time to wait after the deadline, as a broker that times out then answers a little later."""
+_REFUSALS_OF_A_REPETITION: Final = frozenset(
     {
         ErrorCode.topic_already_exists,
         ErrorCode.unknown_topic_or_partition,
@@ -53,7 +53,7 @@ _SAID_OF_WHAT_IS_DONE: Final = frozenset(
         ErrorCode.resource_not_found,
     }
 )
-"""A controller that has made the change refuses its repetition with one of these."""
+"""Errors with which a controller may refuse a repeated request, as it made the change before."""
 
 
 class BrokerAddress(NamedTuple):
@@ -81,7 +81,7 @@ def parse_bootstrap(text: str) -> list[BrokerAddress]:
 
 
 class Deadline:
-    """A moment until which a verb may go on."""
+    """The moment by which a verb must have finished, ``seconds`` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
@@ -100,7 +100,7 @@ class Deadline:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work to its end on an event loop of its own."""
+    """Run a coroutine to its end on a new event loop."""
     return asyncio.run(work)
 
 
@@ -110,8 +110,8 @@ async def connected(
 ) -> AsyncIterator[BrokerConnection]:
     """A connection to the first broker that answers; CannotConnect, with reasons, if none does.
 
-    A frozen broker still accepts connections: where others are named after it, it has a share of
-    the time, and the next one is asked.
+    A hanging broker still accepts connections.  So each broker but the last one must answer
+    ApiVersions within its share of the time, else the next broker is tried.
     """
     reasons: list[OSError] = []
     for place, address in enumerate(addresses):
@@ -131,7 +131,10 @@ async def connected(
 async def connected_raw(
     address: BrokerAddress, deadline: Deadline, security: ClientSecurity
 ) -> AsyncIterator[Connection]:
-    """Like :func:`connected`, for requests whose version the caller chooses."""
+    """A connection to one broker, for requests whose version the caller chooses.
+
+    CannotConnect if it does not answer.
+    """
     try:
         connection = (await _open(address, deadline, security)).raw
     except OSError as error:
@@ -160,9 +163,9 @@ async def _until_broken_off(
 async def _open(
     address: BrokerAddress, deadline: Deadline, security: ClientSecurity, others: int = 0
 ) -> BrokerConnection:
-    """Connects, and logs in where that is configured; raises OSError with the broker's address.
+    """Connect, and log in if that is configured; raises OSError with the broker's address.
 
-    If ``others`` brokers are left to ask, the broker must also say in time which versions it has.
+    If ``others`` brokers are left to ask, this broker must also answer ApiVersions in time.
     """
     patience_s = min(_PATIENCE_S, deadline.left_s / (others + 1)) if others else None
     raw = None
@@ -198,7 +201,7 @@ def _none_answered(reasons: Sequence[OSError]) -> CannotConnect:
 async def ask_metadata(
     connection: BrokerConnection, topics: Sequence[str] | None = None
 ) -> MetadataResponse:
-    """What a broker knows of the cluster and of some topics (None: of all, empty: of none)."""
+    """A broker's Metadata response, with those topics (None: all topics, empty: none)."""
     wanted = (
         None
         if topics is None
@@ -232,10 +235,11 @@ async def ask_controller(
     *,
     changes_nothing: bool = False,
 ) -> list[T]:
-    """Put a request to the controller, and again while it moves.
+    """Send a request to the controller, again while the controller moves.
 
-    A refusal that an earlier try may have caused, whose connection broke before the response, has
-    the error code REQUEST_TIMED_OUT: whether the change was made is not known.
+    If a connection broke before the response, that try may have made the change.  A refusal of the
+    next try that this would explain is returned as REQUEST_TIMED_OUT: whether the change was made
+    is not known.
 
     CannotConnect if none of the bootstrap servers answers, TimedOut if no controller takes the
     request before the deadline.
@@ -247,23 +251,23 @@ async def ask_controller(
         except (CannotConnect, TimedOut) as error:
             if unanswered is None:
                 raise
-            raise TimedOut(f"{error}; {_not_known(unanswered)}") from error
+            raise TimedOut(f"{error}; {_uncertainty_text(unanswered)}") from error
         outcome = await _ask_named_controller(known, deadline, bootstrap.security, ask)
         if isinstance(outcome, list):
             if unanswered is None:
                 return outcome
-            return [_in_doubt(result, unanswered) for result in outcome]
+            return [_uncertain_result(result, unanswered) for result in outcome]
         if outcome.was_sent and not changes_nothing:
             unanswered = outcome.reason
         if deadline.is_over:
             if unanswered is not None:
-                raise TimedOut(f"no controller answered in time; {_not_known(unanswered)}")
+                raise TimedOut(f"no controller answered in time; {_uncertainty_text(unanswered)}")
             raise TimedOut(f"no controller took the request in time: {outcome.reason}")
         await asyncio.sleep(min(_RETRY_S, deadline.left_s))
 
 
 class _NotAnswered(NamedTuple):
-    """Why a request must be sent again, and whether a controller may have carried it out."""
+    """Why a request must be sent again, and whether a controller may have executed it."""
 
     reason: str
     was_sent: bool
@@ -275,7 +279,7 @@ async def _ask_named_controller(
     security: ClientSecurity,
     ask: Callable[[BrokerConnection], Awaitable[list[T]]],
 ) -> list[T] | _NotAnswered:
-    """The controller's results; or why they must be asked for again."""
+    """The results of the controller in ``known``, or why the request must be sent again."""
     controller = next((b for b in known.brokers if b.node_id == known.controller_id), None)
     if controller is None:
         return _NotAnswered("the brokers know no controller", was_sent=False)
@@ -294,22 +298,22 @@ async def _ask_named_controller(
     return results
 
 
-def _in_doubt(result: T, unanswered: str) -> T:
-    """The result of a repetition, which is no refusal where the first try may be its cause."""
+def _uncertain_result(result: T, unanswered: str) -> T:
+    """The result of a repeated request, REQUEST_TIMED_OUT if the first try may explain it."""
     code = getattr(result, "error_code", None)
-    if code not in _SAID_OF_WHAT_IS_DONE:
+    if code not in _REFUSALS_OF_A_REPETITION:
         return result
     refusal: Any = result
     changed: T = replace(
         refusal,
         error_code=ErrorCode.request_timed_out,
         error_message=f"{refusal.error_message or error_text(code)}, when it was asked again; "
-        f"{_not_known(unanswered)}",
+        f"{_uncertainty_text(unanswered)}",
     )
     return changed
 
 
-def _not_known(unanswered: str) -> str:
+def _uncertainty_text(unanswered: str) -> str:
     return f"whether an earlier try did it is not known, for {unanswered}"
 
 
@@ -320,7 +324,7 @@ async def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> CreatableTopicResult:
-    """Create a topic, or have that checked; the result may carry an error code."""
+    """Create a topic, or only check that (dry run); the result may carry an error code."""
 
     async def ask(connection: BrokerConnection) -> list[CreatableTopicResult]:
         response = await connection.request(
@@ -353,14 +357,14 @@ async def delete_topics_named(
 
 
 class BrokerRefusal(NamedTuple):
-    """Why a broker did not do what was asked: Kafka's name of the code, and its message."""
+    """Why a broker refused a request: the name of the error code, and the message."""
 
     error: str
     reason: str
 
 
 def refusal_of(code: ErrorCode, message: str | None = None) -> BrokerRefusal | None:
-    """The refusal that the code stands for; None if it is no error."""
+    """The refusal for an error code; None if the code is no error."""
     if code is ErrorCode.none:
         return None
     return BrokerRefusal(code.name.upper(), message or error_text(code))
@@ -380,12 +384,12 @@ def raise_for_code(what: str, code: ErrorCode, message: str | None = None) -> No
 
 
 def error_text(code: ErrorCode) -> str:
-    """An error code in words, for brokers that send no message."""
+    """The name of an error code as words, for a response without a message."""
     return code.name.replace("_", " ")
 
 
 def timeout_of(deadline: Deadline) -> i32Timedelta:
-    """What is left, as the timeout of a request."""
+    """The time left until the deadline, as the timeout of a request."""
     return i32Timedelta.parse(timedelta(milliseconds=deadline.left_ms))
 
 

@@ -1,6 +1,6 @@
-"""SCRAM credentials over the wire: any broker describes them, the controller changes them.
+"""SCRAM credentials: any broker describes them, the controller changes them.
 
-A broker gets a salted password, never the password.
+The password itself is never sent, only the salted password.
 
 Source: Kafka ``ConfigCommand``, KIP-554.
 """
@@ -43,7 +43,7 @@ from zkcontroller_cli.wire.versions import BrokerConnection
 async def describe_credentials(
     bootstrap: Bootstrap, deadline: Deadline, users: Sequence[str] = ()
 ) -> list[HeldCredential]:
-    """The credentials of those users (none named: of all), by user and mechanism.
+    """The credentials of those users (none named: of all), sorted by user and mechanism.
 
     A user without credentials is left out.
     """
@@ -51,7 +51,8 @@ async def describe_credentials(
     async with connected(where, deadline, bootstrap.security) as connection:
         found = await _described(connection, users)
         if not users:
-            # Before 3.5 Kafka lists the names of znodes, but is asked by the names of users.
+            # Before 3.5 Kafka lists users by the encoded names of their znodes, but a request
+            # must name them decoded.
             encoded = {each.user for each in found if desanitize(each.user) != each.user}
             if encoded:
                 meant = await _described(connection, sorted({*map(desanitize, encoded)}))
@@ -81,7 +82,10 @@ async def _described(connection: BrokerConnection, users: Sequence[str]) -> list
 async def alter_credentials(
     bootstrap: Bootstrap, deadline: Deadline, changes: Sequence[CredentialChange]
 ) -> dict[str, BrokerRefusal | None]:
-    """Set and delete credentials: all of a user or none; by user, why it was refused."""
+    """Set and delete credentials; by user the refusal, or None if all changes were made.
+
+    The controller makes all changes of a user or none.
+    """
     request = alter_request.AlterUserScramCredentialsRequest(
         deletions=tuple(
             alter_request.ScramCredentialDeletion(

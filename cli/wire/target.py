@@ -1,8 +1,8 @@
-"""Which cluster a verb is about: one cluster, and named before anything is written.
+"""Names the cluster of a write on stderr before anything is written.
 
 An address may come from a flag, the environment, a context or a cluster file
-(:mod:`..console.shared_settings`).  Where brokers
-and a ZooKeeper are both named, a write compares their cluster ids first.
+(:mod:`..console.shared_settings`).  If brokers and a ZooKeeper are both named, their cluster ids
+are compared before the write.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def registered_brokers(settings: Settings) -> str:
 
 
 def brokers_to_change(settings: Settings) -> Bootstrap:
-    """The brokers that a write goes to; their cluster is named on stderr first.
+    """The brokers for a write, after their cluster was named on stderr.
 
-    Refused if a ZooKeeper is named as well and belongs to another cluster, or cannot be asked.
+    Refused if a ZooKeeper is named as well that belongs to another cluster or cannot be asked.
     """
     bootstrap = settings.bootstrap()
     known = run(metadata(bootstrap, Deadline(settings.deadline_s), ()))
@@ -68,7 +68,8 @@ def brokers_to_change(settings: Settings) -> Bootstrap:
 def name_zookeeper_to_change(settings: Settings, zookeeper: ZooKeeper) -> None:
     """Name the cluster of that ZooKeeper on stderr, before a write to it.
 
-    Refused if brokers are named as well and belong to another cluster.
+    Refused if brokers are named as well that belong to another cluster; only a warning if they
+    cannot be asked.
     """
     cluster_id = _id_in(zookeeper)
     text = settings.zookeeper()
@@ -89,7 +90,7 @@ def name_zookeeper_to_change(settings: Settings, zookeeper: ZooKeeper) -> None:
 
 
 def _are_from_two_places(settings: Settings) -> bool:
-    """Whether both addresses were named, not taken together from one file or ZooKeeper."""
+    """Whether brokers and ZooKeeper are both named, and not both by one cluster file."""
     named = settings.find_zookeeper(), settings.find_bootstrap()
     origins = [address.origin for address in named if address is not None]
     return len(origins) == 2 and origins != [Origin.CLUSTER_FILE, Origin.CLUSTER_FILE]

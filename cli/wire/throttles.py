@@ -1,6 +1,6 @@
-"""Throttles as topics and brokers have them, read and changed over the Kafka protocol.
+"""Replication throttles of topics and brokers, read and changed over the Kafka protocol.
 
-A broker shows and changes its own configuration alone, so one that is not alive keeps what it has.
+Each broker shows and changes only its own configuration, so the throttle of a dead broker stays.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from zkcontroller_cli.wire.requests import (
 from zkcontroller_cli.wire.versions import BrokerConnection
 
 _SOURCES: Final = {TOPIC: 1, BROKER: 2}
-"""``ConfigSource`` of what is set on the topic, or on the broker, itself."""
+"""``ConfigSource`` of a value that is set on the topic itself, or on the broker itself."""
 _SET: Final = 0
 _DELETE: Final = 1
 TOPICS_AT_ONCE: Final = 1_000
-"""So many topics are in one request."""
+"""The most topics in one request."""
 PROOF_S: Final = 10.0
-"""So long a broker may take until it shows a change of its configuration."""
+"""Seconds that a broker may take until it shows a change of its configuration."""
 _POLL_S: Final = 0.2
 
 
@@ -54,21 +54,21 @@ async def standing_throttles(
     topics: Sequence[str],
     brokers: Sequence[int],
 ) -> StandingThrottles:
-    """What is set on those topics, and on those brokers as far as they answer."""
+    """The throttles set on those topics and brokers; ``unread`` has brokers that do not answer."""
     found = StandingThrottles()
     where = parse_bootstrap(bootstrap.servers)
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         some = topics[start : start + TOPICS_AT_ONCE]
         async with connected(where, deadline, bootstrap.security) as connection:
             for result in await _described(connection, TOPIC, some, TOPIC_KEYS):
-                # A topic that was deleted has no throttle.
+                # A deleted topic has no throttle.
                 if result.error_code is not ErrorCode.unknown_topic_or_partition:
-                    found.topics[result.resource_name] = _set_on(result, TOPIC)
+                    found.topics[result.resource_name] = _own_values(result, TOPIC)
     addresses = addresses_in(known)
 
     async def ask(connection: BrokerConnection, broker: int) -> Mapping[str, str]:
         [result] = await _described(connection, BROKER, [str(broker)], BROKER_KEYS)
-        return _set_on(result, BROKER)
+        return _own_values(result, BROKER)
 
     async def asked(broker: int) -> Mapping[str, str] | CommandFailed:
         try:
@@ -93,7 +93,7 @@ async def standing_throttles(
 async def change_throttles(
     bootstrap: Bootstrap, deadline: Deadline, edits: Sequence[ConfigEdit]
 ) -> list[tuple[ConfigEdit, str]]:
-    """Makes the changes and reads them again; those that did not come, with the reason."""
+    """Make the changes and read them back; returns the changes that failed, with the reason."""
     if not edits:
         return []
     known = await metadata(bootstrap, deadline, ())
@@ -182,8 +182,8 @@ async def _described(
     return response.results
 
 
-def _set_on(result: DescribeConfigsResult, kind: int) -> dict[str, str]:
-    """What is set there itself; Refused if the broker does not show it."""
+def _own_values(result: DescribeConfigsResult, kind: int) -> dict[str, str]:
+    """The keys set on the topic or broker itself; Refused if the broker does not show them."""
     if result.error_code is not ErrorCode.none:
         what = "topic" if kind == TOPIC else "broker"
         said = result.error_message or error_text(result.error_code)
@@ -200,7 +200,7 @@ def _set_on(result: DescribeConfigsResult, kind: int) -> dict[str, str]:
 async def _altered(
     connection: BrokerConnection, kind: int, wanted: Mapping[str, Sequence[ConfigEdit]]
 ) -> dict[str, str]:
-    """What was refused, by ``where`` of its edits, and why."""
+    """Change configurations; why it was refused, by the ``where`` of the edits."""
     response = await connection.request(
         alter_configs.IncrementalAlterConfigsRequest(
             resources=tuple(

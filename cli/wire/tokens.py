@@ -1,4 +1,4 @@
-"""Delegation tokens at brokers: created, described, renewed, expired.
+"""Creates, describes, renews and expires delegation tokens by requests to brokers.
 
 Source: KIP-48, KIP-373, Kafka ``DelegationTokenCommand``, ``KafkaApis``.
 """
@@ -78,7 +78,7 @@ async def create_token(
     renewers: Sequence[Principal],
     max_lifetime_ms: int,
 ) -> DelegationToken:
-    """A new token; its owner is the user who asks, if no other is named.
+    """Create a token; without ``owner`` it belongs to the user who asks.
 
     ``max_lifetime_ms`` is -1 for the brokers' own limit.
     """
@@ -108,7 +108,10 @@ async def create_token(
 
 
 async def renew_token(bootstrap: Bootstrap, deadline: Deadline, hmac: bytes, period_ms: int) -> int:
-    """When the token expires now, in milliseconds since 1970; -1 is the brokers' own period."""
+    """Renew a token; returns its new expiry in milliseconds since 1970.
+
+    ``period_ms`` is -1 for the brokers' own period.
+    """
     request = RenewDelegationTokenRequest(hmac=hmac, renew_period=_period(period_ms))
     return int((await _asked(bootstrap, deadline, request)).expiry_timestamp)
 
@@ -116,7 +119,10 @@ async def renew_token(bootstrap: Bootstrap, deadline: Deadline, hmac: bytes, per
 async def expire_token(
     bootstrap: Bootstrap, deadline: Deadline, hmac: bytes, period_ms: int
 ) -> int:
-    """When the token expires now, in milliseconds since 1970; a negative period ends it at once."""
+    """Let a token expire after ``period_ms``; returns its new expiry in milliseconds since 1970.
+
+    A negative period ends it at once.
+    """
     request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period=_period(period_ms))
     return int((await _asked(bootstrap, deadline, request)).expiry_timestamp)
 
@@ -128,7 +134,7 @@ async def _asked(
     | RenewDelegationTokenRequest
     | ExpireDelegationTokenRequest,
 ) -> Any:
-    """The response, its times in milliseconds; Refused with the next step if it is an error."""
+    """The response, with times in milliseconds; Refused with the next step for an error code."""
     addresses = parse_bootstrap(bootstrap.servers)
     async with connected(addresses, deadline, bootstrap.security) as connection:
         response = await connection.request_numeric(request)
@@ -149,9 +155,9 @@ def _period(milliseconds: int) -> i64Timedelta:
 async def describe_tokens(
     bootstrap: Bootstrap, deadline: Deadline, owners: Sequence[Principal] | None = None
 ) -> list[DelegationToken]:
-    """The tokens that this user may see, by id; of those owners only, if they are named.
+    """The tokens that this user may see, sorted by id; only those of ``owners`` unless it is None.
 
-    Refused where tokens are off, or where the connection is not allowed to ask for them.
+    Refused if the brokers have tokens disabled, or if the connection may not ask for tokens.
     """
     addresses = parse_bootstrap(bootstrap.servers)
     async with connected(addresses, deadline, bootstrap.security) as connection:
@@ -201,9 +207,9 @@ def _requester(response: Any) -> str | None:
 def missed_token(
     token_id: str, expires_at_ms: int | None
 ) -> Callable[[BrokerConnection], Awaitable[set[str]]]:
-    """For :func:`asked_until_shown`: the token, where a broker does not show it with that end.
+    """For :func:`asked_until_shown`: the token id, if a broker shows another expiry of the token.
 
-    None: the token shall not be there.
+    ``expires_at_ms`` is None if the token should not exist any more.
     """
 
     async def missed_by(connection: BrokerConnection) -> set[str]:

@@ -1,8 +1,8 @@
-"""What brokers say of topics beside Metadata: values of configurations, and if a topic is gone.
+"""Asks brokers for values of configurations, and whether a topic still exists.
 
-A topic that is being deleted is in no broker's Metadata any more, though its znodes and logs may be
-there for long.  The controller refuses to create a topic of that name until it is gone, also where
-it is only asked to check that.
+A topic that is being deleted is in no broker's Metadata any more, while its znodes and logs may
+exist for long.  Until they are deleted the controller refuses to create a topic of that name, so
+CreateTopics with ``validate_only`` shows whether the topic exists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zkcontroller_cli.wire.topics import creatable
 DELETE_TOPIC_ENABLE = "delete.topic.enable"
 _NOT_THERE = (
     ErrorCode.none,
-    # These are checked only where no topic of the name exists.
+    # The controller checks these only if no topic of that name exists.
     ErrorCode.policy_violation,
     ErrorCode.invalid_topic_exception,
 )
@@ -42,7 +42,7 @@ _NOT_THERE = (
 async def config_values(
     bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str], key: str
 ) -> dict[str, str]:
-    """By topic the value of a key that counts for it; a topic that is not shown is left out."""
+    """By topic, the effective value of a key; a topic that the broker does not show is left out."""
     where = parse_bootstrap(bootstrap.servers)
     return await _values(where, bootstrap, deadline, TOPIC, topics, key)
 
@@ -50,13 +50,13 @@ async def config_values(
 async def min_in_sync_replicas(
     bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str]
 ) -> dict[str, int]:
-    """By topic its ``min.insync.replicas``, as brokers have it."""
+    """By topic, its effective ``min.insync.replicas``."""
     found = await config_values(bootstrap, deadline, topics, MIN_IN_SYNC)
     return {topic: int(value) for topic, value in found.items() if value.isdecimal()}
 
 
 async def is_deletion_enabled(bootstrap: Bootstrap, deadline: Deadline) -> bool | None:
-    """``delete.topic.enable`` of the controller; None if there is none or it does not show it."""
+    """``delete.topic.enable`` of the controller; None if there is no controller or no value."""
     known = await metadata(bootstrap, deadline, ())
     address = addresses_in(known).get(int(known.controller_id))
     if address is None:
@@ -70,10 +70,10 @@ async def is_deletion_enabled(bootstrap: Bootstrap, deadline: Deadline) -> bool 
 async def topics_still_there(
     bootstrap: Bootstrap, deadline: Deadline, topics: Collection[str]
 ) -> dict[str, bool | None]:
-    """By topic whether it is there, also where it is being deleted; None if that is not known.
+    """By topic whether it exists, also while it is being deleted; None if that is not known.
 
-    Where Metadata has no such topic, the controller is asked whether it could be created; nothing
-    is created.
+    If Metadata has no such topic, the controller is asked whether it could be created, which
+    creates nothing.
     """
     known = await metadata(bootstrap, deadline, sorted(topics))
     seen = {str(topic.name) for topic in known.topics if topic.error_code is ErrorCode.none}
@@ -92,7 +92,7 @@ async def _is_name_taken(
         result = await create_topic(
             bootstrap, deadline, creatable(topic, 1, 1, {}, None), is_dry_run=True
         )
-    except Refused:  # before Kafka 0.10.2 nothing is only checked
+    except Refused:  # before Kafka 0.10.2 CreateTopics has no validate_only
         return None
     if result.error_code is ErrorCode.topic_already_exists:
         return True

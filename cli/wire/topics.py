@@ -1,4 +1,4 @@
-"""Topics in requests and responses, in one form."""
+"""Topics in CreateTopics requests and Metadata responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def creatable(
     configs: Mapping[str, str],
     replica_assignment: str | None,
 ) -> CreatableTopic:
-    """The topic to create; -1, the broker's default, for what is not said."""
+    """The topic to create; None for a number means the broker's default (-1 in the request)."""
     assignments = () if replica_assignment is None else parse_assignment(replica_assignment)
     return CreatableTopic(
         name=TopicName(topic),
@@ -56,9 +56,9 @@ def parse_assignment(text: str) -> tuple[CreatableReplicaAssignment, ...]:
 
 
 def topics_from_metadata(response: MetadataResponse) -> list[dict[str, Any]]:
-    """The topics of a Metadata response; those it does not know are left out.
+    """The topics of a Metadata response as records; unknown or invalid topics are left out.
 
-    It does not tell what is moved or marked for deletion: None.
+    Fields that Metadata does not have (reassignment, deletion, configuration) are None.
     """
     return [
         _from_metadata(topic)

@@ -1,4 +1,4 @@
-"""Transactions: listed by every broker, described by coordinators; producers by partition leaders.
+"""Lists and describes transactions by coordinators, and producers by the leaders of partitions.
 
 Source: Kafka ``TransactionsCommand``, KIP-664.
 """
@@ -62,7 +62,10 @@ _DescribedWithNumbers: Any = make_dataclass(
     slots=True,
     kw_only=True,
 )
-"""The start is in milliseconds: outside a transaction it is -1, which is no moment for kio."""
+"""DescribeTransactionsResponse with the start as a number of milliseconds.
+
+Outside a transaction the start is -1, which kio cannot hold as a time.
+"""
 
 Producers = dict[NamedPartition, "tuple[Producer, ...] | str"]
 
@@ -77,7 +80,10 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id as its coordinator describes it; started is None outside a transaction."""
+    """A transactional id as its coordinator describes it.
+
+    ``started_at_ms`` is None outside a transaction.
+    """
 
     transactional_id: str
     coordinator: CoordinatorBroker
@@ -90,10 +96,10 @@ class TransactionDescription(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """A producer as a partition's leader knows it.
+    """The state of a producer in one partition, from DescribeProducers.
 
-    The start offset is None outside a transaction, the coordinator epoch is -1 before the
-    producer's first marker.
+    ``start_offset`` is None outside a transaction; ``coordinator_epoch`` is -1 before the
+    producer's first transaction marker.
     """
 
     topic: str
@@ -114,9 +120,9 @@ async def list_transactions(
     producer_ids: Sequence[int] = (),
     longer_than_ms: int | None = None,
 ) -> list[TransactionListing]:
-    """The transactional ids of every coordinator that the filters leave, by id.
+    """The transactional ids of every coordinator that match the filters, sorted by id.
 
-    CannotConnect if a broker is not reached: what it coordinates would be missing.
+    CannotConnect if a broker is not reached, as its ids would be missing.
     """
     request = ListTransactionsRequest(
         state_filters=tuple(states),
@@ -129,7 +135,7 @@ async def list_transactions(
         assert isinstance(response, ListTransactionsResponse), "request() answers in kind"
         return response
 
-    # While a coordinator moves, two brokers may list an id.
+    # While a coordinator moves, two brokers may list the same id.
     by_id: dict[str, TransactionListing] = {}
     for broker_id, response in await list_by_every_broker(bootstrap, deadline, "transactions", ask):
         if response.unknown_state_filters:
@@ -146,7 +152,7 @@ async def list_transactions(
 async def describe_transactions(
     bootstrap: Bootstrap, deadline: Deadline, transactional_ids: Sequence[str]
 ) -> dict[str, TransactionDescription | None]:
-    """Each transactional id as its coordinator describes it; None if it does not know the id.
+    """Each transactional id as its coordinator describes it; None if the coordinator lacks the id.
 
     Refused if a coordinator does not describe one of them.
     """
@@ -201,7 +207,10 @@ async def describe_producers(
     partitions: Sequence[NamedPartition],
     broker_id: int | None = None,
 ) -> Producers:
-    """By partition its producers as the leader, or that broker, knows them; or why not."""
+    """By partition, its producers, or a text why they are not known.
+
+    Asks the partition's leader, or the broker ``broker_id`` if that is given.
+    """
     leaders = leaders_in(known)
     by_broker: defaultdict[int, list[NamedPartition]] = defaultdict(list)
     for partition in partitions:
@@ -285,9 +294,9 @@ async def write_abort_marker(
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> None:
-    """Has the partition's leader end a producer's transaction there; Refused if it does not.
+    """Let the partition's leader write an abort marker for a producer; Refused if it does not.
 
-    A coordinator epoch below 0, of a producer without any marker yet, is sent as 0.
+    A coordinator epoch below 0 (the producer has no marker yet) is sent as 0.
     """
     leader = leaders_in(known).get(partition, -1)
     address = addresses_in(known).get(leader)

@@ -1,9 +1,10 @@
-"""One request, whatever version a broker speaks: ApiVersions decides, once per connection.
+"""Translates requests and responses for brokers that know only an older version.
 
 Verbs build each request, and read each response, in the newest version they know.
-:class:`BrokerConnection` writes the request in the newest version that the broker knows as well,
-and gives the response the newest version's form: what an older broker does not say has the value
-that means "not said".  A request that an older version cannot express is refused before it is sent.
+:class:`BrokerConnection` asks ApiVersions once, and writes each request in the newest version that
+the broker knows too.  It converts the response to the newest version; a field that the older
+version lacks gets a default value.  A request that an older version cannot express is refused
+before it is sent.
 
 Source: KIP-35; which version has which field: Kafka's message definitions, as kio holds them.
 """
@@ -40,8 +41,9 @@ _OLDEST: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 3,
     ApiKey.FETCH: 4,
 }
-"""An older Metadata may create the topic it asks for; ListOffsets 0 has another form.
+"""By API, the oldest version that is used, where that is not 0.
 
+Metadata before 4 may create the topic it asks for.  ListOffsets 0 returns a list of offsets.
 OffsetCommit 0 and OffsetFetch 0 are about offsets in ZooKeeper, OffsetCommit 1 has a time for each
 partition, and OffsetFetch 1 cannot ask for all partitions.  Produce 2 and Fetch 3 know no batches
 of magic 2.
@@ -52,21 +54,21 @@ _KAFKA_WITH_TIMESTAMP: Final[Mapping[int, tuple[int, str, str]]] = {
     -4: (8, "earliest-local", "3.5"),
     -5: (9, "latest-tiered", "3.9"),
 }
-"""Special timestamps of ListOffsets: the version and the Kafka that know them first.
+"""By special timestamp of ListOffsets: the first version with it, its name, the first Kafka.
 
-An older broker would look for a record of that time, and answer.
+An older broker would take it for a time, and return a wrong offset instead of an error.
 """
 
-_OF_USERS_SINCE: Final = 3
-"""The requests about ACLs know users as resources, and a token another owner (KIP-373)."""
+_ACLS_ON_USERS_SINCE: Final = 3
+"""The first version with ACLs on users, and with tokens for another owner (KIP-373)."""
 
 _PATTERNS_SINCE: Final = 1
-"""The requests about ACLs know pattern types since this version (KIP-290)."""
+"""The first version of the ACL requests with pattern types (KIP-290)."""
 
 _ABOUT_ACLS: Final = (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
 
-_DEFAULTS_OF_TOPICS: Final = 4
-"""CreateTopics knows the broker's defaults since this version (KIP-464)."""
+_BROKER_DEFAULTS_SINCE: Final = 4
+"""The first version of CreateTopics in which -1 means the broker's default (KIP-464)."""
 
 _KAFKA_WITH: Final[Mapping[int, str]] = {
     ApiKey.METADATA: "0.11.0",
@@ -112,9 +114,9 @@ _KAFKA_WITH: Final[Mapping[int, str]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "2.7",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "2.7",
 }
-"""The first Kafka whose brokers answer the request, in the oldest version used here."""
+"""By API, the first version of Kafka that knows the oldest version of the request used here."""
 
-_NOT_SAID: Final[Mapping[str, Any]] = {
+_VALUES_OF_MISSING_FIELDS: Final[Mapping[str, Any]] = {
     "throttle_time": i32Timedelta.parse(timedelta(0)),
     "cluster_id": None,
     "controller_id": BrokerId(-1),
@@ -138,21 +140,21 @@ _NOT_SAID: Final[Mapping[str, Any]] = {
     "token_requester_principal_name": "",
     "record_errors": (),
 }
-"""What a field of a response holds that the broker's version does not have."""
+"""By field of a response, its value if the broker's version does not have the field."""
 
-_MAY_BE_LEFT_OUT: Final = frozenset({"include_documentation", "include_synonyms"})
-"""Fields that ask for more than an older broker can say: without them it says what it can."""
+_DROPPABLE_FIELDS: Final = frozenset({"include_documentation", "include_synonyms"})
+"""Fields of a request that may be dropped for an older broker, which then returns less."""
 
 
-_ONLY_BEFORE: Final[Mapping[str, Any]] = {
+_VALUES_OF_OLD_FIELDS: Final[Mapping[str, Any]] = {
     "include_cluster_authorized_operations": False,
     "retention_time": i64Timedelta.parse(timedelta(milliseconds=-1)),
 }
-"""Fields of requests that only older versions have."""
+"""By field of a request that only older versions have, its value."""
 
 
 class BrokerConnection:
-    """A connection to one broker that translates between our newest versions and the broker's."""
+    """A connection to one broker, which translates requests and responses between versions."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -160,27 +162,27 @@ class BrokerConnection:
 
     @property
     def raw(self) -> Connection:
-        """The connection below, which translates nothing."""
+        """The underlying connection, which does not translate versions."""
         return self._connection
 
     async def request(self, newest: RequestPayload) -> ResponsePayload:
-        """The response, in the version of the request.
+        """Send a request in a version that the broker knows; the response in the newest version.
 
-        ApiNotKnown if the broker does not have the API, Refused if its version of it cannot say
-        what the request says.
+        ApiNotKnown if the broker does not have the API, Refused if the broker's version cannot
+        express the request.
 
         Raises what :meth:`Connection.request` raises.
         """
         key = int(newest.__api_key__)
         version = self._version_for(key, int(newest.__version__), await self.ask_versions())
-        response = await self._connection.request(self._older(newest, version))
+        response = await self._connection.request(self._in_version(newest, version))
         like_newest: ResponsePayload = _like_newest(
             response, response_type(key, int(newest.__version__))
         )
         return like_newest
 
     async def request_as(self, request: RequestPayload, kind: type[E]) -> E:
-        """The response, read as that class: for what kio's own class of it cannot hold.
+        """The response, decoded as ``kind``, for values that kio's own class cannot hold.
 
         ApiNotKnown if the broker does not have the API in the version of the request.
         """
@@ -190,16 +192,16 @@ class BrokerConnection:
         return read(kind, await self._connection.call(key, version, (write(request),)))
 
     async def request_numeric(self, newest: RequestPayload) -> Any:
-        """As :meth:`request`, with the times of the response in milliseconds: -1 is no time."""
+        """As :meth:`request`, with times in the response in milliseconds, -1 for no time."""
         key = int(newest.__api_key__)
         version = self._version_for(key, int(newest.__version__), await self.ask_versions())
-        request = self._older(newest, version)
+        request = self._in_version(newest, version)
         body = await self._connection.call(key, version, (write(request),))
         response = read(numeric_response_type(key, version), body)
         return _like_newest(response, numeric_response_type(key, int(newest.__version__)))
 
     async def ask_versions(self) -> Mapping[int, tuple[int, int]]:
-        """The oldest and the newest version of each API that the broker offers; asked for once."""
+        """By API key, the oldest and newest version that the broker supports; asked for once."""
         if self._offered is None:
             response = await self._connection.request(ApiVersionsRequest())
             assert isinstance(response, ApiVersionsResponse), "request() answers in kind"
@@ -219,17 +221,17 @@ class BrokerConnection:
             )
         return version
 
-    def _older(self, newest: RequestPayload, version: int) -> RequestPayload:
+    def _in_version(self, newest: RequestPayload, version: int) -> RequestPayload:
         key = int(newest.__api_key__)
         if version == int(newest.__version__):
             return newest
         target = request_type(key, version)
         try:
-            if key == ApiKey.CREATE_TOPICS and version < _DEFAULTS_OF_TOPICS:
+            if key == ApiKey.CREATE_TOPICS and version < _BROKER_DEFAULTS_SINCE:
                 _check_all_said(newest)
             if key == ApiKey.LIST_OFFSETS:
                 _check_timestamps(newest, version)
-            if version < _OF_USERS_SINCE:
+            if version < _ACLS_ON_USERS_SINCE:
                 _check_before_users(key, newest)
             if key == ApiKey.DESCRIBE_ACLS and version < _PATTERNS_SINCE:
                 newest = _of_literal_acls(newest)
@@ -242,7 +244,7 @@ class BrokerConnection:
 
 
 class _CannotExpress(Exception):
-    """An older version has no way to say what the request says."""
+    """The request holds a value that an older version has no field for."""
 
 
 def _check_all_said(newest: Any) -> None:
@@ -274,7 +276,7 @@ def _check_before_users(key: int, newest: Any) -> None:
 
 
 def _of_literal_acls(newest: Any) -> Any:
-    """The question for any pattern type as one for literal ACLs: there are no others."""
+    """The filter for any pattern type as one for literal ACLs, as old brokers have no others."""
     if newest.pattern_type_filter == PatternType.ANY:
         return dataclasses.replace(newest, pattern_type_filter=i8(PatternType.LITERAL))
     if newest.pattern_type_filter != PatternType.LITERAL:
@@ -289,10 +291,13 @@ def _deletion_by_name(newest: Any, target: type[Any]) -> RequestPayload:
 
 
 def _with_fields_of(source: Any, target: Any) -> Any:
-    """``source`` as the class of another version; _CannotExpress if that lacks what it says."""
+    """``source`` converted to the class of another version.
+
+    _CannotExpress if a field with a value other than its default is missing there.
+    """
     names = {field.name for field in dataclasses.fields(target)}
     for field in dataclasses.fields(source):
-        if field.name in names or field.name in _MAY_BE_LEFT_OUT:
+        if field.name in names or field.name in _DROPPABLE_FIELDS:
             continue
         if getattr(source, field.name) not in (None, False, 0, (), field.default):
             raise _CannotExpress(f"it does not know {field.name}")
@@ -300,7 +305,7 @@ def _with_fields_of(source: Any, target: Any) -> Any:
         **{
             name: _converted(getattr(source, name), element)
             if hasattr(source, name)
-            else _ONLY_BEFORE[name]
+            else _VALUES_OF_OLD_FIELDS[name]
             for name, element in _elements(target).items()
         }
     )
@@ -313,7 +318,7 @@ def _converted(value: Any, element: type[Any] | None) -> Any:
 
 
 def _like_newest(response: Any, newest: Any) -> Any:
-    """The response in the newest version's form; fields that it lacks have their "not said"."""
+    """The response converted to the newest version; missing fields have their default values."""
     if isinstance(response, newest):
         return response
     values = {}
@@ -326,16 +331,16 @@ def _like_newest(response: Any, newest: Any) -> Any:
                 value = tuple(_like_newest(each, element) for each in value)
             values[field.name] = value
         elif field.name == "config_source" and hasattr(response, "is_default"):
-            # DescribeConfigs 0 (Kafka 0.11, 1.0) says no more than whether it is the default.
+            # DescribeConfigs 0 (Kafka 0.11, 1.0) only says whether the value is the default.
             values[field.name] = i8(5 if response.is_default else 0)
         elif field.default is dataclasses.MISSING:
-            values[field.name] = _NOT_SAID[field.name]
+            values[field.name] = _VALUES_OF_MISSING_FIELDS[field.name]
     return newest(**values)
 
 
 @cache
 def _elements(message: Any) -> Mapping[str, type[Any] | None]:
-    """Of each field: the class of its elements where it is an array of messages, else None."""
+    """By field name, the class of its elements if it is an array of messages, else None."""
     return {field.name: _message_in(field.type) for field in dataclasses.fields(message)}
 
 

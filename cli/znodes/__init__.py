@@ -1,9 +1,9 @@
-"""What ZooKeeper holds, read in bulk.
+"""Reads znodes in bulk.
 
-:mod:`.session` is a verb's short session.  On it: :mod:`.registrations` (brokers),
-:mod:`.partitions` and :mod:`.topics`, :mod:`.cluster_view` (the controller, and a local cluster's
-processes).
+:mod:`.session` is the short session of one verb.  With it, :mod:`.registrations` reads brokers,
+:mod:`.partitions` and :mod:`.topics` read topics, and :mod:`.cluster_view` reads the controller and
+the state of a local cluster.
 
 May import ``values``, ``machine`` and ``console``.  What must not be done here: write a znode;
-create a chroot that is not there; read the states of 100,000 partitions one by one.
+create a missing chroot; read the states of 100,000 partitions one by one.
 """

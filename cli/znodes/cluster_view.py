@@ -20,14 +20,14 @@ _READS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """``/controller`` and ``/controller_epoch``; None where a znode is missing or corrupt."""
+    """The content of ``/controller`` and ``/controller_epoch``; None if missing or corrupt."""
 
     controller_id: int | None
     controller_epoch: int | None
     controller_epoch_zk_version: int | None
     elected_at_ms: int | None
     controller_session_id: str | None
-    """ZooKeeper session that owns ``/controller``, as ZooKeeper prints it."""
+    """The ZooKeeper session that owns ``/controller``, as hexadecimal text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +41,26 @@ class BrokerView:
     alive: bool
     registered: bool
     broker_epoch: int | None
-    """czxid of its registration."""
+    """The czxid of its znode in ``/brokers/ids``; None if it is not registered."""
     is_controller: bool
     metrics_port: int | None
-    """None: it serves no metrics."""
+    """The port of its metrics; None if it serves none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What ``cluster status`` says."""
+    """The state of a local cluster, as ``cluster status`` shows it."""
 
     directory: str
     state: str
-    """``running``: everything is; ``stopped``: nothing is; else ``degraded``."""
+    """``stopped`` if no process runs, ``running`` if the cluster is complete, else ``degraded``.
+
+    A complete cluster has every broker alive and registered, and a controller.
+    """
     zookeeper: str
     zookeeper_pid: int | None
     zookeeper_alive: bool | None
-    """None for a ZooKeeper that is not ours and does not answer or was not asked."""
+    """None for an external ZooKeeper that does not answer or was not asked."""
     bootstrap_servers: str
     controller_id: int | None
     controller_epoch: int | None
@@ -66,19 +69,19 @@ class ClusterView:
     brokers: tuple[BrokerView, ...]
 
     def record(self) -> dict[str, Any]:
-        """As JSON's values."""
+        """The view as JSON values."""
         return {**asdict(self), "brokers": [asdict(broker) for broker in self.brokers]}
 
 
 def read_controller(zookeeper: ZooKeeper) -> ControllerView:
-    """Who the controller is, and its epoch."""
+    """Read the controller and its epoch."""
     paths = (ControllerZnode.PATH, ControllerEpochZnode.PATH, ControllerZnode.PATH)
     reads = 0
     while True:
         before, epoch, controller = map(optional, paths, zookeeper.read(paths))
         reads += 1
-        # The epoch belongs to a controller that stands before and after it; else an election is
-        # under way, and the two would be of different controllers.
+        # Only if /controller is the same before and after reading the epoch do the two belong
+        # together; else an election is in progress, and both are read again.
         if before == controller or reads == _READS_MAX:
             break
     found = None if controller is None else decoded(ControllerZnode.decode, controller.data)
@@ -93,14 +96,14 @@ def read_controller(zookeeper: ZooKeeper) -> ControllerView:
 
 
 def session_text(znode: Znode | None) -> str | None:
-    """The session that owns an ephemeral znode, as ZooKeeper prints it; None if none does."""
+    """The session that owns an ephemeral znode, as hexadecimal text; None for other znodes."""
     if znode is None or not znode.ephemeral_owner:
         return None
     return f"0x{znode.ephemeral_owner & 0xFFFFFFFFFFFFFFFF:x}"
 
 
 def read_view(cluster: ClusterFile, zookeeper: ZooKeeper | None) -> ClusterView:
-    """The cluster now; without a ZooKeeper, only what its processes show."""
+    """The current state of a local cluster; ``zookeeper`` None: only that of its processes."""
     paths = [BrokerIdZnode.path(entry.broker_id) for entry in cluster.brokers]
     registrations = dict.fromkeys(paths) if zookeeper is None else _read(zookeeper, paths)
     controller = (

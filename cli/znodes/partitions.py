@@ -1,4 +1,4 @@
-"""Topics and partitions as ZooKeeper has them, read in bulk for clusters of 100,000 partitions."""
+"""Reads topics and partitions from znodes, in bulk for clusters of 100,000 partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded
 
 
 class PartitionView(NamedTuple):
-    """One partition: its assignment, and its state if it has one that can be read."""
+    """One partition: its assignment, and its state; None if that is missing or corrupt."""
 
     topic: str
     partition: int
@@ -31,12 +31,12 @@ class PartitionView(NamedTuple):
 
     @property
     def is_offline(self) -> bool:
-        """There is no leader, or the leader is not registered."""
+        """Whether there is no state, no leader, or a leader that is not registered."""
         return self.state is None or not self.leader_is_live
 
     @property
     def is_under_replicated(self) -> bool:
-        """Fewer in sync than assigned; replicas being added do not count yet.
+        """Whether fewer replicas are in sync than assigned, not counting adding replicas.
 
         Source: Kafka ``TopicCommand.PartitionDescription.isUnderReplicated``.
         """
@@ -45,11 +45,11 @@ class PartitionView(NamedTuple):
 
     @property
     def is_not_preferred(self) -> bool:
-        """Another replica than the first one leads."""
+        """Whether the leader is not the first replica."""
         return self.state is None or self.state.leader != self.assignment.replicas[0]
 
     def row(self) -> dict[str, Any]:
-        """The partition as every verb shows it; None where there is no readable state."""
+        """The partition as a row of every verb; None for values of a missing or corrupt state."""
         state = self.state
         return {
             "topic": self.topic,
@@ -70,7 +70,7 @@ class PartitionView(NamedTuple):
 
 
 class TopicView(NamedTuple):
-    """One topic's znode."""
+    """The content of one topic's znode."""
 
     topic: str
     topic_id: UUID | None
@@ -78,7 +78,11 @@ class TopicView(NamedTuple):
 
 
 def read_topics(zookeeper: ZooKeeper, topics: Sequence[str] | None = None) -> list[TopicView]:
-    """Topics by name; corrupt ones are warned about and left out, missing ones Refused."""
+    """Read the topics with these names; None: all topics.
+
+    A corrupt znode among all topics is warned about and left out; a topic asked for by name that is
+    missing or corrupt is Refused.
+    """
     names = _topic_names(zookeeper) if topics is None else list(dict.fromkeys(topics))
     paths = [TopicZnode.path(name) for name in names]
     views = []
@@ -99,12 +103,12 @@ def read_topics(zookeeper: ZooKeeper, topics: Sequence[str] | None = None) -> li
 def read_partitions(
     zookeeper: ZooKeeper, topics: Sequence[str] | None = None
 ) -> list[PartitionView]:
-    """Partitions by topic and number; a corrupt state is warned about and reads as none."""
+    """Read the partitions of topics; for a corrupt state there is a warning, and it is None."""
     return partitions_of(zookeeper, read_topics(zookeeper, topics))
 
 
 def partitions_of(zookeeper: ZooKeeper, topics: Sequence[TopicView]) -> list[PartitionView]:
-    """The partitions of topics that were read already."""
+    """Read the states of the partitions of these topics."""
     live = set(live_broker_ids(zookeeper))
     assignments = [
         (topic.topic, partition, assignment)
@@ -117,7 +121,7 @@ def partitions_of(zookeeper: ZooKeeper, topics: Sequence[TopicView]) -> list[Par
         assignments, paths, zookeeper.read(paths), strict=True
     ):
         state, zk_version = None, None
-        # Missing while the topic is new, or when the controller has not got to it.
+        # The state is missing until the controller has created the partition.
         if (znode := optional(path, answer)) is not None:
             zk_version = znode.zk_version
             state = decoded(PartitionStateZnode.decode, path, znode.data)
@@ -127,7 +131,7 @@ def partitions_of(zookeeper: ZooKeeper, topics: Sequence[TopicView]) -> list[Par
 
 
 def live_broker_ids(zookeeper: ZooKeeper) -> list[int]:
-    """Ids of the registered brokers, ascending."""
+    """The ids of the registered brokers, ascending."""
     names = optional(BrokerIdsZnode.PATH, zookeeper.children([BrokerIdsZnode.PATH])[0])
     return sorted(int(name) for name in names or () if name.isdecimal())
 

@@ -1,4 +1,4 @@
-"""Brokers as they are registered in ZooKeeper."""
+"""Reads the registrations of brokers in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LiveBroker(NamedTuple):
     session_id: str | None
 
     def address_by(self, security_protocol: str) -> tuple[str, int] | None:
-        """Where a client of that protocol reaches it; None if nowhere."""
+        """Host and port of the first listener with that security protocol; None without one."""
         return next(
             (
                 (endpoint.host, endpoint.port)
@@ -51,7 +51,10 @@ class LiveBroker(NamedTuple):
 def read_registrations(
     zookeeper: ZooKeeper, broker_ids: Sequence[int] | None = None
 ) -> list[LiveBroker]:
-    """The brokers registered, by id; corrupt ones are warned about and left out."""
+    """The registered brokers, sorted by id; corrupt registrations are warned about and left out.
+
+    ``broker_ids``: only these brokers, in this order.
+    """
     ids = live_broker_ids(zookeeper) if broker_ids is None else list(broker_ids)
     paths = [BrokerIdZnode.path(broker_id) for broker_id in ids]
     found = []

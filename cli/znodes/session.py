@@ -1,7 +1,7 @@
 """ZooKeeper as the verbs use it: bulk reads below the chroot, in one short session.
 
-The chroot stays on our side (paths get it in front), so that looking never creates one: a mistyped
-chroot is an error, not a new empty cluster.
+The session does not know the chroot: it is put in front of each path.  So reading never creates a
+chroot, and a mistyped one is an error, not a new empty cluster.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SESSION_TIMEOUT_MS: Final = 10_000
 
 
 def ignore(_fired: WatchFired) -> None:
-    """For readers that leave no watch."""
+    """Do nothing: the default callback for a session without watches."""
 
 
 class ZooKeeper:
@@ -55,28 +55,28 @@ class ZooKeeper:
         self._session = session
         self._where = where
         self.is_lost = False
-        """The connection was away for so long that the session was given up."""
+        """True after the connection was lost for so long that the session was closed."""
 
     def read(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | ZkCode]:
-        """Data of every path."""
+        """The data of every path; NO_NODE where there is no znode."""
         return self._session.perform(ReadZnodes(self._full(paths), watch))
 
     def children(self, paths: Sequence[str]) -> list[list[str] | ZkCode]:
-        """Names below every path, sorted."""
+        """The names of the children of every path, sorted."""
         answers = self._session.perform(ListChildren(self._full(paths)))
         return [answer if isinstance(answer, ZkCode) else sorted(answer) for answer in answers]
 
     def stats(self, paths: Sequence[str], *, watch: bool = False) -> list[Stat | ZkCode]:
-        """Stat of every path; ``watch`` also where nothing exists."""
+        """The stat of every path; ``watch`` also sets watches where no znode exists."""
         return self._session.perform(CheckExists(self._full(paths), watch))
 
     def transaction(self, request: ZkTransaction) -> Committed | RolledBack:
-        """All operations or none."""
+        """Carry out all operations, or none."""
         operations = [op._replace(path=self.full(op.path)) for op in request.operations]
         return self._session.perform(ZkTransaction(operations))
 
     def create_missing(self, paths: Sequence[str]) -> None:
-        """Creates the paths, and parents, that do not exist; ZooKeeperRefused if it cannot."""
+        """Create the paths and parents that do not exist; ZooKeeperRefused if that fails."""
         self._session.create_missing(self._full(paths))
 
     @property
@@ -85,7 +85,7 @@ class ZooKeeper:
         return self._where.servers
 
     def full(self, path: str) -> str:
-        """The path as the server knows it, chroot included."""
+        """The path with the chroot, as the server knows it."""
         return self._where.absolute(path)
 
     def _full(self, paths: Sequence[str]) -> Sequence[str]:
@@ -102,16 +102,15 @@ def open_zookeeper(
     is_new: bool = False,
     is_for_creating: bool = False,
 ) -> Iterator[ZooKeeper]:
-    """A session with the ZooKeeper the settings name; ZooKeeperUnavailable if it does not answer.
+    """A session with the ZooKeeper of the settings; ZooKeeperUnavailable if it does not answer.
 
-    ``connect`` and ``tls`` are where a broker's own file says it, not the settings.  ``is_new``:
-    brokers are just about to create the chroot, and ZooKeeper may be starting too.  Else a chroot
-    that is missing is Refused, and servers that all refuse a connection are CannotConnect at once.
-    ``is_for_creating``: what is created gets the ACLs that a broker would give it; the chroot must
-    be known to exist.
+    ``connect`` and ``tls`` replace those of the settings, for a broker's own file.  ``is_new``: the
+    cluster is being started, so ZooKeeper may not run yet and the chroot may be missing.  Otherwise
+    a missing chroot is Refused, and it is CannotConnect at once if all servers refuse connections.
+    ``is_for_creating``: created znodes get the ACLs that a broker would set; the chroot must exist.
 
-    A connection that is lost for as long as connecting may take ends the session, so that no verb
-    waits for ever: CannotConnect.
+    If the connection is lost for longer than connecting may take, the session is closed and the
+    verb ends with CannotConnect.
     """
     text = connect or settings.zookeeper()
     where = parse_connect(text)
@@ -124,7 +123,8 @@ def open_zookeeper(
         raise CannotConnect(
             f"no ZooKeeper at {where.hosts}: {reason}{_stopped_hint(settings, connect)}"
         )
-    # The ACL of a znode depends on its path below the chroot, which the session must know then.
+    # The ACL of a created znode depends on its path below the chroot, so the session then needs
+    # the chroot.
     below = where.chroot if is_for_creating else ""
     session = ZooKeeperSession(
         ZooKeeperConfig(
@@ -163,10 +163,10 @@ def open_zookeeper(
 
 @contextmanager
 def open_broker_session(settings: Settings, *, set_acl: bool) -> Iterator[ZooKeeperSession]:
-    """A session as brokers have it, for their code: its paths are below the chroot.
+    """A session as a broker opens it, for code of brokers; its paths are below the chroot.
 
-    It would create a chroot: :func:`open_zookeeper` first refuses one that is missing.
-    ``set_acl`` is brokers' ``zookeeper.set.acl``.
+    It creates a missing chroot, so the caller first uses :func:`open_zookeeper`, which refuses one.
+    ``set_acl`` is the brokers' ``zookeeper.set.acl``.
     """
     connect = settings.zookeeper()
     session = ZooKeeperSession(
@@ -190,10 +190,9 @@ def open_broker_session(settings: Settings, *, set_acl: bool) -> Iterator[ZooKee
 
 
 def refused_by_all(servers: Sequence[tuple[str, int]], timeout_s: float) -> str | None:
-    """Why no server can be reached, if every one refuses at once; None if one may answer.
+    """Why no server can be reached, if all refuse a connection at once; None if one may answer.
 
-    A session would go on trying until its time is over, which is right for a broker and not for
-    a mistyped port.
+    Without this check a session would retry until its timeout, too long for a mistyped port.
     """
     reasons = []
     for server in servers:
@@ -203,7 +202,7 @@ def refused_by_all(servers: Sequence[tuple[str, int]], timeout_s: float) -> str 
         except (ConnectionRefusedError, socket.gaierror) as error:
             reasons.append(error.strerror or str(error))
         except OSError:
-            return None  # silent, or no way now: the session may still get there
+            return None  # no answer yet: the session may still connect
     return "; ".join(dict.fromkeys(reasons))
 
 
@@ -218,7 +217,7 @@ def _stopped_hint(settings: Settings, connect: str | None) -> str:
 
 
 class _Watchdog:
-    """Calls ``on_lost`` when the connection has been away for ``patience_s``."""
+    """Calls ``on_lost`` when the connection has been lost for ``patience_s`` seconds."""
 
     def __init__(self, patience_s: float) -> None:
         self.on_lost: Callable[[], None] = lambda: None
@@ -226,7 +225,7 @@ class _Watchdog:
         self._timer: threading.Timer | None = None
 
     def on_state(self, state: SessionState) -> None:
-        """Set by the session's thread."""
+        """Start or stop the timer after a change of the connection; called by kazoo's thread."""
         self.disarm()
         if state is SessionState.SUSPENDED:
             self._timer = threading.Timer(self._patience_s, lambda: self.on_lost())
@@ -234,14 +233,14 @@ class _Watchdog:
             self._timer.start()
 
     def disarm(self) -> None:
-        """The connection is back, or the command has ended."""
+        """Stop the timer, as the connection is back or the verb has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 def existing(path: str, answer: T | ZkCode) -> T:
-    """An answer that must be no error: Refused if the znode is missing, else ZooKeeperRefused."""
+    """The result, if it is no error; Refused if the znode is missing, else ZooKeeperRefused."""
     if answer is ZkCode.NO_NODE:
         parent = path.rpartition("/")[0] or "/"
         raise Refused(f"there is no znode {path}; zkctl znode ls {parent} shows what is there")
@@ -257,7 +256,7 @@ _warn: ContextVar[Callable[[str], None]] = ContextVar("_warn", default=_warn_on_
 
 @contextmanager
 def warnings_to(take: Callable[[str], None]) -> Iterator[None]:
-    """In this block ``take`` gets what :func:`decoded` warns of; else stderr does."""
+    """In a ``with`` block, pass the warnings of :func:`decoded` to ``take`` instead of stderr."""
     token = _warn.set(take)
     try:
         yield
@@ -266,7 +265,7 @@ def warnings_to(take: Callable[[str], None]) -> Iterator[None]:
 
 
 def decoded(decode: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T | None:
-    """What a codec reads; None, and a warning, where the znode is corrupt."""
+    """The decoded znode; None, after a warning, if the znode is corrupt."""
     try:
         return decode(*arguments, **keywords)
     except ZnodeCorrupt as error:
@@ -275,7 +274,7 @@ def decoded(decode: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) ->
 
 
 def quiet(*loggers: str) -> None:
-    """Keep libraries' logs off the user's screen."""
+    """Keep the logs of libraries off stderr."""
     for logger in map(logging.getLogger, loggers):
         logger.addHandler(logging.NullHandler())
         logger.propagate = False

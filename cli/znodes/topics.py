@@ -1,4 +1,4 @@
-"""Topics from their znodes, in the same form as those from brokers."""
+"""Topics as records read from znodes, in the same form as those read from brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded
 
 
 def topics_from_zookeeper(zookeeper: ZooKeeper, names: list[str] | None) -> list[dict[str, Any]]:
-    """Topics by name, as their znodes say; Refused if one asked for does not exist."""
+    """The topics with these names (None: all) as records; Refused if one does not exist."""
     topics = read_topics(zookeeper, names)
     marked = read_deletions(zookeeper)
     partitions: dict[str, list[PartitionView]] = {topic.topic: [] for topic in topics}
@@ -41,7 +41,7 @@ def topics_from_zookeeper(zookeeper: ZooKeeper, names: list[str] | None) -> list
 
 
 def read_configs(zookeeper: ZooKeeper, paths: Sequence[str]) -> list[Mapping[str, str] | None]:
-    """What each znode of a configuration sets: nothing where it is missing, None if corrupt."""
+    """The keys and values of each configuration znode; empty if missing, None if corrupt."""
     configs: list[Mapping[str, str] | None] = []
     for path, answer in zip(paths, zookeeper.read(paths), strict=True):
         znode = optional(path, answer)
@@ -51,7 +51,7 @@ def read_configs(zookeeper: ZooKeeper, paths: Sequence[str]) -> list[Mapping[str
 
 
 def read_deletions(zookeeper: ZooKeeper) -> dict[str, int]:
-    """The topics to delete, and when each deletion was ordered, in milliseconds since 1970."""
+    """The topics to delete, and when each deletion was requested, in milliseconds since 1970."""
     names = optional(DeleteTopicsZnode.PATH, zookeeper.children([DeleteTopicsZnode.PATH])[0]) or []
     paths = [DeleteTopicZnode.path(name) for name in names]
     stats = map(optional, paths, zookeeper.stats(paths))
@@ -94,5 +94,5 @@ def _from_znodes(
 
 
 def topic_id_text(topic_id: UUID | None) -> str | None:
-    """The id as Kafka prints it; None for a topic without one."""
+    """The topic id as Kafka prints it; None for a topic without an id."""
     return None if topic_id is None else encode_topic_id(topic_id)
