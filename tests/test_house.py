@@ -741,6 +741,21 @@ def test_no_two_public_classes_of_the_product_share_a_name() -> None:
     assert shared == {}
 
 
+def test_no_table_has_a_key_twice() -> None:
+    """The second row would replace the first without a word."""
+    repeated = [
+        f"{module}:{node.lineno}: {ast.unparse(key)}"
+        for module in modules()
+        for node in nodes(ROOT / module)
+        if isinstance(node, ast.Dict)
+        for texts in [[ast.unparse(each) for each in node.keys if each is not None]]
+        if len(set(texts)) < len(texts)
+        for key in node.keys
+        if key is not None and texts.count(ast.unparse(key)) > 1
+    ]
+    assert repeated == []
+
+
 def test_what_tests_take_from_zkctl_by_name_is_there() -> None:
     """Tests import the installed ``zkcontroller_cli`` by name, which mypy does not follow."""
     missing = []

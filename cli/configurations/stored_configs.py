@@ -217,7 +217,7 @@ def _fence(zookeeper: ZooKeeper) -> list[Check]:
     if znode is None:
         return []
     controller = decoded(ControllerZnode.decode, znode.data)
-    if controller is None or controller.kraft_controller_epoch > 0:
+    if controller is None or controller.kraft_controller_epoch >= 0:
         raise Refused(
             f"{path} does not name a controller in ZooKeeper mode: what is written to ZooKeeper "
             "may be lost; name brokers with -b"

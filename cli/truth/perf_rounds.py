@@ -90,15 +90,14 @@ def measure_zookeeper(zookeeper: ZooKeeper, rounds: int, *, is_write: bool) -> l
 
 def _timed(check: str, where: str, rounds: int, ask: Callable[[], object]) -> PerfResult:
     result = PerfResult(check, where)
-    ask()
-    for _ in range(rounds):
-        began_s = time.perf_counter()
-        try:
+    try:
+        ask()
+        for _ in range(rounds):
+            began_s = time.perf_counter()
             ask()
-        except CommandFailed as error:
-            result.error = str(error)
-            break
-        result.times_ms.append((time.perf_counter() - began_s) * 1000)
+            result.times_ms.append((time.perf_counter() - began_s) * 1000)
+    except CommandFailed as error:
+        result.error = str(error)
     return result
 
 

@@ -93,12 +93,13 @@ def test_zookeeper_is_measured_and_no_znode_is_written(zkctl: Zkctl) -> None:
     assert zkctl.session().exists(path) == before
 
 
+@pytest.mark.parametrize(("before", "measured"), [(0, 0), (3, 2)])  # the first one does not count
 def test_a_controller_that_moves_meanwhile_ends_the_measurement(
-    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch
+    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch, before: int, measured: int
 ) -> None:
     module = zookeeper_of.ZooKeeper
     transaction = module.transaction
-    left = [1, 2, 3]
+    left = list(range(before))
 
     def moving(self: Any, request: Any) -> Any:
         if not left:
@@ -112,7 +113,7 @@ def test_a_controller_that_moves_meanwhile_ends_the_measurement(
     with zookeeper_of.open_zookeeper(options.Settings(zookeeper_flag="zk:1")) as zookeeper:
         _, write = rounds_of.measure_zookeeper(zookeeper, 7, is_write=True)
 
-    assert len(write.times_ms) == 2  # the first one is not measured
+    assert len(write.times_ms) == measured
     assert "is not at version 0 any more: BAD_VERSION" in write.error
     assert write.row(100)["result"] == "FAIL"
 
