@@ -217,10 +217,11 @@ def main() -> None:
                 if options.only and way not in options.only:
                     continue
                 found = measured(command)
+                per_cpu = megabytes / max(found.cpu_seconds, 0.01)  # too quick to be seen
                 seconds[way], cpu[way] = found.seconds, found.cpu_seconds
                 print(
                     f"{way:8} {size:5} {found.seconds:8.1f} {found.cpu_seconds:8.1f} "
-                    f"{megabytes / found.seconds:7.1f} {megabytes / found.cpu_seconds:9.1f} "
+                    f"{megabytes / found.seconds:7.1f} {per_cpu:9.1f} "
                     f"{found.peak_mb:8.0f}",
                     flush=True,
                 )

@@ -174,9 +174,9 @@ def _of_the_cluster(found: Finding) -> Iterator[_Sentence]:
     if rows := found["isr_changes"]["storms"]:
         common = sorted({row["common_follower"] for row in rows} - {None})
         tail = f"; broker {_names(list(map(str, common)))} is in most of it" if common else ""
-        first = f"the first at {clock(rows[0]['from_ms'])}"
+        first = f"the first at {clock(rows[0]['at_ms'])}"
         yield _Sentence(
-            rows[0]["from_ms"],
+            rows[0]["at_ms"],
             f"In-sync replicas shrank in {counted(len(rows), 'storm')}, {first}{tail}.",
         )
 
