@@ -96,7 +96,7 @@ integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 container: $(TEST_INSTALLED)  ## What needs Docker: images, compose file, contract and session (root starts dockerd if none runs)
 	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh $(ONLY)
 
-peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same story (fetched with Maven)
+peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, and compared (fetched with Maven)
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
 	@scripts/fetch-kafka.sh jmx-exporter

@@ -16,7 +16,6 @@ from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import say
 
 if TYPE_CHECKING:
-    from kafka_history.analyses.history import History
     from kafka_history.analyses.results import Results
     from kafka_history.rules.history import Answers, EventHistory
 
@@ -254,14 +253,20 @@ class Opened:
         return orjson.loads(orjson.dumps(found))
 
     @cached_property
-    def _in_spark(self) -> History:
-        """The history in Spark; the first use starts Spark, and reads unread logs by it."""
+    def _in_spark(self) -> Answers[Any]:
+        """The history in Spark; the first use starts Spark, and reads unread logs by it.
+
+        Few rows are gathered by one job, and this process applies the rules to them: a job for
+        each rule would take longer than the work.
+        """
+        from kafka_history.analyses.carrying import gathered
         from kafka_history.analyses.history import History
         from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.ingest import ingest
         from kafka_history.readers.session import start_spark
         from kafka_history.readers.soundness import SMALL_ROWS, is_little
         from kafka_history.readers.store import read_events
+        from kafka_history.rules.history import EventHistory
 
         is_small = not self._unread and is_little(self._out, SMALL_ROWS)
         say("starting Spark")
@@ -278,7 +283,9 @@ class Opened:
             if self._cluster is None
             else events.where(events["cluster"] == self._cluster)
         )
-        return History(mine, self._tables, wanting(self._out), is_small=is_small)
+        if is_small:
+            return EventHistory(gathered(mine), wanting(self._out))
+        return History(mine, self._tables, wanting(self._out))
 
 
 def _say_problems(out: Path) -> None:

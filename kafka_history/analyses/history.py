@@ -36,7 +36,7 @@ from kafka_history.rules.history import (
 from kafka_history.rules.partition_states import State
 
 from .carrying import as_rows, first_of_each, gathered, in_each, listed, of_kind, says
-from .kept import findings, keep, keep_findings, keep_table
+from .kept import findings, keep, keep_findings
 
 _ORDER: Final = ("time_ms", "file", "line")
 _EVER: Final = 2**62
@@ -67,18 +67,11 @@ class History(Answers[DataFrame]):
         events: DataFrame,
         store: Path | None = None,
         wanting: Sequence[Row] = (),
-        *,
-        is_small: bool = False,
     ) -> None:
-        """``is_small``: the rows are few (:data:`.soundness.SMALL_ROWS`).
-
-        Then each table is one partition, the rows stay in memory, and no question moves rows
-        between tasks.  ``wanting``: the files that were not read, or not whole, or not understood.
-        """
-        self._read = events.coalesce(1).persist() if is_small else events
+        """``wanting``: the files that were not read, or not whole, or not understood."""
+        self._read = events
         self._spark = events.sparkSession
         self._store = store
-        self._is_small = is_small
         self.wanting = wanting
 
     @cached_property
@@ -351,16 +344,7 @@ class History(Answers[DataFrame]):
         if self._store is None:
             return make().localCheckpoint()
         folder = self._store / name
-        found = None
         if not is_sound(folder):
             answer = make()
-            if self._is_small:
-                # They are few: they need not be read again.
-                rows = answer.toArrow()
-                keep_table(folder, rows)
-                found = self._spark.createDataFrame(rows, answer.schema)
-            else:
-                keep(folder, lambda mine: answer.write.parquet(str(mine)))
-        if found is None:
-            found = self._spark.read.parquet(str(folder))
-        return found.coalesce(1) if self._is_small else found
+            keep(folder, lambda mine: answer.write.parquet(str(mine)))
+        return self._spark.read.parquet(str(folder))

@@ -54,20 +54,20 @@ def incident_c_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def incident_a(incident_a_rows: DataFrame) -> dict[str, Any]:
     """The findings of ``data/incidents-a``."""
-    return assemble(History(incident_a_rows, is_small=True))
+    return assemble(History(incident_a_rows))
 
 
 @pytest.fixture(scope="session")
 def incident_c(incident_c_rows: DataFrame) -> dict[str, Any]:
     """The findings of ``data/incidents-c``."""
-    return assemble(History(incident_c_rows, is_small=True))
+    return assemble(History(incident_c_rows))
 
 
 @pytest.fixture(scope="session")
 def incident_d(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The findings of ``data/incidents-d``."""
     rows = _rows(spark, "incidents-d", tmp_path_factory.mktemp("incidents-d"))
-    return assemble(History(rows, is_small=True))
+    return assemble(History(rows))
 
 
 def _rows(spark: SparkSession, name: str, out: Path) -> DataFrame:

@@ -32,7 +32,7 @@ def incident(
     out: Path = tmp_path_factory.mktemp(name)
     ingest_here([str(DATA / name)], IngestOptions(out=str(out)), 1)
     rows = read_events(spark, out)
-    return name, assemble(History(rows, is_small=True))
+    return name, assemble(History(rows))
 
 
 def test_every_line_is_understood_and_no_invariant_broken(incident: tuple[str, Findings]) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from kafka_history.analyses import kept
 from kafka_history.analyses.history import History
 from kafka_history.readers import ingest as ingest_module
-from kafka_history.readers import session
+from kafka_history.readers import session, soundness
 from kafka_history.readers.ingest import ingest, write_sources
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.manifest import clusters_in, read_manifest
@@ -154,13 +154,17 @@ def test_the_second_question_starts_no_spark(
     assert [(tmp_path / name).read_bytes() for name in page] == pages
 
 
+@pytest.mark.parametrize("small_rows", [0, soundness.SMALL_ROWS], ids=["many", "few"])
 def test_one_process_answers_as_spark_does(
     zkctl: Zkctl,
     store: Path,
     clusters: dict[str, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    small_rows: int,
 ) -> None:
+    monkeypatch.setattr(soundness, "SMALL_ROWS", small_rows)
     questions = all_questions(tmp_path)
     answers: dict[tuple[str, object], Any] = {}
     for engine in ("spark", "local"):
@@ -249,6 +253,7 @@ def test_a_truncated_table_is_an_error_and_no_smaller_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "start_spark", lambda *_args, **_options: spark)
+    monkeypatch.setattr(soundness, "SMALL_ROWS", 0)  # of few rows no table is kept
     out = str(tmp_path / "out")
     ask = ["history", "outages", "--sum", "--engine", "spark", "--out", out]
     log = tmp_path / "broker-1" / "controller.log"
