@@ -13,10 +13,10 @@ How to read it, top down:
   :mod:`.log_dir_failures`, :mod:`.producer_ids`, :mod:`.features`;
 * the two state machines that they use: :mod:`.partition_states`, :mod:`.replica_states`, with
   the tables of legal transitions; :mod:`.elections`, the choice of a leader as plain functions;
-  :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, what they all
-  read and write; :mod:`.refused_partitions`, what ZooKeeper refused and is tried again;
+  :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, which reads and
+  writes the states of partitions; :mod:`.refused_partitions`, which retries refused writes;
 * :mod:`.broker_requests` — the requests to the brokers;
-* what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions),
+* the state in memory: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions),
   :mod:`.states`;
 * :mod:`.tools`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
   tools that all of them share.
