@@ -336,7 +336,7 @@ RequestEvent: TypeAlias = (
     | AllocateProducerIds
     | UpdateFeatures
 )
-"""Events that a client waits for: answered by RequestResponse(request_id, …) on every broker."""
+"""Events of a client's request; each gets a RequestResponse, on every broker."""
 
 STATE_OF: dict[type[Event], ControllerState] = {
     Startup: ControllerState.CONTROLLER_CHANGE,
@@ -398,11 +398,11 @@ WATCH_EVENTS = (
     PartitionModifications, TopicDeletion, IsrChangeNotification, LogDirEventNotification,
     PartitionReassignmentIsrChange,
 )  # fmt: skip
-"""Events that only say "look again": one that is queued already need not be queued twice."""
+"""Events that only say "read again": an event that waits in the queue is not queued twice."""
 
 
 PRINTED_CHARACTERS: Final = 1_000
-"""Of an event's fields in a log line; a response about 100,000 partitions has megabytes."""
+"""The most characters of an event's fields in a log line; a response may have megabytes."""
 
 
 def event_text(event: Event) -> str:
