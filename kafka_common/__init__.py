@@ -1,13 +1,12 @@
-"""What controller, broker, quorum, history and zkctl share: values, errors, bytes, connections.
+"""Modules that all packages share: values, errors, wire format, connections, metrics.
 
 From the bottom up; a module imports only what stands above it in this list (*What all packages
 share* in ``setup.cfg``):
 
 1. :mod:`.lean_kio` comes before any import of kio; :mod:`.errors` is the one exception tree;
 2. values and types: :mod:`.model` (read it first), :mod:`.acls`, :mod:`.topic_names`,
-   :mod:`.sanitizer`, :mod:`.json_values`, :mod:`.api_error`; :mod:`.java`, whose arithmetic Kafka
-   has;
-3. :mod:`.wall_time`: the clock, which a test may move;
+   :mod:`.sanitizer`, :mod:`.json_values`, :mod:`.api_error`; :mod:`.java`: Java's arithmetic;
+3. :mod:`.wall_time`: the clock, which a test may set;
 4. :mod:`.protocol`: Kafka's wire format;
 5. :mod:`.process` (interpreter, limits of the process), :mod:`.net` (connections to brokers),
    :mod:`.observability` (metrics and log files).

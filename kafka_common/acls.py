@@ -1,7 +1,7 @@
 """The vocabulary of access control lists: resources, patterns, operations, permissions.
 
-How ZooKeeper keeps them is in :mod:`zkcontroller.zookeeper.kafka_acl_znodes`, how a quorum does in
-:mod:`kraft.controller`, how a broker decides by them in ``replica_manager.security``.
+:mod:`zkcontroller.zookeeper.kafka_acl_znodes` stores them in ZooKeeper, :mod:`kraft.controller` in
+a quorum's log, and ``replica_manager.security`` authorizes requests by them.
 
 Source: Kafka ``ResourceType``, ``PatternType``, ``AclOperation``, ``AclPermissionType``,
 ``ResourcePattern``, ``AccessControlEntry``.
@@ -71,12 +71,12 @@ class PermissionType(IntEnum):
 
 
 def pascal_name(value: IntEnum) -> str:
-    """``TransactionalId`` for TRANSACTIONAL_ID, as znodes and audit lines write it."""
+    """The name in znodes and audit lines: ``TransactionalId`` for TRANSACTIONAL_ID."""
     return value.name.title().replace("_", "")
 
 
 def by_pascal_name(kind: type[_E], name: str) -> _E:
-    """The value of that name, whatever its case; UNKNOWN if there is none."""
+    """The value with that :func:`pascal_name`, ignoring case; UNKNOWN if there is none."""
     found: _E = _by_name(kind).get(name.upper(), kind(0))
     return found
 
@@ -95,7 +95,7 @@ def by_code(kind: type[_E], code: int) -> _E:
 
 
 class ResourcePattern(NamedTuple):
-    """The resources of one type whose name equals, or begins with, a text."""
+    """The resources of one type whose name equals (LITERAL) or begins with (PREFIXED) a text."""
 
     resource_type: ResourceType
     name: str

@@ -1,7 +1,7 @@
 """Errors of the controller's managers: Kafka's error code and a message.
 
-As a value where a response has one for each of its parts (:class:`ApiError`), as an exception where
-the whole request ends (:class:`ApiException`).
+:class:`ApiError` is the error of one part of a response.  :class:`ApiException` is raised and ends
+the request or the part.
 
 Source: Kafka ``ApiError``, ``ApiException``.
 """
@@ -16,7 +16,7 @@ from kafka_common.errors import ZkControllerError
 
 
 class ApiError(NamedTuple):
-    """The outcome of one part of a request; ``message`` is None where Kafka sends null."""
+    """The result of one part of a request; ``message`` is None where Kafka sends null."""
 
     error: ErrorCode = ErrorCode.none
     message: str | None = None

@@ -1,8 +1,8 @@
 """The exception tree: the errors that callers must handle.
 
-Programmer errors are ``assert``; refusals that a protocol step expects (a bad version, a node that
-exists) are values in :mod:`zkcontroller.zookeeper.requests`.  The rest stands here.  Its mapping
-to Kafka's wire error codes is in one place, :mod:`kafka_common.protocol.error_codes`.
+Programmer errors are ``assert``.  Refusals that callers of ZooKeeper expect (a bad version, a znode
+that exists) are values in :mod:`zkcontroller.zookeeper.requests`.  All other errors are here.
+:mod:`kafka_common.protocol.error_codes` maps them to Kafka's error codes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SHOWN_VALUE: Final = 300
-"""Characters of a configuration's key or value in a message."""
+"""The most characters of a configuration's key or value in an error message."""
 MAX_SHOWN_RULE: Final = 1000
-"""Characters of what is allowed: it may list the names that a file defines."""
+"""The most characters of ``allowed`` in an error message; it may list many names."""
 
 
 def _shortened(text: str, most: int = MAX_SHOWN_VALUE) -> str:
-    """The text on one line, its end left out where it is longer than ``most``."""
+    """The text on one line, cut to ``most`` characters."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
     return shown if len(shown) <= most else shown[:most] + "…"
 
@@ -35,22 +35,22 @@ class ZnodeCorrupt(ZkControllerError):
 
 
 class ControllerMoved(ZkControllerError):
-    """Another broker is the controller now: ``/controller_epoch`` is not at the version we hold."""
+    """Another broker is the controller: ``/controller_epoch`` has another zk_version than ours."""
 
 
 class StateChangeFailed(ZkControllerError):
-    """A partition or replica cannot reach the state asked for.
+    """A partition or replica cannot change to the target state.
 
     Source: Kafka ``StateChangeFailedException``.
     """
 
 
 class IllegalState(ZkControllerError):
-    """The state is inconsistent: a controller resigns, a broker refuses the change."""
+    """The state is inconsistent; a controller then resigns, a broker refuses the change."""
 
 
 class EventQueueFull(ZkControllerError):
-    """Too many requests wait for the controller; the caller may try again later."""
+    """Too many requests wait in the controller's queue; the caller may try again later."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(f"{capacity} requests already wait for the controller")
@@ -62,7 +62,7 @@ class ZooKeeperError(ZkControllerError):
 
 
 class ZooKeeperUnavailable(ZooKeeperError):
-    """No connection within the connection timeout."""
+    """There is no connection to ZooKeeper within the connection timeout."""
 
 
 class SessionExpired(ZooKeeperError):
@@ -97,7 +97,7 @@ class UnsupportedVersion(InvalidFrame):
 class ConfigInvalid(ZkControllerError):
     """A configuration value is refused; the message names key, value and what is allowed.
 
-    Each of the three is shortened there: a message is one sentence, whatever a file holds.
+    All three are shortened and put on one line.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
@@ -118,7 +118,7 @@ class ContainerUnavailable(ZkControllerError):
 
 
 class InconsistentClusterId(ZkControllerError):
-    """``meta.properties`` belongs to another cluster than ``/cluster/id`` names."""
+    """The cluster id in ``meta.properties`` differs from that in ``/cluster/id``."""
 
 
 class RecordsRefused(ZkControllerError):
@@ -126,7 +126,7 @@ class RecordsRefused(ZkControllerError):
 
 
 class CorruptRecord(RecordsRefused):
-    """Bytes that are no record batch, or whose checksum is wrong."""
+    """The bytes are no record batch, or their checksum is wrong."""
 
 
 class UnpackedTooLarge(CorruptRecord):
@@ -134,10 +134,10 @@ class UnpackedTooLarge(CorruptRecord):
 
 
 class InvalidRecord(RecordsRefused):
-    """A complete batch that breaks a rule.
+    """A complete batch breaks a rule.
 
-    ``record_errors`` names the records at fault by their place in the batch, as Produce v8 and
-    newer tell the client; it is empty when the batch as a whole is at fault.
+    ``record_errors`` holds (index in the batch, message) of each invalid record, for Produce
+    responses from version 8 on; it is empty when the batch as a whole is invalid.
     """
 
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
@@ -150,27 +150,27 @@ class InvalidTimestamp(InvalidRecord):
 
 
 class UnsupportedCompressionType(RecordsRefused):
-    """A codec that this topic, or the version of the request, does not allow."""
+    """The topic or the version of the request does not allow the codec."""
 
 
 class UnsupportedForMessageFormat(RecordsRefused):
-    """A feature that an old message format does not support."""
+    """An old message format does not support a feature."""
 
 
 class MessageTooLarge(RecordsRefused):
-    """A batch of more than ``max.message.bytes``."""
+    """A batch is larger than ``max.message.bytes``."""
 
 
 class RecordListTooLarge(RecordsRefused):
-    """Batches of more than ``segment.bytes`` together."""
+    """Batches that are appended together are larger than ``segment.bytes``."""
 
 
 class OffsetsOutOfOrder(RecordsRefused):
-    """A follower was given batches whose offsets do not rise."""
+    """A follower fetched batches whose offsets do not rise."""
 
 
 class UnexpectedAppendOffset(RecordsRefused):
-    """A follower was given offsets that its log holds already."""
+    """A follower fetched offsets that are below its log end offset."""
 
     def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
         super().__init__(message)
@@ -187,19 +187,19 @@ class InvalidProducerEpoch(RecordsRefused):
 
 
 class InvalidTxnState(RecordsRefused):
-    """A transactional write outside a transaction, or a plain write inside one."""
+    """A transactional write came outside a transaction, or another write inside one."""
 
 
 class TransactionCoordinatorFenced(RecordsRefused):
-    """A transaction marker of a coordinator that has been replaced."""
+    """A transaction marker came from a coordinator that has been replaced."""
 
 
 class OffsetOutOfRange(ZkControllerError):
-    """An offset below the log start or above the log end."""
+    """An offset is below the log start offset or above the log end offset."""
 
 
 class InconsistentTopicId(ZkControllerError):
-    """A log belongs to another topic of the same name."""
+    """A log belongs to another topic id of the same topic name."""
 
 
 class KafkaStorage(ZkControllerError):
@@ -213,12 +213,13 @@ class LimitReached(KafkaStorage):
 class BufferAllocation(ZkControllerError):
     """Too many batches wait to be written to the metadata log.
 
-    The same records may be appended a moment later.  Source: Kafka ``BufferAllocationException``.
+    The caller may append the same records again later.  Source: Kafka
+    ``BufferAllocationException``.
     """
 
 
 class NotLeader(ZkControllerError):
-    """The caller's epoch as quorum leader is over.
+    """The caller is no longer the quorum leader of its epoch.
 
     Source: Kafka ``NotLeaderException``.
     """
@@ -229,4 +230,7 @@ class RaftFatal(ZkControllerError):
 
 
 class SaslRefused(ZkControllerError):
-    """A login failed, on either side; the text for the peer is made elsewhere."""
+    """A SASL login failed, on the client's or the server's side.
+
+    The message is for our log; the peer gets another text.
+    """

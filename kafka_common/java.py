@@ -1,4 +1,4 @@
-"""Java's numbers and texts, where Kafka's behaviour is an accident of them.
+"""Functions of Java whose exact results Kafka's behaviour depends on.
 
 Source: Java ``String.hashCode``, ``String.split``, ``Integer.parseInt``, Kafka ``Utils.abs``.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 _MASK: Final = 0xFFFFFFFF
 _SIGN: Final = 1 << 31
-# 19 digits hold every 64-bit number; int() refuses thousands of digits with an error of its own.
+# 19 digits hold every 64-bit number; int() would raise ValueError for thousands of digits.
 _WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,19})")
 
 
@@ -35,18 +35,18 @@ def signed(code: int) -> int:
 
 
 def kafka_abs(number: int) -> int:
-    """``Utils.abs``: Java's own leaves the smallest ``int`` negative, Kafka makes it 0."""
+    """Kafka's ``Utils.abs``: the absolute value, but 0 for the smallest ``int``."""
     return 0 if number == -_SIGN else abs(number)
 
 
 def parse_int(text: str, bits: int = 32) -> int | None:
-    """``Integer.parseInt``: a sign and digits, of any script, and nothing else.
+    """``Integer.parseInt``: accepts an optional sign and digits of any script, nothing else.
 
-    None for other text, or a number that needs more than ``bits``.  Python's own ``int`` takes
-    blanks and underscores as well.
+    None for any other text, and for a number of more than ``bits`` bits.  Python's ``int`` would
+    accept blanks and underscores too.
     """
     whole = _WHOLE.fullmatch(text)
-    # Java looks at UTF-16 units: the digits beyond them are none there.
+    # Java reads UTF-16 units: a digit beyond U+FFFF takes two of them and counts as no digit.
     if whole is None or max(text) > "\uffff":
         return None
     number = int(whole[1] + whole[2])

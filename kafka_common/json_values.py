@@ -1,4 +1,4 @@
-"""The types of what JSON holds."""
+"""The types of JSON values."""
 
 from __future__ import annotations
 

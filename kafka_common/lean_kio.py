@@ -1,8 +1,8 @@
 """Imports the base of kio's types without Hypothesis.
 
-Where Hypothesis is installed, kio imports it and registers a strategy for each of its types.  No
-broker needs them: they take a quarter of a second and 8 MB, and leave a folder ``.hypothesis``
-where the user is.  A process that has imported Hypothesis itself gets the strategies.
+If Hypothesis is installed, kio imports it and registers a strategy for each of its types.  No
+broker needs them: they take a quarter of a second and 8 MB, and create a folder ``.hypothesis`` in
+the current directory.  A process that has imported Hypothesis before still gets the strategies.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _HYPOTHESIS: Final = "hypothesis"
 
 
 def import_kio_types() -> None:
-    """Imports the one module of kio that looks for Hypothesis, and lets it find none."""
+    """Imports the kio module that looks for Hypothesis, while Hypothesis cannot be imported."""
     if _HYPOTHESIS in sys.modules:
         return
-    # None in the table of modules is how Python says that a module cannot be imported.
+    # Importing a module raises ImportError while its entry in sys.modules is None.
     sys.modules[_HYPOTHESIS] = cast("ModuleType", None)
     try:
         import_module("kio.static._phantom")

@@ -31,11 +31,11 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-"""Where Kafka keeps its own state."""
+"""The topics in which Kafka keeps its own state."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""``leader_recovery_state`` after an unclean election (KIP-704)."""
+"""The ``leader_recovery_state`` after an unclean election (KIP-704)."""
 
 
 class TopicPartition(NamedTuple):
@@ -50,7 +50,7 @@ class TopicPartition(NamedTuple):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Leader, ISR and epochs of a partition: the content of its state znode, and its version.
+    """Leader, ISR and epochs of a partition: the content and zk_version of its state znode.
 
     Source: Kafka ``LeaderIsrAndControllerEpoch``.
     """
@@ -61,14 +61,14 @@ class LeaderAndIsr(NamedTuple):
     zk_version: int
     """dataVersion of the state znode, ``partition_epoch`` on the wire."""
     controller_epoch: int
-    """Epoch of the controller that wrote this state, may be older than today's."""
+    """Epoch of the controller that wrote this state; it may be older than the current one."""
     leader_recovery_state: int = RECOVERED
 
 
 class ReplicaAssignment(NamedTuple):
-    """Where the replicas of a partition are, in preference order.
+    """The brokers that hold a partition's replicas, the preferred leader first.
 
-    ``replicas`` holds the adding ones too.  Source: Kafka ``ReplicaAssignment``.
+    ``replicas`` includes the adding and removing replicas.  Source: Kafka ``ReplicaAssignment``.
     """
 
     replicas: tuple[int, ...]
@@ -81,19 +81,19 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def origin_replicas(self) -> tuple[int, ...]:
-        """Replicas before the reassignment under way."""
+        """Replicas before the current reassignment."""
         return tuple(r for r in self.replicas if r not in self.adding_replicas)
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """Replicas after the reassignment under way."""
+        """Replicas after the current reassignment."""
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
 
     def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
-        """The assignment while the replicas move to ``target``; what was adding before is dropped.
+        """The assignment during a reassignment to ``target``, which replaces an unfinished one.
 
-        Target replicas come first, so a reassignment that is cancelled cannot restore the old
-        order where the lists overlap.
+        Target replicas come first.  If a reassignment is cancelled, the old order of replicas that
+        are in both lists is therefore lost.
         """
         origin = self.origin_replicas
         full = tuple(dict.fromkeys((*target, *origin)))
@@ -130,7 +130,7 @@ class Endpoint:
 class Broker:
     """A live broker: the content of ``/brokers/ids/<id>``.
 
-    Its epoch is the znode's czxid, kept apart.
+    The broker epoch, which is the znode's czxid, is stored elsewhere.
     """
 
     broker_id: int

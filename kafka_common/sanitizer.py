@@ -1,4 +1,4 @@
-"""Names of users, client ids and addresses, such that a znode and a metric can have them.
+"""Encodes names of users, client ids and addresses for names of znodes and metrics.
 
 Source: Kafka ``Sanitizer``; ``ZooKeeperInternals.DEFAULT_STRING``.
 """
@@ -13,7 +13,7 @@ DEFAULT_ENTITY: Final = "<default>"
 
 def sanitize(name: str) -> str:
     """A user, client id or IP as a znode's name (URL encoding)."""
-    # quote() never touches a tilde, Java does; Java never touches a star, Kafka does.
+    # quote() leaves "~" as it is, but Java encodes it; Kafka encodes "*", which Java does not.
     return quote(name, safe="-._").replace("~", "%7E")
 
 

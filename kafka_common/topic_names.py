@@ -1,7 +1,7 @@
 """Which topic names and partition directories are valid.
 
-The one place of these rules.  A name is checked where it enters: in requests of clients and of
-controllers, in znodes, and in the names of folders when a broker starts.
+A name is checked where it comes from outside: in requests of clients and controllers, in znodes,
+and in the names of folders when a broker starts.
 
 Source: Kafka ``Topic.validate``, ``Topic.unifyCollisionChars``.
 """
@@ -13,9 +13,9 @@ from typing import Final
 
 LONGEST_NAME: Final = 249
 LONGEST_FOLDER_NAME: Final = 255
-"""Bytes in the name of a file, on the file systems of Linux."""
+"""The most bytes in the name of a folder, on the file systems of Linux."""
 _SHOWN: Final = 300
-"""Characters of a refused name that an error text shows."""
+"""The most characters of a refused name in an error text."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
@@ -54,10 +54,10 @@ def invalid_partition_reason(topic: str, partition: int) -> str | None:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether metrics would show the topic under another name than its own."""
+    """Whether metric names of this topic may collide with those of another (``.`` and ``_``)."""
     return "." in name or "_" in name
 
 
 def unified(name: str) -> str:
-    """The topic name in metrics; two topics must not have the same one."""
+    """The topic name with ``.`` replaced by ``_``; it must be different for any two topics."""
     return name.replace(".", "_")

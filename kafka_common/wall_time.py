@@ -1,10 +1,10 @@
-"""The wall clock of this process: the machine's, and what a test has set it forward or back by.
+"""The wall clock of this process: the machine's clock plus an offset that a test may set.
 
-A broker of the test kit has a clock of its own, so that a test can let it jump.  Any other process
-has the machine's: the offset counts only where ``ZKCONTROLLER_HOLD_SOCKET`` names the socket of a
-test as well (:mod:`zkcontroller.runtime.hold_points`).  Waits and time limits go by the monotonic
-clock, which never jumps; lines of log files keep the machine's time, so that the logs of several
-brokers stay in order.
+A test may set the clock of a test-kit broker forward or back.  Any other process has the machine's
+clock: the offset is used only if ``ZKCONTROLLER_HOLD_SOCKET`` also names the socket of a test
+(:mod:`zkcontroller.runtime.hold_points`).  Waits and time limits use the monotonic clock, which
+never jumps.  Lines of log files have the machine's time, so that the logs of several brokers stay
+in order.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 
 SOCKET_VARIABLE: Final = "ZKCONTROLLER_HOLD_SOCKET"
 OFFSET_VARIABLE: Final = "ZKCONTROLLER_CLOCK_OFFSET_MS"
-"""By how much the clock of a new process is set forward, in milliseconds."""
+"""Environment variable: milliseconds by which the clock of a new process is set forward."""
 MOST_OFFSET_MS: Final = 20 * 365 * 24 * 3_600_000
-"""Twenty years: no further can a clock be set."""
+"""The largest offset: twenty years."""
 
 
 class _Offset:
-    """What is added to the machine's clock.  Any thread reads it, one sets it."""
+    """Nanoseconds added to the machine's clock.  Any thread reads it, one thread sets it."""
 
     ns = 0
 
@@ -30,21 +30,21 @@ _offset: Final = _Offset()
 
 
 def wall_time_ns() -> int:
-    """Nanoseconds since 1970 by this process's clock, which may be set back."""
+    """Nanoseconds since 1970 by this process's clock, which may jump back."""
     return time.time_ns() + _offset.ns
 
 
 def wall_time_ms() -> int:
-    """Milliseconds since 1970, likewise."""
+    """Milliseconds since 1970 by this process's clock, which may jump back."""
     return wall_time_ns() // 1_000_000
 
 
 def set_wall_time_by_environment() -> None:
-    """Sets the clock as a test asked when it started this process; call it first of all."""
+    """Sets the clock by the environment that a test gave this process; call it first of all."""
     asked = os.environ.get(OFFSET_VARIABLE, "") if os.environ.get(SOCKET_VARIABLE) else ""
     set_wall_time_offset(int(asked or 0))
 
 
 def set_wall_time_offset(offset_ms: int) -> None:
-    """Sets this process's clock forward, or back, from the machine's."""
+    """Sets this process's clock to the machine's plus ``offset_ms``, which may be negative."""
     _offset.ns = offset_ms * 1_000_000

@@ -4,8 +4,8 @@
 
 * :mod:`.recording`: the format.  Read this first.
 * Recordings of the simulator: :mod:`.experiment` (what happens in a run), :mod:`.interventions`
-  (what a reader adds to it), :mod:`.recorder` (the observer), :mod:`.frames` (the state of a
-  world), :mod:`.places` (which function decided), :mod:`.line_words` (answers and effects in
+  (faults that a reader adds to it), :mod:`.recorder` (the observer), :mod:`.frames` (the state of a
+  world), :mod:`.places` (which function decided), :mod:`.line_words` (results and effects in
   words), :mod:`.lessons`, :mod:`.quorum_lesson`, :mod:`.saved_test`.
 * Recordings of a cluster: :mod:`.state_change_files`.
 * The page: :mod:`.page` (its files, and all of them in one), :mod:`.server`.

@@ -1,8 +1,8 @@
-"""A run that is recorded: a world, what happens in it, and what a reader adds.
+"""A recorded run: a simulated world, its faults, and the interventions of a reader.
 
-:func:`run_seed` runs a small cluster through misfortune that its seed alone determines.  The plan
-is drawn before the run begins, from a sequence of its own.  So an intervention changes what the
-plan leads to, and not the plan.
+:func:`run_seed` runs a small cluster with faults that the seed alone determines.  They are drawn
+before the run begins, from random numbers of their own.  So an intervention changes the effect of
+the planned faults, but not the plan.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from zkcontroller_simulation.world import World
 
 BROKER_IDS: Final = (1, 2, 3)
 ACTS: Final = 8
-"""Misfortunes of a run."""
+"""The number of faults in a run."""
 PAUSE_MS: Final = (500, 3_000)
-"""Between two of them."""
+"""The pause between two faults, least and most."""
 SESSION_TIMEOUT_MS: Final = 6_000
 REST_MS: Final = 60_000
-"""The longest time that a run gets to come to rest after the last act."""
+"""The longest time in which a run may come to rest after its last act."""
 LAST_SEED: Final = 2**53 - 1
-"""The largest number that a page reads exactly."""
+"""The largest seed: JavaScript reads no larger number exactly."""
 
 MILD: Final = Weather(
     zookeeper_delay_ms=(1, 5),
@@ -49,7 +49,7 @@ MILD: Final = Weather(
 
 
 class RunCut(ZkControllerError):
-    """The run has more steps than a recording may have."""
+    """The run was ended because it has more steps than a recording may have."""
 
 
 class Experiment(World):
@@ -88,7 +88,7 @@ class Experiment(World):
         self.on_turn()
 
     def say(self, caption: str) -> None:
-        """Puts a caption on what happened last."""
+        """Adds a caption to the last step."""
         self.recorder.close_step(self.turn)
         self.recorder.say(caption)
 
@@ -115,13 +115,13 @@ class Experiment(World):
                 self.break_connection(broker_id)
 
     def come_to_rest(self) -> None:
-        """Runs until nothing is left to happen, or the time for that is over."""
+        """Runs until the world is quiet, at most for REST_MS."""
         end_ms = self.clock.now_ms + REST_MS
         while not self.is_quiet() and self.clock.now_ms <= end_ms:
             self.step()
 
     def finish(self) -> None:
-        """Does the interventions that are left, and comes to rest.
+        """Does the remaining interventions, and comes to rest.
 
         Raises InterventionRefused for one whose turn comes after the end of the run.
         """
@@ -145,7 +145,7 @@ def record(
     interventions: Sequence[Intervention],
     script: Callable[[Experiment], None],
 ) -> Recording:
-    """Runs a script in a recorded world; whatever ends the run is said at its end.
+    """Runs a script in a recorded world; the recording's ``ended`` says why it ends.
 
     Raises InterventionRefused for an intervention that cannot be done.
     """
@@ -180,7 +180,7 @@ def run_seed(seed: int, interventions: Sequence[Intervention] = ()) -> Recording
 
 
 class _Plan:
-    """Misfortunes and their times; each is done only if it is possible then."""
+    """The faults of a run and their times; a fault that is impossible at its time is left out."""
 
     def __init__(self, random: Random) -> None:
         table: tuple[tuple[int, Callable[[Experiment, int], None]], ...] = (
@@ -197,7 +197,7 @@ class _Plan:
         self._acts = [(act, random.choice(BROKER_IDS), random.randint(*PAUSE_MS)) for act in drawn]
 
     def carry_out(self, world: Experiment) -> None:
-        """A healthy cluster, the misfortunes, and the repair."""
+        """Starts a healthy cluster, causes the faults, and repairs the cluster."""
         world.start_brokers(*BROKER_IDS)
         world.create_topic("orders", replicas=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
         world.create_topic("payments", replicas=[[2, 1], [3, 2]])
@@ -214,7 +214,7 @@ class _Plan:
         self._catch_up(world)
 
     def _repair_one(self, world: Experiment) -> bool:
-        """Helps the first broker that needs it; whether there was one."""
+        """Repairs the first broker that needs it; False if none does."""
         for broker_id in BROKER_IDS:
             process = world.living.get(broker_id)
             if process is None:

@@ -1,12 +1,12 @@
 """The state of a simulated world at one moment, as a recording's map from keys to values.
 
-Everything comes from where it is true: znodes from ZooKeeper, sessions from the links, offices from
-the controllers, roles from the brokers, requests from the channels.
+Each value is read from its owner: znodes from ZooKeeper, sessions from the links, controllers from
+the processes, roles of replicas from the brokers, requests from the channels.
 
 * ``znode/<path without its first slash>``: version, data, owner (broker id of an ephemeral).
-* ``broker/<id>``: process, session, its controller and what it works on.
+* ``broker/<id>``: process, session, its controller and the event being processed.
 * ``partition/<topic>-<n>``: the state znode and the assignment, and what each broker believes.
-* ``request/<from>><to>``: the control requests without an answer.
+* ``request/<from>><to>``: the control requests without a response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkcontroller_simulation.world import World
 
 
 def frame_of(world: World) -> State:
-    """Everything that a page shows of the world now; keys in a fixed order."""
+    """The current state of the world for the page; the keys are in a fixed order."""
     owners = {
         process.link.session_id: process.broker_id
         for process in world.processes

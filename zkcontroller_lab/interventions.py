@@ -1,7 +1,7 @@
-"""What a reader adds to a run: one act of an operator or of bad luck, at one turn.
+"""Interventions: an act of an operator, or a fault, that a reader adds to a run at one turn.
 
-``turn`` counts the actions of the simulation.  The run up to that turn is the run without the
-intervention, so a reader intervenes at the moment that the page shows.
+``turn`` counts the actions of the simulation.  Up to that turn the run is equal to the run without
+the intervention, so a reader intervenes at the moment that the page shows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InterventionRefused(ZkControllerError):
 
 
 class Act(StrEnum):
-    """What a player can do to a broker or to ZooKeeper in a run."""
+    """An act that a reader can do to a broker or to ZooKeeper in a run."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -52,7 +52,7 @@ MEANINGS: Final[Mapping[Act, str]] = {
 
 
 class Intervention(NamedTuple):
-    """``broker_id`` is None for an act that concerns no broker; done after action ``turn``."""
+    """One act, which is done after action ``turn``; ``broker_id`` None: it concerns no broker."""
 
     turn: int
     act: Act
@@ -105,13 +105,13 @@ class Intervention(NamedTuple):
         return found
 
     def as_text(self) -> str:
-        """What :meth:`parse` reads."""
+        """The intervention as text that :meth:`parse` reads."""
         broker = "" if self.broker_id is None else f" {self.broker_id}"
         return f"{self.act.value}{broker}@{self.turn}"
 
 
 def in_order(interventions: Iterable[Intervention]) -> tuple[Intervention, ...]:
-    """By turn, those of one turn as they were given.  Raises InterventionRefused for too many."""
+    """The interventions sorted by turn; raises InterventionRefused if there are too many."""
     ordered = tuple(sorted(interventions, key=lambda each: each.turn))
     if len(ordered) > MOST_INTERVENTIONS:
         raise InterventionRefused(f"more than {MOST_INTERVENTIONS} interventions")
@@ -119,7 +119,7 @@ def in_order(interventions: Iterable[Intervention]) -> tuple[Intervention, ...]:
 
 
 def intervene(world: World, intervention: Intervention) -> None:
-    """Does it, except for LOSE_REPLY, which the run does once there is a reply.
+    """Does an intervention, except LOSE_REPLY, which the run does when a reply is in flight.
 
     Raises InterventionRefused if it cannot be done now.
     """
@@ -145,7 +145,7 @@ _DONE_TO_A_BROKER: Final[Mapping[Act, Callable[[World, int], object]]] = {
 
 
 def _obstacle(world: World, intervention: Intervention) -> str:
-    """Why it cannot be done now; empty if it can."""
+    """The reason why the intervention cannot be done now; empty if it can."""
     act, broker_id = intervention.act, intervention.broker_id
     if broker_id is None:
         return "" if world.controller_znode is not None else "there is no /controller then"

@@ -1,6 +1,6 @@
-"""Scripted runs with captions: what a reader sees of an election, a failover, a lost race.
+"""Scripted runs with captions, for example an election, a failover or a fenced controller.
 
-A caption stands at the step at which it has become true: the script waits for that, and
+A script waits until a caption is true before it adds the caption to the step.
 ``tests/unit/lab/test_lessons.py`` compares each caption with the frame of its step.
 """
 
@@ -19,11 +19,11 @@ from zkcontroller_simulation.process import ProcessState
 
 ORDERS_0: Final = TopicPartition("orders", 0)
 SEED: Final = 1
-"""Of every lesson: they are calm, so the seed makes no difference that can be seen."""
+"""The seed of every lesson; without random faults it makes no visible difference."""
 
 
 class Lesson(NamedTuple):
-    """A title, one sentence, and what fills a recording."""
+    """A lesson: its title, a summary of one sentence, and the function that records it."""
 
     title: str
     summary: str
@@ -68,7 +68,7 @@ def election(world: Experiment) -> None:
 
 
 def failover(world: Experiment) -> None:
-    """The controller's broker dies, which also leads a partition."""
+    """The broker that is the controller and leads a partition dies."""
     world.start_brokers(1, 2, 3)
     world.create_topic("orders", replicas=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     world.run_until_quiet()
@@ -265,7 +265,7 @@ LESSONS: Final[Mapping[str, Lesson]] = {
 
 
 def run_lesson(name: str, interventions: Sequence[Intervention] = ()) -> Recording:
-    """The recording of a lesson; captions end where a reader intervenes.
+    """The recording of a lesson; after an intervention it has no more captions.
 
     ``name`` is one of :data:`LESSONS`.  Raises InterventionRefused for an intervention that cannot
     be done.

@@ -1,4 +1,4 @@
-"""Answers and effects in plain words, for the lines of a recording."""
+"""Describes results and effects in plain words, for the lines of a recording."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from zkcontroller_simulation.channel import NAMES
 from zkcontroller_simulation.control_requests import ControlRequest, decode
 
 SHOWN: Final = 4
-"""Items that are spelled out; the rest is counted."""
+"""The number of items that are shown; the rest is counted."""
 SHOWN_BYTES: Final = 160
-"""Of a znode's data."""
+"""The most bytes of a znode's data that are shown."""
 
 
 def answer_in_words(answer: object) -> str:
-    """What ZooKeeper answered, or which error it was."""
+    """The result of a question, or its error, in plain words."""
     match answer:
         case None:
             return "the pause is over"
@@ -89,7 +89,7 @@ def request_of(send: SendControlRequest) -> ControlRequest:
 
 
 def event_in_words(event: Event) -> str:
-    """The event as Scala prints it; a response in words, for there its name says too little."""
+    """The event as Scala prints it; a broker's response in words, with its errors."""
     match event:
         case LeaderAndIsrResponseReceived() | TopicDeletionStopReplicaResponseReceived():
             errors = ", ".join(
@@ -108,7 +108,7 @@ def _response_of(broker_id: int, event: Event) -> str:
 
 
 def effect_in_words(effect: Effect) -> str:
-    """What a controller does when it performs this; empty for what a reader need not see."""
+    """The effect in plain words; empty for an effect that the page does not show."""
     match effect:
         case AddChannel(broker):
             return f"opens a channel to broker {broker.broker_id}"
@@ -139,7 +139,7 @@ def effect_in_words(effect: Effect) -> str:
 
 
 def change_in_words(record: StateChange) -> str:
-    """The line that Kafka logs for the change, or the change's own name where it logs none."""
+    """The line that Kafka logs for the change, or the kind of change if it logs none."""
     line = kafka_line(record)
     return record.kind.replace("_", " ") if line is None else line.message
 

@@ -1,8 +1,8 @@
-"""The page: its files, and all of them with a recording in one file.
+"""The page: its separate files, or one file with all of them and a recording.
 
-The page has no build step: the browser reads the modules as they stand in ``static``.  One file
-cannot hold modules that import each other, so there the modules stand one below the other, in
-the order of :data:`MODULES`, without their import and export words.
+The page has no build step: the browser reads the modules from ``static``.  One file cannot hold
+modules that import each other.  So the one file has the modules in the order of :data:`MODULES`,
+without their import and export statements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from zkcontroller_lab.recording import Recording
 
 MODULES: Final = ("dom", "frames", "stage", "tables", "why", "acts", "main")
-"""Each imports only what stands before it."""
+"""The modules; each imports only earlier ones."""
 _CONTENT_TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -27,19 +27,19 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Of the served page: nothing from elsewhere, nothing inline."""
+"""The Content-Security-Policy of the served page: no other origin, no inline code."""
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "[^"]+";\n', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export ", re.MULTILINE)
 
 
 def page_files() -> Mapping[str, tuple[str, bytes]]:
-    """Every file of the page: its name to content type and bytes."""
+    """The files of the page: name to (content type, bytes)."""
     names = ("index.html", "lab.css", *(f"{module}.js" for module in MODULES))
     return {name: (_CONTENT_TYPES[name.rpartition(".")[2]], _read(name).encode()) for name in names}
 
 
 def one_file(recording: Recording) -> str:
-    """The page with its styles, its code and the recording: no other file, and no network."""
+    """The page as one file with styles, code and the recording; it needs no network."""
     styles = _read("lab.css")
     code = "\n".join(_inlined(f"{module}.js") for module in MODULES)
     # The recording is data that the page parses. No text in it can end its element.

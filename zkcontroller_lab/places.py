@@ -1,9 +1,9 @@
-"""Which function decided, and at which line: read off the procedures and the outbox.
+"""Finds the function and the line of code that decided a question or an effect.
 
-A procedure that waits for an answer stands at a line.  Its generators delegate to each other
-(``yield from``), so the innermost one that is not a mere tool is the function that asked.  An
-effect is an element of the outbox; :class:`WatchedOutbox` notes who appended it.  The core knows
-nothing of either.
+A procedure that waits for a result has a current line.  Its generators delegate to each other
+(``yield from``); the innermost one that is no helper (:data:`HELPERS`) is the function that asked.
+Effects are appended to the outbox, and :class:`WatchedOutbox` notes the function that appended
+each.  The core does not know of this.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Place: TypeAlias = tuple[CodeType, int]
 """A function's code and a line of its file."""
 
 HELPERS: Final = ("core/tools.py", "core/journal.py", "core/broker_requests.py", __file__)
-"""Ends of the files whose functions carry out what others decide."""
+"""Ends of the names of files with helpers, whose functions decide nothing themselves."""
 LONGEST_EXCERPT: Final = 120
-"""Lines of a function that a recording shows; around the deciding line of a longer one."""
+"""The most lines of a function that a recording shows."""
 
 _FOLDER: Final = Path(zkcontroller.__file__).parent.parent
 
 
 def waiting_place(procedure: Generator[Any, Any, Any]) -> Place | None:
-    """Where a procedure that yielded a question waits for its answer; None if it has ended."""
+    """The place where a procedure waits for a result; None if the procedure has ended."""
     found: Place | None = None
     each: Any = procedure
     while inspect.isgenerator(each) and each.gi_frame is not None:
@@ -84,7 +84,7 @@ class CodeBook:
         self._indices: dict[CodeType, int] = {}
 
     def note(self, place: Place | None) -> tuple[int, int] | None:
-        """The place as a line of a recording has it; None where there is none."""
+        """(index of the function in ``excerpts``, line) of a place; None if there is no place."""
         if place is None:
             return None
         code, line = place

@@ -1,7 +1,7 @@
-"""The lesson of a split vote: three voters of a KRaft quorum stand at the same time.
+"""The lesson of a split vote: three voters of a KRaft quorum become candidates at the same time.
 
 The raft step takes an input and returns outputs.  It is no procedure that waits at a line, so these
-steps have no line of code; they have what each node did, and what it then was.
+steps have no line of code.  They show what each node did, and its state afterwards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from zkcontroller_simulation.raft_weather import CALM
 from zkcontroller_simulation.raft_world import BrokenRaftError, RaftWorld
 
 SEED: Final = 26
-"""With it the three voters stand so close to each other that the vote is split."""
+"""With this seed the three voters become candidates nearly at once, so that the vote is split."""
 SLOW_MS: Final = 250
-"""Of each message, until the vote is split."""
+"""The delay of each message until the vote is split."""
 LIMIT_MS: Final = 20_000
 
 _MESSAGE: Final = re.compile(r"(\d+) (->|=>) (\d+)  (.*)")
@@ -48,7 +48,7 @@ class QuorumExperiment(RaftWorld):
         self._under_way: dict[str, dict[str, Any]] = {}
         self._turn = 0
         self.refusals = 0
-        """Votes that were refused and whose refusal has arrived."""
+        """The number of vote refusals that have arrived at a candidate."""
         self.timeline.on_line = self._line_added
 
     @override
@@ -58,7 +58,7 @@ class QuorumExperiment(RaftWorld):
         self._close_step()
 
     def say(self, caption: str) -> None:
-        """Puts a caption on what happened last."""
+        """Adds a caption to the last step."""
         self._close_step()
         step = self._recording.steps[-1]
         step.caption = f"{step.caption} {caption}".strip()
@@ -120,7 +120,7 @@ def _node(node: RaftProcess) -> dict[str, Any]:
 
 
 def split_vote(recording: Recording, interventions: Sequence[Intervention]) -> Recording:
-    """Three voters stand in the same epoch, none wins, and one wins the next election.
+    """Three voters are candidates in the same epoch, none wins, and one wins the next election.
 
     Raises InterventionRefused if there is an intervention: acts are for brokers.
     """

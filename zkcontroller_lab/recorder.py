@@ -1,7 +1,7 @@
 """Makes a recording of a simulated world while it runs.
 
-The recorder is the world's observer.  What it is called for becomes lines of the step that is
-open; :meth:`Recorder.close_step` ends the step and adds what changed in the state.
+The recorder is the world's observer.  Each call adds a line to the current step.
+:meth:`Recorder.close_step` ends the step and adds the changes of the state.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from zkcontroller_simulation.zookeeper_server import Commit, ZnodeChange
 _PARTITION_PATH: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)")
 _BROKER: Final = re.compile(r"^broker (\d+)")
 LONGEST_THOUGHT_MS: Final = 50
-"""A question that leaves later than this after it was decided is a line of its own."""
+"""A question that is sent later than this after it was decided gets a second line."""
 LONGEST_QUESTION: Final = 120
-"""Characters of the question that stand before its answer."""
+"""The most characters of a question that are repeated before its result."""
 _UNIMPORTANT: Final = ("DEBUG", "TRACE")
 _RESPONSES: Final = (
     LeaderAndIsrResponseReceived,
@@ -66,13 +66,13 @@ _RESPONSES: Final = (
 
 
 class Recorder:
-    """Fills ``recording`` with what happens in ``world`` from now on."""
+    """Records in ``recording`` everything that happens in ``world`` from now on."""
 
     def __init__(self, world: World, recording: Recording) -> None:
         self._world = world
         self.recording = recording
         self.has_intervened = False
-        """Whether a reader changed the run: captions that were written for it no longer count."""
+        """Whether a reader changed the run, so that a lesson's captions are left out."""
         self._lines: list[RecordedLine] = []
         self._cause: int | None = None
         self._state: State = {}
@@ -83,9 +83,9 @@ class Recorder:
         self._queued: dict[tuple[str, str], int] = {}
         self._fired: dict[tuple[str, WatchFired], int] = {}
         self._sent: dict[int, tuple[SendControlRequest, int]] = {}
-        """By identity; the request is kept, so that no other one gets its identity."""
+        """(request, step in which it was sent) by ``id`` of the request, which must stay alive."""
         self._arrived: dict[int, int] = {}
-        """By broker: the step in which it answered a control request last."""
+        """By broker: the step in which it last handled a control request."""
         world.observer = self
         world.new_outbox = WatchedOutbox
         world.zookeeper.on_commit.append(self._committed)
@@ -94,13 +94,13 @@ class Recorder:
 
     @property
     def _index(self) -> int:
-        """Of the step that is open."""
+        """The index of the current step."""
         return len(self.recording.steps)
 
     def close_step(self, turn: int) -> None:
-        """Ends the open step, if there is something to say about it.
+        """Ends the current step, if it has any lines.
 
-        What changed without a word (an event left a queue) belongs to the step that comes next.
+        A change without a line (an event left a queue) is recorded in the next step.
         """
         if not self._lines:
             return
@@ -112,14 +112,14 @@ class Recorder:
         self._state, self._lines, self._cause = state, [], None
 
     def say(self, caption: str) -> None:
-        """Puts a caption on the last step."""
+        """Adds a caption to the last step, unless a reader has changed the run."""
         if self.has_intervened:
             return
         step = self.recording.steps[-1]
         step.caption = f"{step.caption} {caption}".strip()
 
     def end(self, ended: str) -> Recording:
-        """The recording, which is complete now; ``ended`` says why it ends."""
+        """Completes the recording and returns it; ``ended`` says why it ends."""
         self._world.observer = None
         self.recording.code = self._code.excerpts
         self.recording.ended = ended
@@ -133,7 +133,7 @@ class Recorder:
         place: Place | None = None,
         partitions: Sequence[object] = (),
     ) -> None:
-        """Adds a line to the open step."""
+        """Adds a line to the current step."""
         line = RecordedLine(kind, text, broker_id, self._code.note(place), names_of(partitions))
         self._lines.append(line)
 
@@ -148,7 +148,7 @@ class Recorder:
         self._fired[process.name, fired] = self._index
 
     def watch_arrives(self, process: BrokerProcess, fired: WatchFired) -> None:
-        """Its notification arrives."""
+        """The notification of a fired watch arrives at the client."""
         self._because_of(self._fired.pop((process.name, fired), None))
         kind = fired.kind.name.lower().replace("_", " ")
         paths = _named_in([fired.path])
@@ -156,7 +156,7 @@ class Recorder:
         self.add("notification", text, process.broker_id, partitions=paths)
 
     def event_queued(self, process: BrokerProcess, event: Event) -> None:
-        """The first place in the queue counts: a watch that is queued is not queued again."""
+        """An event is queued; of equal waiting events only the first one counts."""
         self._queued.setdefault((process.name, repr(event)), self._index)
         if isinstance(event, _RESPONSES):
             self._because_of(self._arrived.get(event.broker_id))
@@ -172,7 +172,7 @@ class Recorder:
         self.add("event", event_in_words(event), process.broker_id)
 
     def effects_begin(self, process: BrokerProcess, effects: Sequence[Effect]) -> None:
-        """The outbox is performed."""
+        """The effects in the outbox are performed."""
         outbox = process.controller.outbox
         assert isinstance(outbox, WatchedOutbox)
         for effect, place in zip(effects, outbox.places, strict=True):
@@ -200,13 +200,13 @@ class Recorder:
     def question_asked(
         self, process: BrokerProcess, question: Question, procedure: Generator[Question, Any, Any]
     ) -> None:
-        """A procedure waits for an answer."""
+        """A procedure asked a question and waits for its result."""
         self._asked[process.name] = (self._index, self._world.clock.now_ms, question)
         place, partitions = waiting_place(procedure), _named_in(_paths_of(question))
         self.add("question", in_words(question), process.broker_id, place, partitions)
 
     def question_answered(self, process: BrokerProcess, answer: object) -> None:
-        """The procedure goes on."""
+        """The procedure gets the result and continues."""
         asked = self._asked.pop(process.name, None)
         partitions: Sequence[object] = ()
         asked_words = ""
@@ -226,7 +226,7 @@ class Recorder:
         )
 
     def event_ends(self, process: BrokerProcess, error: Exception | None) -> None:
-        """Nothing is left to do for the event."""
+        """The event has been processed, or ended with an error."""
         if error is not None:
             self._is_next_line_known = True
             self.add("error", f"ends with {answer_in_words(error)}", process.broker_id)
@@ -243,7 +243,7 @@ class Recorder:
         self.add("request", text, target.broker_id, partitions=partitions)
 
     def line_added(self, line: str) -> None:
-        """The history's own words, for what is not recorded already."""
+        """Adds the history's line, unless the recorder has added a line for the same fact."""
         if self._is_next_line_known:
             self._is_next_line_known = False
             return

@@ -1,10 +1,10 @@
-"""A recording: what happened step by step, why, and the state after each step; JSON.
+"""A recording in JSON: what happened step by step, why, and the state after each step.
 
 ``docs/lab.md`` describes the format for readers.  A recording holds steps.  Each has lines (an
-event, a question, its answer, effects, …) and the changes of the state that the step made.  The
+event, a question, its result, effects, …) and the changes of the state that the step made.  The
 state is a map from keys to values: ``broker/1``, ``partition/orders-0``, ``znode/controller``,
-``request/1>2``.  So the frame after a step is the changes of all steps up to it, laid over each
-other, and two moments are compared key by key.
+``request/1>2``.  The frame after a step, the whole state, is made by applying the changes of all
+steps up to it.  Two frames are compared key by key.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import orjson
 
 FORMAT: Final = "zkctl-lab"
 VERSION: Final = 1
-"""Grows when a field changes its meaning or goes away; new fields do not count."""
+"""Raised when a field is removed or changes its meaning, not when a field is added."""
 MOST_STEPS: Final = 20_000
 """A longer run is cut; its recording says so."""
 LONGEST_TEXT: Final = 2_000
-"""Characters of one line; the rest is cut."""
+"""The most characters of one line; the rest is cut."""
 
 State: TypeAlias = dict[str, Any]
 """Keys to JSON values."""
@@ -29,11 +29,11 @@ State: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedLine:
-    """One thing that happened in a step.
+    """One line of a step.
 
     ``kind``: event, question, answer, effect, log, request, zookeeper, intervention, note, error or
-    broken.  ``broker_id``: whose, None for an operator's or ZooKeeper's.  ``place``: index into
-    ``Recording.code`` and the line in that file which decided.  ``partitions``: ``topic-N``.
+    broken.  ``broker_id``: the line's broker, None for an operator or ZooKeeper.  ``place``: the
+    index into ``Recording.code`` and the deciding line in that file.  ``partitions``: ``topic-N``.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class RecordedLine:
     partitions: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The line as the recording's JSON has it; what does not apply is left out."""
+        """The line as a JSON object; fields that do not apply are left out."""
         text = self.text
         if len(text) > LONGEST_TEXT:
             text = text[:LONGEST_TEXT] + "…"
@@ -59,11 +59,10 @@ class RecordedLine:
 
 @dataclass(slots=True)
 class RecordedStep:
-    """One moment: its lines, and what they changed.
+    """One step: its lines, and the changes of the state.
 
     ``turn`` counts the actions of the simulation (a place to intervene); ``cause`` is the index of
-    the step that led to this one, None where it is not known; ``changes`` has None for a key that
-    is gone.
+    the step that caused this one, None if that is unknown; ``changes`` has None for a removed key.
     """
 
     turn: int
@@ -90,7 +89,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class CodeExcerpt:
-    """A function that decided something: where it stands, and its text from ``first_line`` on."""
+    """A function that decided something: its file, and its text from ``first_line`` on."""
 
     file: str
     function: str
@@ -100,9 +99,9 @@ class CodeExcerpt:
 
 @dataclass(slots=True)
 class Recording:
-    """A whole run.
+    """The recording of a whole run.
 
-    ``source`` says how to get it again: a seed with its interventions, a lesson, or files.
+    ``source`` says how to make it again: from a seed with its interventions, a lesson, or files.
     ``ended`` says in one sentence why the recording ends.
     """
 

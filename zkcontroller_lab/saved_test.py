@@ -16,7 +16,7 @@ _IMPORTS: Final = {
     True: ("from zkcontroller_lab.experiment import run_seed", _INTERVENTION),
     False: (_INTERVENTION, "from zkcontroller_lab.lessons import run_lesson"),
 }
-"""In order, of a seed's test and of a lesson's."""
+"""The imports, in order, of a seed's test and of a lesson's test."""
 
 _TEMPLATE: Final = '''"""{title}, written by zkctl lab.
 

@@ -1,7 +1,7 @@
 """Serves the page on the loopback interface, and runs the simulator for it.
 
-Everything is a GET that changes nothing: a run is a function of its seed and its interventions,
-which stand in the query.  So the server has no state but the files that it was started with.
+Every request is a GET that changes nothing: the query holds the seed and the interventions, which
+determine the whole run.  So the server has no state except the files with which it was started.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from zkcontroller_lab.state_change_files import read_files
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_CONNECTIONS: Final = 32
-"""At once; a further one is closed."""
+"""The limit of connections at one time; a further one is closed."""
 IDLE_S: Final = 30.0
-"""How long a connection may be silent."""
+"""Seconds after which an idle connection is closed."""
 RUN_WAIT_S: Final = 60.0
-"""How long a run waits for the one before it."""
+"""The most seconds that a run waits for the one before it."""
 LONGEST_QUERY: Final = 8_192
 
 JSON: Final = "application/json"
 
 
 class BadQuery(ZkControllerError):
-    """A request that asks for nothing that there is."""
+    """The query is malformed, or names a recording that does not exist."""
 
 
 class Lab:
-    """What the page may be given: recordings of ``files``, of seeds and of lessons."""
+    """The recordings that the page may load: of ``files``, of seeds and of lessons."""
 
     def __init__(self, source: Mapping[str, Any], files: Sequence[Path]) -> None:
         self.source = source
-        """What the page shows first, as a recording has it."""
+        """The ``source`` of the recording that the page shows first."""
         self.files = tuple(files)
         self._turn = threading.Lock()
 
     def description(self) -> bytes:
-        """What the page must know of its server."""
+        """JSON with the settings that the page needs from its server."""
         return orjson.dumps(
             {
                 "source": dict(self.source),
@@ -109,7 +109,7 @@ def parse_query(query: str) -> tuple[int | str, tuple[Intervention, ...]]:
 
 
 class LabServer(BoundedThreads, HTTPServer):
-    """Listens on the loopback interface.  ``port`` 0 takes a free one; ``server_port`` says it."""
+    """Listens on the loopback interface; ``port`` 0 takes a free port, then in ``server_port``."""
 
     most_connections = MOST_CONNECTIONS
 
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_S
 
     def do_GET(self) -> None:
-        # A page of another site may have its name resolved to this machine.
+        # DNS rebinding: another site may let its host name resolve to this machine.
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
             self._refuse(HTTPStatus.FORBIDDEN, "this server answers on the loopback address only")
@@ -178,4 +178,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: the page shows what went wrong."""
+        """Logs nothing, because the page shows errors."""

@@ -1,9 +1,9 @@
-"""A recording of a cluster: the ``state-changes.jsonl`` of its brokers, laid into one order.
+"""A recording of a real cluster, from the ``state-changes.jsonl`` files of its brokers.
 
-The files say what controllers decided and what brokers did.  They hold no znodes and no questions,
+The files show what controllers decided and what brokers did.  They hold no znodes and no questions,
 so the frames have brokers and partitions only, and a step has no line of code.  Records of one
-broker in one millisecond are one step.  A file that is still written to may end within a line; that
-line is left for the next reading.
+broker in one millisecond are one step.  A file that is still being written may end within a line;
+that line is ignored.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from zkcontroller_lab.recording import (
 
 MOST_FILES: Final = 100
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of all files together."""
+"""The limit of bytes in all files together."""
 LONGEST_LINE: Final = 1024 * 1024
-"""Bytes of one record."""
+"""The most bytes of one record."""
 NO_LEADER: Final = -1
 
 _CONTROLLER_STATES: Final = frozenset(
@@ -43,14 +43,14 @@ _CONTROLLER_STATES: Final = frozenset(
         Kind.REASSIGNMENT_SENT,
     }
 )
-"""Records in which a controller says what a partition's state is."""
+"""Kinds of record in which a controller sets a partition's state."""
 _TYPES: Final[Mapping[str, object]] = get_type_hints(StateChange)
 _WITHOUT_A_LOOK: Final = frozenset({"kind", "topic_id", "requested_topic_id"})
-"""Fields that are checked elsewhere, or that no frame and no line shows."""
+"""Fields whose type is not checked here: they are checked elsewhere or not shown."""
 
 
 class CorruptStateChanges(ZkControllerError):
-    """A file that cannot be read as state changes; the message has the file and the line."""
+    """A file holds no valid state changes; the message names the file and the line."""
 
 
 class _Dated(NamedTuple):
@@ -204,21 +204,21 @@ def _several(record: StateChange) -> tuple[str, ...]:
 
 
 class _Cluster:
-    """What the records so far say of brokers and partitions."""
+    """The state of brokers and partitions after the records read so far."""
 
     def __init__(self) -> None:
         self._brokers: dict[int, dict[str, Any]] = {}
         self._partitions: dict[str, dict[str, Any]] = {}
 
     def state(self) -> State:
-        """As a frame has it; the values are not shared with the next one."""
+        """The state for a frame; later records do not change its values."""
         found: State = {f"broker/{each}": dict(self._brokers[each]) for each in self._brokers}
         for name, value in self._partitions.items():
             found[f"partition/{name}"] = value | {"brokers": dict(value["brokers"])}
         return found
 
     def take(self, record: StateChange) -> None:
-        """What is known after this record."""
+        """Updates the state by one record."""
         broker = self._broker(record.broker_id)
         broker["last"] = record.kind.replace("_", " ")
         if record.kind is Kind.CONTROLLER_ELECTED:

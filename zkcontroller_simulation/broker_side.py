@@ -1,7 +1,7 @@
-"""What a broker does with control requests: the gates it puts them through, and what it remembers.
+"""How a broker handles control requests: the checks that it makes, and the state that it keeps.
 
-There is no log here, only the rules by which a broker accepts or refuses what a controller tells
-it, in their order and with their error codes.
+There is no log here, only the rules by which a broker accepts or refuses control requests, in
+Kafka's order and with Kafka's error codes.
 
 Source: Kafka 3.9 ``KafkaApis`` (broker-epoch gate), ``ReplicaManager.becomeLeaderOrFollower``,
 ``ReplicaManager.stopReplicas``, ``ZkMetadataCache.updateMetadata``.
@@ -41,7 +41,7 @@ from zkcontroller_simulation.control_requests import (
 
 
 class ControlledBroker:
-    """The replica manager's and the metadata cache's view of the controller."""
+    """The part of a broker's replica manager and metadata cache that the controller changes."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -49,13 +49,13 @@ class ControlledBroker:
         self.latest_controller_epoch = 0
         self.controller_id = -1
         self.hosted: dict[TopicPartition, SentLeaderAndIsr] = {}
-        """Partitions this broker took on, with the state it took."""
+        """Partitions that this broker leads or follows, with the state that it accepted."""
         self.told: dict[TopicPartition, SentLeaderAndIsr] = {}
-        """The last LeaderAndIsr per partition that came through the gates, taken on or not."""
+        """The last LeaderAndIsr of each partition that passed the epoch checks, applied or not."""
         self.proposals: dict[TopicPartition, IsrChange] = {}
-        """ISR changes that the controller has not answered yet."""
+        """Proposed ISR changes without a response of the controller."""
         self.waiting: set[TopicPartition] = set()
-        """Partitions whose proposal was refused in a way that only a new leader epoch mends."""
+        """Partitions whose proposal was refused and that must wait for a new leader epoch."""
         self.topic_ids: dict[str, UUID] = {}
         self.metadata: dict[TopicPartition, SentMetadata] = {}
         self.live_brokers: Mapping[int, tuple[tuple[str, int, str], ...]] = {}
@@ -64,7 +64,7 @@ class ControlledBroker:
         self.received: list[ControlRequest] = []
 
     def handle(self, request: ControlRequest) -> tuple[int, bytes]:
-        """Applies the request; the top-level error and the answer's bytes."""
+        """Applies the request; returns the top-level error and the bytes of the response."""
         self.received.append(request)
         match request:
             case ReceivedLeaderAndIsr():
@@ -78,14 +78,14 @@ class ControlledBroker:
                 return error, stop_replica_response(request, error, errors)
 
     def leads(self, tp: TopicPartition) -> bool:
-        """Whether this broker takes itself for the partition's leader."""
+        """Whether this broker believes that it leads the partition."""
         return tp in self.hosted and self.hosted[tp].leader == self.broker_id
 
     def propose(self, tp: TopicPartition, isr: tuple[int, ...]) -> IsrChange | None:
-        """What this leader asks the controller for; None while it must not ask.
+        """The AlterPartition change that this leader sends; None while it must not send one.
 
-        A leader has one proposal at a time and repeats it, unchanged, until it is answered: so a
-        change that was made while its answer got lost is found out.  Source: Kafka
+        A leader has one proposal at a time and repeats it unchanged until it gets a response.  So
+        it learns of a change that was made although the response was lost.  Source: Kafka
         ``AlterPartitionManager``, ``Partition.submitAlterPartition``.
         """
         pending = self.proposals.get(tp)
@@ -102,7 +102,7 @@ class ControlledBroker:
     def proposal_answered(
         self, tp: TopicPartition, proposal: IsrChange, error: int, state: State | None
     ) -> None:
-        """The controller's verdict; ignored if the proposal is no longer what is waited for.
+        """Handles the response to a proposal; ignored if it is no longer the current proposal.
 
         Source: Kafka ``Partition.handleAlterPartitionError`` and ``handleAlterPartitionUpdate``.
         """

@@ -1,8 +1,8 @@
-"""A controller's channel to one broker: a queue, one request in flight, the same until answered.
+"""A controller's channel to one broker: a queue, and one request that is sent until it succeeds.
 
 Source: Kafka ``RequestSendThread``: a request that fails is sent again after 100 ms, without limit;
-only the removal of the channel ends it, and then what is queued is lost.  What is already on its
-way to the broker still arrives, even if the controller is dead by then.
+until the channel is removed, and then the queued requests are lost.  A request that is already on
+its way to the broker still arrives, even if the controller is dead by then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES: Final = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
 
 
 class Channel:
-    """From the controller in ``owner`` to broker ``broker_id``, whichever incarnation lives."""
+    """The channel from the controller in ``owner`` to any incarnation of broker ``broker_id``."""
 
     def __init__(self, world: World, owner: BrokerProcess, broker_id: int) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class Channel:
         self._queue: deque[SendControlRequest] = deque()
         self._to_broker = Lane(world.timeline)
         self._from_broker = Lane(world.timeline)
-        self._attempt = 0  # what belongs to an earlier attempt is ignored
+        self._attempt = 0  # a response to an earlier attempt is ignored
         self._is_busy = False
         self.is_closed = False
 

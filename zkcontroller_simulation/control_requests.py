@@ -106,7 +106,7 @@ def decode(api_key: int, version: int, body: bytes) -> ControlRequest:
 
 
 def from_entity(entity: Any) -> ControlRequest:
-    """The plain value of one of kio's request entities."""
+    """The plain value of a kio request."""
     version = int(entity.__version__)
     head = (
         version,
@@ -199,7 +199,7 @@ def _stops(entity: Any) -> Iterator[tuple[TopicPartition, SentStop]]:
 def leader_and_isr_response(
     request: ReceivedLeaderAndIsr, error: int, partition_errors: Mapping[TopicPartition, int]
 ) -> bytes:
-    """The answer in the request's version; from version 5 on topics go by their ids."""
+    """The LeaderAndIsr response in the request's version; with topic ids from version 5 on."""
     schema: Any = load_response_schema(LEADER_AND_ISR, request.version)
     module = _module(schema)
     if request.version < 5:
@@ -227,7 +227,7 @@ def leader_and_isr_response(
 
 
 def update_metadata_response(request: ReceivedUpdateMetadata, error: int) -> bytes:
-    """The answer in the request's version."""
+    """The UpdateMetadata response in the request's version."""
     schema: Any = load_response_schema(UPDATE_METADATA, request.version)
     return _encoded(schema(error_code=ErrorCode(error)))
 
@@ -235,7 +235,7 @@ def update_metadata_response(request: ReceivedUpdateMetadata, error: int) -> byt
 def stop_replica_response(
     request: ReceivedStopReplica, error: int, partition_errors: Mapping[TopicPartition, int]
 ) -> bytes:
-    """The answer in the request's version."""
+    """The StopReplica response in the request's version."""
     schema: Any = load_response_schema(STOP_REPLICA, request.version)
     errors = [
         _module(schema).StopReplicaPartitionError(

@@ -1,4 +1,4 @@
-"""How a broken world is shown: the last actions in plain words, and how to see them again."""
+"""The error of a broken invariant: the last actions in plain words, and how to replay them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LINES_SHOWN: Final = 60
 
 
 class BrokenWorldError(AssertionError):
-    """Something that must always hold does not; the message replays it."""
+    """An invariant is broken; the message has the history and the command to replay it."""
 
     def __init__(self, timeline: Timeline, broken: str) -> None:
         shown = "\n".join(timeline.history[-LINES_SHOWN:])

@@ -1,7 +1,7 @@
-"""What must hold after every action, and what must hold in a cluster at rest.
+"""The invariants that hold after every action, and those of a cluster at rest.
 
-The first kind is fed by every commit of the simulated ZooKeeper, so that nothing that was written
-and overwritten between two looks escapes it.
+The first kind checks every commit of the simulated ZooKeeper, so that it also sees a value that is
+overwritten before the action ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
 REGISTERED: Final = 1
-"""The version of a registration: brokers create the znode and then fill it."""
+"""The zk_version of a registration: brokers create the znode and then write its data."""
 _DELETE_TOPICS: Final = "/admin/delete_topics/"
 _OF_BROKERS: Final = re.compile(
     r"/brokers/(ids|seqid)(/.*)?|/controller|/controller_epoch|/cluster(/.*)?"
@@ -39,7 +39,7 @@ _OF_BROKERS: Final = re.compile(
 
 
 class Invariants:
-    """Watches one world."""
+    """Checks one world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -47,15 +47,15 @@ class Invariants:
         self._winner_session_id = 0
         self._epoch_zxid = 0
         self.excused: set[int] = set()
-        """Brokers that were ever asked to shut down or lost a log directory."""
+        """Brokers that were ever shut down cleanly or lost a log directory."""
         self._acted: dict[int, int] = {}  # controller epoch → broker that acted in it
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         world.zookeeper.on_commit.append(self._committed)
         self.is_deletion_sure = True
-        """Whether every deletion that can end must have ended (not in :mod:`~.chaos`)."""
+        """Whether at rest every topic deletion that can end must have ended."""
         self.moved: set[str] = set()
-        """Topics with a reassignment; its end does not wait until dropped replicas are deleted."""
+        """Topics that had a reassignment, which ends before dropped replicas are deleted."""
         self.unclean: set[str] | None = None
         """Topics with unclean elections allowed; None if the test does not track them."""
         self.is_isr_sent = True
@@ -64,10 +64,10 @@ class Invariants:
         AlterPartition changes the ISR, and only the leader learns of it.
         """
         self.is_refused = False
-        """Whether ZooKeeper refused writes: a replica that a move dropped may then stay in the ISR,
-        as in Kafka, until its leader notices that it does not fetch."""
+        """Whether ZooKeeper refused writes.  Then a replica that a reassignment dropped may stay in
+        the ISR, as in Kafka, until its leader notices that it does not fetch."""
         self.is_forgetting_sure = True
-        """Whether brokers must have forgotten every topic that is deleted."""
+        """Whether brokers must have removed every deleted topic from their metadata."""
 
     # ------------------------------------------------------------------ always
 
@@ -88,7 +88,7 @@ class Invariants:
             if written is not None and change.after is not None and _is_moving(change.after):
                 self.moved.add(written[1])
         if self._is_by_operator(commit):
-            return  # operators may write what they like; brokers answer for themselves
+            return  # the rules are for brokers; an operator may write anything
         paths = [change.path for change in commit.changes]
         for change in commit.changes:
             if change.path == ControllerEpochZnode.PATH and change.after is not None:
@@ -110,7 +110,10 @@ class Invariants:
                 self._state_written(TopicPartition(state[1], int(state[2])), change)
 
     def _is_controllers(self, change: ZnodeChange) -> bool:
-        """Whether only the controller may do this; each broker makes sure of persistent parents."""
+        """Whether only the controller may make this change.
+
+        Every broker may create persistent parents and write its own znodes.
+        """
         if _OF_BROKERS.fullmatch(change.path):
             return False
         return change.before is not None or change.path not in PERSISTENT_PATHS
@@ -150,7 +153,7 @@ class Invariants:
         assert len(set(state.in_sync_replicas)) == len(state.in_sync_replicas), f"{tp}: {state}"
         replicas = self._replicas(tp)
         beyond = set(state.in_sync_replicas) - set(replicas)
-        # Replicas that an order drops leave the assignment first, and the ISR one by one after it.
+        # Replicas that a reassignment drops leave the assignment first, then the ISR one by one.
         is_leaving = change.before is not None and beyond <= set(
             PartitionStateZnode.decode(change.path, change.before.data).in_sync_replicas
         )
@@ -163,7 +166,7 @@ class Invariants:
     def _check_successor(
         self, tp: TopicPartition, before: PartitionStateZnode, after: PartitionStateZnode
     ) -> None:
-        """Only who was in sync may lead or stay; newcomers are the leader's own affair."""
+        """Only a replica that was in the ISR may become leader, unless unclean is allowed."""
         if after.leader_epoch == before.leader_epoch:
             return  # the leader changed its ISR
         if self.unclean is None:
@@ -176,7 +179,7 @@ class Invariants:
     def _check_no_living_broker_is_taken_for_dead(
         self, tp: TopicPartition, before: PartitionStateZnode, after: PartitionStateZnode
     ) -> None:
-        """A broker that was registered all through this epoch is not taken for dead."""
+        """A broker that was registered during the whole controller epoch stays in the ISR."""
         if after.leader_epoch == before.leader_epoch or self._is_doomed(tp.topic):
             return
         assignment = self._world.topic_znode(tp.topic).partitions[tp.partition]
@@ -190,7 +193,7 @@ class Invariants:
     def _has_been_alive(self, broker_id: int) -> bool:
         znode = self._world.zookeeper.peek(BrokerIdZnode.path(broker_id))
         if znode is None or znode.czxid > self._epoch_zxid or znode.zk_version != REGISTERED:
-            return False  # dead, started again, or its registration was overwritten by hand
+            return False  # dead, restarted, or its registration was overwritten by hand
         process = self._world.living.get(broker_id)
         has_failed = process is not None and process.broker.failed
         return not has_failed and broker_id not in self.excused
@@ -257,7 +260,7 @@ class Invariants:
         live = [process.broker_id for process in running]
         for topic in self._world.zookeeper.peek_children("/admin/delete_topics"):
             if not self._world.zookeeper.peek(TopicZnode.path(topic)):
-                # The next controller removes a request whose removal was refused.
+                # If ZooKeeper refused to remove the request, the next controller removes it.
                 may_stay = self.is_refused and not self.is_deletion_sure
                 assert may_stay, f"{topic}: left-over request"
                 continue
@@ -300,7 +303,7 @@ class Invariants:
             assert tp in assigned, f"{process.name} still has {tp} in its metadata"
 
     def check_memory(self) -> None:
-        """One broker is the controller and knows what ZooKeeper holds; no other remembers any."""
+        """One broker is the controller and its memory equals ZooKeeper; the others' is empty."""
         world = self._world
         running = [process for process in world.living.values() if process.is_running]
         acting = [process for process in running if process.controller.is_active]
@@ -327,7 +330,7 @@ class Invariants:
     def _check_known_state(self, controller: BrokerProcess, tp: TopicPartition, row: int) -> None:
         table = controller.controller.context.table
         if not table.has_leader_and_isr(row):
-            return  # a state that was refused is written by the next controller
+            return  # the next controller writes a state that ZooKeeper refused
         state = self._world.state_znode(*tp)
         znode = self._world.zookeeper.peek(PartitionStateZnode.path(*tp))
         assert znode is not None
@@ -336,7 +339,7 @@ class Invariants:
         assert known[:4] == found, f"the controller takes {known} for the state of {tp}: {found}"
 
     def check_nothing_is_left(self) -> None:
-        """No broker keeps a replica of a topic that is gone."""
+        """No broker keeps a replica of a deleted topic."""
         topics = self._world.topics()
         for process in self._world.living.values():
             for tp in process.broker.hosted:

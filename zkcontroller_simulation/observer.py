@@ -1,7 +1,7 @@
-"""What a recording of a run needs to be called for: the controllers' steps, as they happen.
+"""The interface for recording a run: it is called for each step of the controllers.
 
-A world calls its observer and goes on; an observer changes nothing and asks for no randomness.  So
-a run with an observer is the run without it.
+An observer changes nothing and uses no random numbers, so a run with an observer is equal to the
+run without it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Called at the seam between a controller and its driver; every call says whose it is."""
+    """Called between a controller and its driver; ``process`` is the controller's process."""
 
     def watch_fires(self, process: BrokerProcess, fired: WatchFired) -> None:
         """ZooKeeper fired a watch of the process; the notification is on its way."""
@@ -31,24 +31,24 @@ class Observer(Protocol):
         """An event went into the controller's queue."""
 
     def event_begins(self, process: BrokerProcess, task: str, event: Event | None) -> None:
-        """A procedure begins; ``event`` is None for the broker's own start."""
+        """A procedure begins; ``event`` is None for the procedure that starts the broker."""
 
     def effects_begin(self, process: BrokerProcess, effects: Sequence[Effect]) -> None:
-        """The outbox is about to be performed, and is still full."""
+        """The effects in the outbox will be performed next."""
 
     def question_asked(
         self, process: BrokerProcess, question: Question, procedure: Generator[Question, Any, Any]
     ) -> None:
-        """A procedure yielded a question and waits at its line for the answer."""
+        """A procedure yielded a question and waits for its result."""
 
     def question_answered(self, process: BrokerProcess, answer: object) -> None:
-        """The answer is about to go into the procedure; an exception is thrown into it."""
+        """The result will be sent into the procedure next; an exception is thrown into it."""
 
     def event_ends(self, process: BrokerProcess, error: Exception | None) -> None:
         """The procedure ended, with an error or without."""
 
     def request_arrives(self, target: BrokerProcess, send: SendControlRequest, error: int) -> None:
-        """A broker got a control request and answered with this top-level error code."""
+        """A broker got a control request; ``error`` is the top-level code of its response."""
 
     def line_added(self, line: str) -> None:
         """The history got this line, without its time."""

@@ -2,7 +2,7 @@
 
 The controller is the production core.  This is its driver: it takes events from the production
 queue one by one, advances the procedure, performs the outbox, asks ZooKeeper the question and
-brings the answer back.  Between any two of these steps the world may pause or kill the process.
+returns the result.  Between any two of these steps the world may pause or kill the process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class ProcessState(Enum):
-    """What the operating system thinks of the process."""
+    """The state of the process in the operating system."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -103,12 +103,12 @@ class BrokerProcess:
         self.sent: list[SendControlRequest] = []
         self.answers: dict[int, Result] = {}
         self.ended_with: type[Exception] | None = None
-        """What the last event that failed, or that lost its controllership, was thrown."""
+        """The error of the last event that failed or lost the controllership; None: none."""
         self.breakpoint: Callable[[Question], bool] | None = None
         self._procedures: list[Generator[Question, Any, Any]] = []
         self._puts_cancelled = 0
         self._is_handling = False
-        """Whether the procedure is an event's, not the broker's start."""
+        """Whether the procedure handles an event; False for the broker's start."""
         self._task = ""
         self._task_session_id = 0
         self._is_waking = False
@@ -117,7 +117,7 @@ class BrokerProcess:
     # Life and death
 
     def start(self) -> None:
-        """Opens a session, registers, and lets the controller run for office."""
+        """Opens a session, registers the broker, and lets its controller try to be elected."""
         self.link.open()
         self._begin("starts", self._startup())
 
@@ -128,14 +128,14 @@ class BrokerProcess:
         self._timeline.tell(f"{self.name} is paused")
 
     def resume(self) -> None:
-        """SIGCONT: what arrived meanwhile happens now, in order."""
+        """SIGCONT: handles in order what arrived while the process was paused."""
         assert self.state is ProcessState.PAUSED, self.state
         self.state = ProcessState.RUNNING
         self._timeline.tell(f"{self.name} is resumed")
         self._timeline.after(0, self._release, in_order=True)
 
     def kill(self) -> None:
-        """SIGKILL: the session lives on until its time is over."""
+        """SIGKILL: the ZooKeeper session remains until its timeout."""
         self.state = ProcessState.DEAD
         self.is_listening = False
         self._timeline.tell(f"{self.name} is killed")
@@ -149,7 +149,7 @@ class BrokerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Running or paused."""
+        """Whether the process is running or paused."""
         return self.state is not ProcessState.DEAD
 
     @property
@@ -163,11 +163,11 @@ class BrokerProcess:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing to do and nothing held back."""
+        """Whether nothing is queued, being processed or held back."""
         return not (self._procedures or len(self.queue) or self._held)
 
     def run(self, action: Action) -> None:
-        """Runs something inside the process: later while it is paused, never once it is dead."""
+        """Runs an action inside the process: after a pause, and never if it is dead."""
         if self.state is ProcessState.PAUSED or (self._held and self.is_running):
             self._held.append(action)
         elif self.is_running:
@@ -287,7 +287,7 @@ class BrokerProcess:
         self._advance(lambda: self._procedures[-1].throw(error))
 
     def _stop_or(self, question: Question) -> None:
-        """Asks the question, unless the world wants the process to stop just before it."""
+        """Asks the question; pauses the process first if the breakpoint matches."""
         if self.breakpoint is not None and self.breakpoint(question):
             self.breakpoint = None
             self.pause()
@@ -397,7 +397,7 @@ class BrokerProcess:
             if generation == self._puts_cancelled or not delay_ms:
                 self.put(event)
 
-        # A later look at the balance does not keep the world from being quiet.
+        # A world with only delayed events left, such as the balance check, counts as quiet.
         self._timeline.after(delay_ms, lambda: self.run(due), background=delay_ms > 0)
 
     def _new_uuid(self) -> UUID:

@@ -19,17 +19,17 @@ from zkcontroller_simulation.raft_log_model import READ_BATCHES, InMemoryRaftLog
 
 LISTENER: Final = "counter"
 SNAPSHOT_PADDING: Final = 60
-"""A snapshot this long comes in several parts."""
+"""Padding bytes of a snapshot, so that it is fetched in several parts."""
 
 
 def encoded_number(number: int) -> bytes:
-    """A record's value."""
+    """The number as the value of a record."""
     return b"%d" % number
 
 
 @lru_cache(READ_BATCHES)
 def numbers_of(batch: bytes) -> tuple[tuple[int, int], ...]:
-    """The numbers in a batch with their offsets; none in one of control records."""
+    """(offset, number) of each record in a batch; empty for a batch of control records."""
     numbers = []
     for position, header in iterate_batches(batch):
         if not header.is_control:
@@ -42,7 +42,7 @@ class Counter:
     """The listener of one process of a node."""
 
     def __init__(self, log: InMemoryRaftLog, node_id: int | None, snapshot_every: int) -> None:
-        """A snapshot is made once ``snapshot_every`` numbers have come since the last one."""
+        """``snapshot_every``: the numbers after which the next snapshot is made."""
         self._log = log
         self._node_id = node_id
         self._snapshot_every = snapshot_every
@@ -51,13 +51,13 @@ class Counter:
         self.claimed_epoch: int | None = None
         """The epoch in which this node leads, according to the last call of :meth:`lead`."""
         self.prepared_number = 0
-        """As leader: the last number on its way."""
+        """As leader: the last number that was appended, committed or not."""
         self.on_number: Callable[[int, int], None] | None = None
-        """Gets each number with its offset, or with the last offset of the snapshot it is from."""
+        """Called with each number and its offset, or the last offset of the number's snapshot."""
         self._snapshot_number = 0
 
     def commit(self, first_offset: int, high_watermark: int, most_batches: int) -> int:
-        """Takes in some batches below the high watermark; gives the offset that comes next."""
+        """Applies at most ``most_batches`` below the high watermark; returns the next offset."""
         if first_offset < self._log.start_offset:
             return self.next_offset
         assert first_offset == self.next_offset, f"{first_offset} after {self.next_offset}"
@@ -73,11 +73,11 @@ class Counter:
         return self.next_offset
 
     def load(self, snapshot_id: OffsetAndEpoch) -> int:
-        """Begins anew with a snapshot; gives the offset that comes next."""
+        """Replaces the state by a snapshot; returns the next offset."""
         assert self.claimed_epoch is None, "S12: a leader loads a snapshot"
         size = self._log.snapshot_bytes(snapshot_id)
         if size is None:
-            # Cleaned away meanwhile; there is a newer one.
+            # The snapshot was cleaned; a newer one exists.
             return self.next_offset
         data = b""
         while len(data) < size:
@@ -89,13 +89,13 @@ class Counter:
         return self.next_offset
 
     def lead(self, leader: LeaderAndEpoch) -> None:
-        """Takes note of the leader and its epoch."""
+        """Notes the leader and its epoch."""
         is_own = leader.leader_id is not None and leader.leader_id == self._node_id
         self.claimed_epoch = leader.epoch if is_own else None
         self.prepared_number = self.number
 
     def next_numbers(self, count: int) -> list[bytes]:
-        """What a leader appends next."""
+        """The values of the next ``count`` numbers that a leader appends."""
         first = self.prepared_number + 1
         return [encoded_number(number) for number in range(first, first + count)]
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Written:
-    """What stands at an offset in an epoch, and who wrote it first."""
+    """The batch at one offset and epoch, and the number of the node that wrote it first."""
 
     epoch_before: int
     data: bytes
@@ -61,7 +61,7 @@ class _Written:
 
 
 class RaftInvariants:
-    """Remembers what was seen of a world, and compares what happens with it."""
+    """Keeps what the nodes of a world did, and checks each new step against it."""
 
     def __init__(self, world: RaftWorld) -> None:
         self._world = world
@@ -69,12 +69,12 @@ class RaftInvariants:
         """The highest offset that any node has exposed as its high watermark."""
         self.newest_leader: LeaderAndEpoch = LeaderAndEpoch(None, 0)
         self.numbers: dict[int, int] = {}
-        """The counter's value behind each offset, as the first state machine had it."""
+        """The counter's value after each offset, from the first node that applied it."""
         self._claimed: list[NumberBatch] = []
         self._votes: dict[tuple[int, int], int] = {}
         self._grants: dict[tuple[int, int], int] = {}
         self._voters: dict[tuple[int, int], list[int]] = {}
-        """By epoch and candidate: who has voted for it, on disk."""
+        """By epoch and candidate: the nodes that have a vote for it on disk."""
         self._leaders: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._batches: dict[tuple[int, int], _Written] = {}
@@ -82,9 +82,9 @@ class RaftInvariants:
         self._high_watermarks: dict[int, int] = {}
         self._elected: dict[int, int] = {}
         self._starts_checked: dict[int, tuple[InMemoryRaftLog, int]] = {}
-        """By node, its log and how often that had changed when its start was looked at."""
+        """By node: its log, and the log's ``changes`` when its start was last checked."""
         self._disks_lost: dict[int, int] = {}
-        """By node, the highest epoch anywhere when its disk was lost."""
+        """By node: the highest epoch of all nodes when its disk was lost."""
 
     # ------------------------------------------------------------------ what happens
 
@@ -105,7 +105,7 @@ class RaftInvariants:
         self._grants = {key: vote for key, vote in self._grants.items() if key[0] != number}
 
     def persists(self, process: RaftProcess, election: ElectionState) -> None:
-        """S1, S2, S3 on disk."""
+        """Checks S1, S2 and S3 when a node writes its election state to disk."""
         number, epoch = process.number, election.epoch
         assert epoch >= self._epochs.get(number, 0), f"S3: {number} persists {epoch} again"
         self._epochs[number] = epoch
@@ -120,7 +120,7 @@ class RaftInvariants:
     def answers(
         self, process: RaftProcess, request: RaftRequest, response: AnyRaftResponse
     ) -> None:
-        """S1, as a candidate sees it: what it is granted outlives the voter."""
+        """Checks S1 for a granted vote in a response, which counts even if the voter crashes."""
         if not isinstance(request, VoteRequest) or not isinstance(response, VoteResponse):
             return
         if not response.vote_granted:
@@ -140,7 +140,7 @@ class RaftInvariants:
         )
 
     def sends(self, process: RaftProcess, sent: SendRequest) -> None:
-        """S10: where a voter goes on is where its disk ends."""
+        """Checks S10: a voter's Fetch begins at the end of the log on its disk."""
         request = sent.request
         if not isinstance(request, FetchRequest) or not process.is_voter:
             return
@@ -152,7 +152,7 @@ class RaftInvariants:
             )
 
     def tells_leader(self, process: RaftProcess, leader: LeaderAndEpoch) -> None:
-        """S12: who leads has applied everything that was written before."""
+        """Checks S12: a leader's listener has applied all records of earlier epochs."""
         self._leads(leader.leader_id, leader.epoch)
         key = process.key
         if key is None or leader.leader_id != key.id:
@@ -166,9 +166,10 @@ class RaftInvariants:
         )
 
     def _appended(self, number: int, batch: NumberBatch, epoch_before: int) -> None:
-        """S4 and S5: by induction over the record before.
+        """Checks S4 and S5: equal records have equal predecessors.
 
-        What a leader wrote, lost in a crash and never showed to anybody, it may write anew.
+        A leader may write other records at offsets that it lost in a crash, if no other node has
+        seen the lost ones.
         """
         base, epoch = batch.base_offset, batch.epoch
         known = self._batches.get((base, epoch))
@@ -198,7 +199,7 @@ class RaftInvariants:
     # ------------------------------------------------------------------ after a step
 
     def check(self, process: RaftProcess) -> None:
-        """Everything that a step of this process may have broken."""
+        """Checks every invariant that a step of this process may have broken."""
         core = process.core
         if core is None:
             return
@@ -230,13 +231,13 @@ class RaftInvariants:
         self._check_completeness(process, epoch)
 
     def _check_completeness(self, process: RaftProcess, epoch: int) -> None:
-        """S6: a new leader has every record that was ever below a high watermark."""
+        """Checks S6: a new leader has every record that was ever below a high watermark."""
         end, log = self.exposed_end, process.log
         if not end or log.start_offset > end:
             return
         last = self._claimed_at(end - 1).epoch
         if epoch < last:
-            # Its votes came late: it was deposed before it began, and commits nothing.
+            # Its votes arrived late: a newer leader exists, so this one commits nothing.
             return
         has_it = log.epoch_at(end - 1) == last or (
             log.start_offset == end and log.earliest_snapshot_id == OffsetAndEpoch(end, last)
@@ -247,7 +248,7 @@ class RaftInvariants:
         )
 
     def _high_watermark_moves(self, process: RaftProcess, high_watermark: int) -> None:
-        """S7, in memory: a leader claims that something is committed, a follower believes it."""
+        """Checks S7 when a node raises its high watermark in memory."""
         core = process.core
         assert core is not None
         if not process.is_leader:
@@ -273,7 +274,7 @@ class RaftInvariants:
             self._claimed.append(batch)
 
     def exposes(self, process: RaftProcess, high_watermark: int) -> None:
-        """S6, S7: a node exposes a high watermark, so the records below it must never be lost."""
+        """Checks S6 and S7 when a node exposes a high watermark: no record below it may be lost."""
         if high_watermark <= 0:
             return
         number, log = process.number, process.log
@@ -296,14 +297,14 @@ class RaftInvariants:
                 self._check_completeness(other, other.core.epoch)
 
     def _holds(self, voter: RaftProcess, end: int, epoch: int) -> bool:
-        """Whether a voter has on its disk what is committed, or had before it lost it."""
+        """Whether a voter has the committed records on disk, or had them before losing it."""
         return epoch <= self._disks_lost.get(voter.number, -1) or (
             voter.log.flushed_offset >= end and voter.log.epoch_at(end - 1) in (None, epoch)
         )
 
     @property
     def claimed_end(self) -> int:
-        """The highest offset that a leader took for committed, exposed or not."""
+        """The highest high watermark of any leader, exposed or not."""
         return self._claimed[-1].next_offset if self._claimed else 0
 
     def _claimed_at(self, offset: int) -> NumberBatch:
@@ -311,7 +312,7 @@ class RaftInvariants:
         return self._claimed[place - 1]
 
     def _check_high_watermark(self, process: RaftProcess, epoch: int) -> None:
-        """S7, after a step."""
+        """Checks S7 after a step: the high watermark does not fall or exceed the log."""
         number, high_watermark = process.number, process.high_watermark
         if high_watermark == -1:
             return
@@ -324,7 +325,7 @@ class RaftInvariants:
             assert high_watermark >= exposed, f"S7: the newest leader's falls below {exposed}"
 
     def _check_start(self, process: RaftProcess) -> None:
-        """S11: a log that does not start at 0 has a snapshot where it starts."""
+        """Checks S11: a log that does not start at 0 has a snapshot at its start."""
         log = process.log
         if self._starts_checked.get(process.number) == (log, log.changes):
             return
@@ -342,7 +343,7 @@ class RaftInvariants:
     # ------------------------------------------------------------------ looks
 
     def is_safe_without(self, number: int) -> bool:
-        """Whether nothing that was promised depends on the disk that this node has lost.
+        """Whether no guarantee depends on the disk that this node has lost.
 
         Every other voter is beyond the epochs in which it may have voted, another leader has been
         elected since, and a majority has everything that is committed without counting this node.

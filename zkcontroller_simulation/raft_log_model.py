@@ -1,8 +1,7 @@
 """The metadata log of a simulated node: real record batches in memory, and crashes that lose some.
 
-A log on disk has two faces: what its process reads (the page cache) and what a machine that loses
-its power finds afterwards.  Here both are lists of batches.  Snapshots are durable once they are
-kept, as the file system's are.
+A log has two contents: what its process reads (the page cache), and what is on disk after a loss of
+power.  Here both are lists of batches.  A snapshot is durable as soon as it is stored.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ WITHOUT_LIMIT: Final = 2**31 - 1
 
 
 READ_BATCHES: Final = 512
-"""So much of what was read a moment ago need not be read again: all replicas get the same."""
+"""Entries of the cache of decoded batches, which all replicas share."""
 
 
 class NumberBatch(NamedTuple):
-    """One batch as it stands in the log."""
+    """One batch of the log."""
 
     base_offset: int
     next_offset: int
@@ -42,7 +41,7 @@ def _base_offset(batch: NumberBatch) -> int:
 
 @lru_cache(READ_BATCHES)
 def whole_batches(data: bytes) -> tuple[NumberBatch, ...]:
-    """The batches in these bytes; CorruptRecord if one is damaged or there is none."""
+    """The complete batches in these bytes; CorruptRecord if one is damaged or none is complete."""
     batches = tuple(
         NumberBatch(
             header.base_offset,
@@ -61,32 +60,32 @@ def whole_batches(data: bytes) -> tuple[NumberBatch, ...]:
 
 
 class InMemoryRaftLog:
-    """A ``RaftLog``, and what the simulator does to it."""
+    """A ``RaftLog`` in memory, with the faults that the simulator causes."""
 
     def __init__(
         self, *, retention_bytes: int = WITHOUT_LIMIT, chunk_bytes: int = WITHOUT_LIMIT
     ) -> None:
-        """Cleaned above ``retention_bytes``; a part of a snapshot is of ``chunk_bytes`` at most."""
+        """``retention_bytes``: cleaned above it; ``chunk_bytes``: size of a snapshot part."""
         self._retention_bytes = retention_bytes
         self._chunk_bytes = chunk_bytes
         self.batches: list[NumberBatch] = []
         self.snapshots: dict[OffsetAndEpoch, bytes] = {}
-        """In the order of their ids."""
+        """Snapshots by id, in the order of their ids."""
         self.start_offset = 0
         self.high_watermark = 0
         self.changes = 0
-        """How often anything but an append at the end has changed the log or its snapshots."""
+        """The number of changes of the log or its snapshots that were not appends."""
         self.cuts = 0
-        """How often records were taken away at the end, by a truncation or a snapshot."""
+        """The number of times that a truncation or snapshot removed records at the end."""
         self.on_high_watermark: Callable[[int], None] | None = None
-        """Gets every new high watermark of the log."""
+        """Called with every new high watermark of the log."""
         self.on_append: Callable[[NumberBatch, int], None] | None = None
-        """Gets each batch that is appended, with the epoch of the record before it."""
+        """Called with each appended batch and the epoch of the record before it."""
         self.is_at_limit = False
-        """Whether no file can be opened, so that nothing can be appended or cut off."""
+        """Whether no file can be opened, so that appends and truncations fail."""
         self._epochs: list[tuple[int, int]] = []
         self._durable: list[NumberBatch] | None = None
-        """What a loss of power leaves; None: the first batches, as many as are flushed."""
+        """The batches that a loss of power leaves; None: the first ``_flushed_batches``."""
         self._flushed_batches = 0
         self._download: tuple[OffsetAndEpoch, bytearray] | None = None
 
@@ -237,7 +236,7 @@ class InMemoryRaftLog:
 
     @property
     def flushed_offset(self) -> int:
-        """Every record below it outlives any crash."""
+        """The offset below which every record survives any crash."""
         if self._flushed_batches:
             return self.batches[self._flushed_batches - 1].next_offset
         return self.start_offset
@@ -259,7 +258,7 @@ class InMemoryRaftLog:
         return self.batches[place : place + most]
 
     def flush(self) -> None:
-        """Everything is on disk now."""
+        """Makes all records durable."""
         self._durable = None
         self._flushed_batches = len(self.batches)
 
@@ -277,9 +276,9 @@ class InMemoryRaftLog:
         return True
 
     def crash(self, random: Random, *, is_process_alone: bool = False) -> None:
-        """The process is gone, and unless it was it alone, some of what was not flushed is too.
+        """Ends the process; unless ``is_process_alone``, some records not flushed are lost, too.
 
-        A truncation that was not flushed can be undone: its records are back.
+        A truncation that was not flushed may be undone, so that its records return.
         """
         self._download = None
         self.high_watermark = self.start_offset
@@ -308,14 +307,14 @@ class InMemoryRaftLog:
 
     @property
     def last_record_epoch(self) -> int:
-        """Of the last record, or of the snapshot that the log begins with."""
+        """The epoch of the last record, or of the latest snapshot if there is no record."""
         if self.batches:
             return self.batches[-1].epoch
         latest = self.latest_snapshot_id
         return 0 if latest is None else latest.epoch
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
-        """Sets where an epoch begins; what was set before and does not fit it goes.
+        """Sets the start offset of an epoch, and drops earlier entries that contradict it.
 
         So does the epoch of a leader that died before it wrote a record: at offset 0 a log without
         any is sent what the next leader has, older records among it.  Source: Kafka

@@ -1,8 +1,8 @@
-"""The metadata log of production in the simulator: real files, beside the model of them.
+"""The production metadata log in the simulator: real files, compared with the model in memory.
 
-Whatever raft asks is asked of both, and both must say the same.  A loss of power is done to the
-files: what was not flushed is cut off anywhere, within a batch too, or turns into zeros; indexes
-and the epochs' file stay as they were, ahead of the records or behind them.
+Every call goes to both, and both must return the same.  A loss of power changes the files: bytes
+that were not flushed are cut off at any place, also within a batch, or become zeros.  Indexes and
+the leader epoch checkpoint are not changed, so they may be ahead of the records or behind them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kraft.raft.values import OffsetAndEpoch
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog, NumberBatch, whole_batches
 
 SEGMENT_BYTES: Final = 600
-"""A few batches: logs grow over segments, are cut back over them, and lose old ones."""
+"""A few batches, so that logs grow, are truncated and are cleaned over several segments."""
 
 T = TypeVar("T")
 
 
 class MirroredRaftLog(InMemoryRaftLog):
-    """A model, and the log of production in a folder."""
+    """The model, and the production log in a folder."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class MirroredRaftLog(InMemoryRaftLog):
         retention_bytes: int,
         chunk_bytes: int,
     ) -> None:
-        """``random`` says what a loss of power leaves of a batch, and nothing else."""
+        """``random`` decides only how much of a batch a loss of power leaves."""
         super().__init__(retention_bytes=retention_bytes, chunk_bytes=chunk_bytes)
         self._directory = directory
         self._now_ms = now_ms
@@ -121,7 +121,7 @@ class MirroredRaftLog(InMemoryRaftLog):
     @override
     def read(self, offset: int, max_bytes: int) -> bytes:
         model, files = super().read(offset, max_bytes), self._files.read(offset, max_bytes)
-        # The files give what one segment has, and at its end a part of a batch.
+        # The files return records of one segment only, and may end within a batch.
         assert model.startswith(files[: len(model)]), f"other records from {offset} on"
         assert files or not model, f"no records from {offset} on"
         return files
@@ -179,7 +179,7 @@ class MirroredRaftLog(InMemoryRaftLog):
 
     @override
     def clean(self, now_ms: int) -> bool:
-        """What goes is for the files to say: they drop whole segments alone."""
+        """Cleans the files, which drop whole segments only, and the model in the same way."""
         has_cleaned = self._files.clean(now_ms)
         earliest = self._files.earliest_snapshot_id
         if earliest is not None:
@@ -198,7 +198,7 @@ class MirroredRaftLog(InMemoryRaftLog):
         super().flush()
         plan = self._files.plan_flush()
         if plan is not None:
-            # It is not run: no power is lost but by the simulator.
+            # The plan is not run, because only the simulator causes losses of power.
             self._files.finish_flush(plan)
         for task in self._files.deferred_tasks.take_due(self._now_ms()):
             task.action()
@@ -216,7 +216,7 @@ class MirroredRaftLog(InMemoryRaftLog):
         self._compare_epochs()
 
     def _compare_epochs(self) -> None:
-        """All that the records tell; but what a cleaning has forgotten need not be known again."""
+        """Compares the epochs of both logs, except those that a cleaning removed."""
         earliest = self.earliest_snapshot_id
         if earliest is not None and self._epochs:
             first, _ = self._epochs[0]
@@ -226,7 +226,7 @@ class MirroredRaftLog(InMemoryRaftLog):
             self.end_offset_for_epoch(epoch)
 
     def _bring_back(self, start_offset: int) -> None:
-        """The first segment was never deleted, so all of its records are in the log again."""
+        """Adds the records of the first segment again, whose deletion a crash undid."""
         assert start_offset == 0, f"a log that begins at {start_offset}, where no snapshot ends"
         before: list[NumberBatch] = []
         while (offset := before[-1].next_offset if before else 0) < self.start_offset:
@@ -247,7 +247,7 @@ class MirroredRaftLog(InMemoryRaftLog):
         return found
 
     def _leave_in_files(self, kept: Sequence[NumberBatch]) -> None:
-        """Of the records from the start on these alone, and what is left of the next one."""
+        """Cuts the files to these records and, possibly, a part of the next batch."""
         left = list(kept)
         segments = sorted(self._files.directory.glob("*.log"))
         for place, segment in enumerate(segments):
@@ -262,7 +262,7 @@ class MirroredRaftLog(InMemoryRaftLog):
             _append(segments[-1], left)
 
     def _same_bytes(self, segment: Path, left: list[NumberBatch]) -> int:
-        """How far the segment has what it should have; takes that out of ``left``."""
+        """The position up to which the segment matches ``left``; removes those batches there."""
         content = segment.read_bytes()
         position = 0
         for at, header in iterate_batches(content):
@@ -275,11 +275,11 @@ class MirroredRaftLog(InMemoryRaftLog):
         return position
 
     def _cut(self, segment: Path, position: int, left: Sequence[NumberBatch]) -> None:
-        """Ends a segment there, but for what may be left of the batch that comes next."""
+        """Truncates a segment at ``position``, leaving perhaps a part of the next batch."""
         lost = whole_batches(segment.read_bytes()[position:])
         torn_at = zeros_from = ends_at = position
         if lost and not left:
-            # Of what goes something is no zero, so it can be missed.
+            # The bytes that are cut must not all be zeros, or the loss could not be detected.
             torn_at += self._random.randrange(len(lost[0].data) - 2)
             whole = position + len(lost[0].data)
             zeros_from, ends_at = self._random.choice(
@@ -291,7 +291,7 @@ class MirroredRaftLog(InMemoryRaftLog):
         _append(segment, left)
 
     def close(self) -> None:
-        """Lets the files go; a process that was killed closed none."""
+        """Closes the files, also those of killed processes."""
         for killed in self._killed:
             killed.drop_download()
         self._files.close()

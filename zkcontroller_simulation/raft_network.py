@@ -1,7 +1,7 @@
 """The network between the nodes of a quorum: it delays, loses, repeats and reorders.
 
-An answer reaches only the process that asked.  A request may outlive its sender, and arrive at a
-process that was not yet born when it was sent.
+A response reaches only the process that sent the request.  A request may arrive after its sender
+has died, and at a process that started after it was sent.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CONTROLLER: Final = "CONTROLLER"
 
 
 class RaftPeer(NamedTuple):
-    """A process on the network as it was when something was sent."""
+    """A node's process on the network: the node's number and the process's incarnation."""
 
     number: int
     incarnation: int
 
 
 class _Question(NamedTuple):
-    """A request that has arrived and waits for its answer."""
+    """A request that has arrived and waits for its response."""
 
     asker: RaftPeer
     asked: RaftPeer
@@ -44,7 +44,7 @@ class _Question(NamedTuple):
 
 
 class RaftNetwork:
-    """Between nodes, by their numbers."""
+    """The network between nodes, which have numbers."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class RaftNetwork:
         deliver: Callable[[int, RaftInput], None],
         incarnation_of: Callable[[int], int | None],
     ) -> None:
-        """``incarnation_of`` is None for a node that does not run."""
+        """``incarnation_of`` returns None for a node that does not run."""
         self._timeline = timeline
         self._deliver = deliver
         self._incarnation_of = incarnation_of
         self.weather: RaftWeather = CALM
         self.slow_links: dict[tuple[int, int], int] = {}
-        """Milliseconds more, from one node to another."""
+        """Additional milliseconds of messages, by (from node, to node)."""
         self._cuts: dict[tuple[int, int], int] = {}
         self._questions: dict[int, _Question] = {}
         self._request_ids = 0
@@ -67,11 +67,11 @@ class RaftNetwork:
     # ------------------------------------------------------------------ cuts
 
     def cut(self, one: int, other: int) -> None:
-        """Nothing passes from one node to the other, only the other way."""
+        """Blocks messages from ``one`` to ``other``, but not in the other direction."""
         self._cuts[one, other] = self._cuts.get((one, other), 0) + 1
 
     def mend(self, one: int, other: int) -> None:
-        """Takes one such cut back."""
+        """Undoes one :meth:`cut`."""
         count = self._cuts.get((one, other), 0)
         if count > 1:
             self._cuts[one, other] = count - 1
@@ -100,7 +100,7 @@ class RaftNetwork:
     # ------------------------------------------------------------------ messages
 
     def send(self, asker: RaftPeer, sent: SendRequest) -> None:
-        """A request sets out for the node at its endpoint."""
+        """Sends a request to the node at its endpoint."""
         asked = int(sent.endpoint.host.removeprefix("node-"))
         is_lost = self._is_lost(asker.number, asked)
         if is_lost or not isinstance(sent.request, FetchRequest):
@@ -117,18 +117,18 @@ class RaftNetwork:
             )
 
     def intrude(self, stranger: int, asked: int, request: RaftRequest) -> None:
-        """Delivers a request of a stranger, which is no node of this quorum."""
+        """Delivers a request of ``stranger``, a node that is not in this quorum."""
         self._timeline.tell(f"{stranger} -> {asked}  {request_in_words(request)}")
         self._arrive(
             RaftPeer(stranger, 0), asked, SendRequest(asked, NodeAddress("", 0), 0, request)
         )
 
     def request_of(self, request_id: int) -> RaftRequest:
-        """What is answered under that id."""
+        """The request with that id."""
         return self._questions[request_id].sent.request
 
     def answer(self, asked: RaftPeer, answer: SendResponse) -> None:
-        """An answer sets out for who asked."""
+        """Sends a response to the process that sent the request."""
         question = self._questions.pop(answer.request_id)
         assert question.asked == asked, f"{asked} answers what {question.asked} was asked"
         asker, sent = question.asker, question.sent

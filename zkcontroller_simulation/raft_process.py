@@ -1,8 +1,8 @@
-"""A node of the quorum: a disk, and on it one process after another.
+"""A node of the quorum: its disk, and its processes one after the other.
 
-The process does what a shell around the raft step must do and no more: it performs the outputs
-strictly in their order, each done before the next begins, and takes the next input when the last
-one's outputs are done (or earlier, if it is eager: then its memory runs ahead of its disk).
+A process does what a shell around the raft step must do.  It performs the outputs in their order,
+each one completely before the next.  It takes the next input when all outputs are done; an *eager*
+process takes it earlier, so that its memory is ahead of its disk.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from zkcontroller_simulation.raft_world import RaftWorld
 
 MOST_IDLE_STEPS: Final = 100
-"""So many ticks in one millisecond, and a node is taken to spin."""
+"""A node with more ticks in one millisecond is stuck in an endless loop."""
 
 
 def endpoint_of(number: int) -> NodeAddress:
-    """Where a node can be reached."""
+    """The network address of a node."""
     return NodeAddress(f"node-{number}", 9093)
 
 
 class Disk:
-    """What outlives a process."""
+    """The state of a node that survives its process."""
 
     def __init__(self, log: InMemoryRaftLog) -> None:
         self.log = log
@@ -67,10 +67,10 @@ class RaftProcess:
         self.is_paused = False
         self.is_eager = False
         self.clock_rate = 1.0
-        """How fast its clock runs."""
+        """The speed of the node's clock; 1.0 is that of the timeline."""
         self.clock_offset_ms = 0
         self.shutdown: ShutdownDone | None = None
-        """How its last process left, if it was asked to."""
+        """The result of the last process's clean shutdown; None if there was none."""
         self._world = world
         self._outputs: deque[RaftOutput] = deque()
         self._inbox: deque[RaftInput] = deque()
@@ -91,7 +91,7 @@ class RaftProcess:
 
     @property
     def is_idle(self) -> bool:
-        """Everything that was to be done is done: memory and disk must agree."""
+        """Whether all outputs have been performed, so that memory and disk must agree."""
         return not self._outputs and not self._is_performing
 
     @property
@@ -104,25 +104,25 @@ class RaftProcess:
 
     @property
     def high_watermark(self) -> int:
-        """As its process knows it, -1 if that is unknown."""
+        """The high watermark that the process knows; -1 if it knows none."""
         known = None if self.core is None else self.core.high_watermark
         return -1 if known is None else known
 
     @property
     def now_ms(self) -> int:
-        """By its own clock."""
+        """Milliseconds by the node's own clock."""
         elapsed_ms = self._world.timeline.clock.elapsed_ms
         return 1_000_000 + self.clock_offset_ms + int(elapsed_ms * self.clock_rate)
 
     @property
     def peer(self) -> RaftPeer:
-        """This process as others know it."""
+        """The network identity of the current process."""
         return RaftPeer(self.number, self.incarnation)
 
     # ------------------------------------------------------------------ life and death
 
     def start(self) -> None:
-        """A process begins with what it finds on its disk."""
+        """Starts a process from the state on the node's disk."""
         assert self.core is None, f"node {self.number} runs"
         world = self._world
         self.incarnation += 1
@@ -146,7 +146,7 @@ class RaftProcess:
         self._go_on()
 
     def kill(self, *, is_process_alone: bool) -> None:
-        """The process is gone with everything that was not durable; its disk stays."""
+        """Kills the process; the disk keeps what is durable."""
         self.core = self.counter = None
         self.is_paused = self._is_performing = False
         self._outputs.clear()
@@ -154,11 +154,11 @@ class RaftProcess:
         self.log.crash(self._world.random, is_process_alone=is_process_alone)
 
     def pause(self) -> None:
-        """The process stands still, and does not know it."""
+        """Stops the process without its noticing (SIGSTOP)."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """It goes on, with the clock where it is now."""
+        """Continues a paused process (SIGCONT); its clock has advanced meanwhile."""
         if self.is_paused:
             self.is_paused = False
             self._go_on()
@@ -166,7 +166,7 @@ class RaftProcess:
     # ------------------------------------------------------------------ steps
 
     def receive(self, happened: RaftInput) -> None:
-        """Something happens to the process, now or as soon as it can attend to it."""
+        """Queues an input; the process handles it as soon as it can."""
         self._inbox.append(happened)
         self._go_on()
 
@@ -210,7 +210,7 @@ class RaftProcess:
         self._outputs.extend(outputs)
 
     def _arm(self) -> None:
-        """Has the node ticked when it wants to be."""
+        """Sets the alarm for the node's next tick, at its deadline."""
         if self.core is None or self.is_paused:
             return
         deadline_ms = self.core.deadline_ms
@@ -276,7 +276,7 @@ class RaftProcess:
                 raise AssertionError("durable outputs take their time")
 
     def _durably(self, bounds: tuple[int, int], words: str, deed: Callable[[], None]) -> None:
-        """Takes its time, and may be what the node dies of, before or after."""
+        """Performs a durable write after a delay; the node may crash before or after it."""
         self._is_performing = True
         incarnation = self.incarnation
         crash = self._world.network.weather.crash_at_disk

@@ -1,4 +1,4 @@
-"""A timeline with alarms: what is put off again and again is in the heap once, not each time."""
+"""A timeline with alarms, which may be set again and again without filling the heap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkcontroller_simulation.timeline import Action, Timeline
 
 
 class _Due(NamedTuple):
-    """When an alarm rings; what is scheduled for the same moment has an order, too."""
+    """The time of an action, with its order among actions of the same millisecond."""
 
     time_ms: int
     tie: float
@@ -25,29 +25,29 @@ class RaftTimeline(Timeline):
         self.is_shuffling = True
 
     def moment(self, delay_ms: int) -> _Due:
-        """A place in the order of all things to happen."""
+        """A time ``delay_ms`` from now, with its order among actions of that millisecond."""
         tie = self.random.random() if self.is_shuffling else 0.0
         self._scheduled += 1
         return _Due(self.clock.now_ms + delay_ms, tie, self._scheduled)
 
     def at(self, due: _Due, action: Action) -> None:
-        """Schedules an action for a place in that order."""
+        """Schedules an action for a time that :meth:`moment` returned."""
         heapq.heappush(self._heap, (*due, False, action))
         self._foreground += 1
 
 
 class Alarm:
-    """Rings once, at the time that it was set to last."""
+    """Runs its action once, at the time to which it was set last."""
 
     def __init__(self, timeline: RaftTimeline, action: Action) -> None:
         self._timeline = timeline
         self._action = action
         self._due: _Due | None = None
         self._in_heap: _Due | None = None
-        """When it is looked at next: not after it is due."""
+        """The time of the alarm's entry in the heap, at or before its due time; None: no entry."""
 
     def set(self, delay_ms: int) -> None:
-        """It rings then and not before, whatever it was set to."""
+        """Sets the alarm to ``delay_ms`` from now, and cancels its earlier time."""
         due = self._due = self._timeline.moment(delay_ms)
         if self._in_heap is None or due < self._in_heap:
             self._wait_for(due)

@@ -1,4 +1,4 @@
-"""How badly nodes and the network between them behave: milliseconds, and probabilities."""
+"""The faults of nodes and their network: delays in milliseconds, and probabilities."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from zkcontroller_simulation.timeline import Bounds
 
 @dataclass(frozen=True, slots=True)
 class RaftWeather:
-    """The conditions that hold from now on."""
+    """Delays (least, most) in milliseconds, and probabilities of faults."""
 
     delay_ms: Bounds = (1, 3)
-    """Of a message."""
+    """Delay of a message."""
     late: float = 0.0
-    """That a message takes ``lateness_ms`` more, and so is overtaken by others."""
+    """Probability that a message takes ``lateness_ms`` more, so that others overtake it."""
     lateness_ms: Bounds = (0, 0)
     loss: float = 0.0
-    """Of a message, request or answer."""
+    """Probability that a request or response is lost."""
     repetition: float = 0.0
-    """That a message arrives twice."""
+    """Probability that a message arrives twice."""
     told_of_loss: float = 0.5
-    """That the sender of a request learns of its loss, as with a broken connection."""
+    """Probability that a sender learns of a loss, as with a broken connection."""
     persist_ms: Bounds = (0, 2)
     flush_ms: Bounds = (0, 2)
     listener_ms: Bounds = (0, 5)
-    """How long a state machine takes for what it is given."""
+    """Time that a state machine needs for one call."""
     crash_at_disk: float = 0.0
-    """That a node crashes before or after it writes something durably."""
+    """Probability that a node crashes before or after a durable write."""
     power_loss: float = 1.0
-    """That a crash is one of the machine: what was not flushed is lost."""
+    """Probability that a crash is a loss of power, so that unflushed data is lost."""
 
 
 CALM: Final = RaftWeather()

@@ -1,4 +1,4 @@
-"""Messages of the quorum in a few words, for a history that people can read."""
+"""Describes messages of the quorum in a few words, for the history."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def request_in_words(request: RaftRequest) -> str:
 
 
 def response_in_words(response: AnyRaftResponse) -> str:
-    """What the answer says."""
+    """A response in a few words."""
     return f"{_content(response)}{_error(response)} ({leader_in_words(response)})"
 
 
 def leader_in_words(response: AnyRaftResponse) -> str:
-    """Whom the sender of an answer takes for the leader."""
+    """The epoch and leader in a response."""
     leader = response.leader_id
     nobody = leader is None or leader < 0
     return f"epoch {response.leader_epoch}" + ("" if nobody else f" led by {leader}")
 
 
 def election_in_words(election: ElectionState) -> str:
-    """What is persisted."""
+    """A persisted election state in a few words."""
     if election.leader_id is not None:
         return f"epoch {election.epoch} led by {election.leader_id}"
     if election.voted_key is not None:
@@ -72,7 +72,7 @@ def election_in_words(election: ElectionState) -> str:
 
 
 def place(where: OffsetAndEpoch) -> str:
-    """An offset, and the epoch of the record before it."""
+    """A log end as ``offset@epoch``: the offset, and the epoch of the record before it."""
     return f"{where.offset}@{where.epoch}"
 
 

@@ -36,11 +36,11 @@ UPSTREAM: Final = QuorumConfig(
     request_timeout_ms=3000,
     retry_backoff_ms=50,
 )
-"""The times of Kafka's own simulation."""
+"""The timeouts of Kafka's own simulation."""
 PATIENT: Final = replace(UPSTREAM, retry_backoff_ms=300)
-"""The same, of nodes that ask less often for a leader while there is none."""
+"""The same timeouts, but nodes retry less often to find a leader."""
 DENSE_EACH: Final = 10
-"""Of so many seeds one is full of requests and records; the others get on with few."""
+"""One in so many seeds runs with the many requests of UPSTREAM; the others with PATIENT."""
 MOST_APPENDS: Final = 3
 
 
@@ -50,7 +50,7 @@ def times_of(seed: int) -> QuorumConfig:
 
 
 class BrokenRaftError(AssertionError):
-    """Something that must always hold does not; the message replays it."""
+    """An invariant is broken; the message has the history and the command to replay it."""
 
     def __init__(self, world: RaftWorld, broken: str) -> None:
         history = world.timeline.history
@@ -79,7 +79,7 @@ class RaftWorld:
         log_directory: Path | None = None,
         told_by: str = "tests/simulation/test_raft_seeds.py",
     ) -> None:
-        """Makes the nodes; none of them runs yet.
+        """Creates the nodes without starting them.
 
         A state machine makes a snapshot after every ``snapshot_every`` numbers.  ``told_by`` is the
         test file that an error names for the replay.  With a ``log_directory`` every node has the
@@ -98,7 +98,7 @@ class RaftWorld:
         self.cluster_id = "simulated-quorum"
         self.voter_set = VoterSet({number: endpoint_of(number) for number in range(1, voters + 1)})
         self.grown_voter_set: VoterSet | None = None
-        """With one voter more: what stands in the configuration of some nodes, if there is one."""
+        """The voters with one more, in the configuration of some nodes; None: there is no such."""
         self._grown: set[int] = set()
         self.invariants = RaftInvariants(self)
         self.network = RaftNetwork(self.timeline, self._deliver, self._incarnation_of)
@@ -111,7 +111,7 @@ class RaftWorld:
             self.nodes[NAMELESS_OBSERVER] = RaftProcess(self, NAMELESS_OBSERVER, None)
         self.is_appending = False
         self.on_crash: Callable[[RaftProcess], None] = lambda _: None
-        """Who sees to it that a node that died of its disk starts again."""
+        """Called with a node that crashed while it wrote to its disk, to start it again."""
         self._touched: dict[int, RaftProcess] = {}
 
     # ------------------------------------------------------------------ looks
@@ -130,14 +130,14 @@ class RaftWorld:
 
     @property
     def leader(self) -> RaftProcess | None:
-        """Who leads the highest epoch that is led by anybody who runs."""
+        """The running leader with the highest epoch; None if no running node leads."""
         leaders = [process for process in self.running if process.is_leader]
         return max(leaders, key=lambda process: process.core.epoch if process.core else -1,
                    default=None)  # fmt: skip
 
     @property
     def has_consistent_leader(self) -> bool:
-        """Whether all who run have the same leader on their disks."""
+        """Whether all running nodes have the same leader on their disks."""
         elections = (process.disk.election for process in self.nodes.values() if process.is_running)
         first = next(elections, None)
         return (
@@ -148,7 +148,7 @@ class RaftWorld:
 
     @property
     def high_watermark(self) -> int:
-        """The highest that anybody who runs knows."""
+        """The highest high watermark of the running nodes; -1 if none knows one."""
         return max((process.high_watermark for process in self.running), default=-1)
 
     @property
@@ -156,7 +156,7 @@ class RaftWorld:
         return max((process.log.end_offset for process in self.running), default=0)
 
     def all_reached(self, offset: int, numbers: tuple[int, ...] = ()) -> bool:
-        """Whether all who run, or all of these, know that everything below is committed."""
+        """Whether all running nodes, or those in ``numbers``, have this high watermark."""
         if numbers:
             return all(self.nodes[number].high_watermark >= offset for number in numbers)
         return all(
@@ -171,7 +171,7 @@ class RaftWorld:
         return grown if grown is not None and number in self._grown else self.voter_set
 
     def make_log(self) -> InMemoryRaftLog:
-        """An empty one, as a new disk has it."""
+        """An empty log for a new disk."""
         retention, chunk = self._retention_bytes, self._chunk_bytes
         if self._log_directory is None:
             return InMemoryRaftLog(retention_bytes=retention, chunk_bytes=chunk)
@@ -187,25 +187,25 @@ class RaftWorld:
         return log
 
     def close(self) -> None:
-        """Lets the files of all logs go."""
+        """Closes the files of all logs."""
         for log in self._mirrored:
             log.close()
 
     def touched(self, process: RaftProcess) -> None:
-        """A process has done something and is to be looked at."""
+        """Marks a process whose invariants must be checked after the current action."""
         self._touched[process.number] = process
 
     # ------------------------------------------------------------------ time
 
     def run(self, for_ms: int) -> None:
-        """Lets time pass."""
+        """Runs all actions of the next ``for_ms`` milliseconds."""
         is_over: list[bool] = []
         self.timeline.after(for_ms, lambda: is_over.append(True))
         while not is_over:
             self.step()
 
     def run_until(self, condition: Callable[[], bool], within_ms: int, what: str) -> int:
-        """Lets time pass until something is so; gives how long that took."""
+        """Runs until the condition is true; returns the milliseconds that this took."""
         started_ms = self.timeline.clock.now_ms
         while not condition():
             self.step()
@@ -214,7 +214,7 @@ class RaftWorld:
         return self.timeline.clock.now_ms - started_ms
 
     def step(self) -> None:
-        """The next thing happens, and every invariant holds."""
+        """Runs the next action, and checks the invariants of the nodes that it touched."""
         try:
             self.timeline.run_next()
             if self._touched:
@@ -239,7 +239,7 @@ class RaftWorld:
     # ------------------------------------------------------------------ nodes
 
     def start(self, *numbers: int) -> None:
-        """Processes start, all of them without a number; those that run go on."""
+        """Starts these nodes, or all nodes if no number is given, unless they run already."""
         with self._scenario():
             for number in numbers or tuple(self.nodes):
                 process = self.nodes[number]
@@ -250,7 +250,7 @@ class RaftWorld:
                     self.touched(process)
 
     def _configure(self, number: int) -> None:
-        """Between two starts an operator may have given a node the other list of voters."""
+        """Changes, at random, a node's configuration to the other list of voters."""
         if self.grown_voter_set is None or self.random.random() < 0.5:
             return
         self._grown ^= {number}
@@ -258,13 +258,13 @@ class RaftWorld:
         self.timeline.tell(f"{number} is told that the voters are {ids}")
 
     def finish_growing(self) -> None:
-        """Every node is given the longer list, and started again with it."""
+        """Gives every node the longer list of voters, and kills it so that it must restart."""
         self.voter_set, self.grown_voter_set = self.grown_voter_set or self.voter_set, None
         for number in self.nodes:
             self.kill(number, is_process_alone=True)
 
     def kill(self, number: int, *, is_process_alone: bool = False) -> None:
-        """A process dies, and its machine with it unless it is ``is_process_alone``."""
+        """Kills a process, together with its machine unless ``is_process_alone``."""
         process = self.nodes[number]
         if process.is_running:
             alone = ", its machine goes on" if is_process_alone else ""
@@ -272,14 +272,14 @@ class RaftWorld:
             process.kill(is_process_alone=is_process_alone)
 
     def crash(self, process: RaftProcess, words: str) -> None:
-        """A process dies while it writes to its disk."""
+        """Kills a process that writes to its disk; ``words`` say when, for the history."""
         self.timeline.tell(f"{process.number} crashes {words}")
         is_process_alone = not self.timeline.happens(self.network.weather.power_loss)
         process.kill(is_process_alone=is_process_alone)
         self.on_crash(process)
 
     def lose_disk(self, number: int, *, is_election_alone: bool = False) -> None:
-        """A process dies, and its disk (or the file with its vote) is gone."""
+        """Kills a process and removes its disk, or only the file with its vote."""
         self.kill(number)
         process = self.nodes[number]
         self.timeline.tell(f"{number} loses its {'vote' if is_election_alone else 'disk'}")
@@ -287,7 +287,7 @@ class RaftWorld:
         process.disk = Disk(process.log if is_election_alone else self.make_log())
 
     def shut_down(self, number: int, timeout_ms: int) -> None:
-        """A process is asked to leave."""
+        """Asks a process for a clean shutdown within ``timeout_ms``."""
         self.timeline.tell(f"{number} is asked to leave within {timeout_ms} ms")
         with self._scenario():
             self.nodes[number].receive(RaftShutdown(timeout_ms))
@@ -313,14 +313,14 @@ class RaftWorld:
         )
 
     def clean(self, number: int) -> None:
-        """Its log drops what newer snapshots cover, as it does every minute."""
+        """Removes log segments and snapshots that newer snapshots cover, if the node is idle."""
         process = self.nodes[number]
         if process.is_running and process.is_idle and process.log.clean(process.now_ms):
             self.timeline.tell(f"{number} cleans its log up to {process.log.start_offset}")
             self.touched(process)
 
     def append_every(self, bounds: Bounds) -> None:
-        """Every node that believes that it leads appends numbers from now on."""
+        """Makes every node that believes that it leads append numbers from now on."""
         self.is_appending = True
 
         def append() -> None:

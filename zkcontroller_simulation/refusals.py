@@ -1,8 +1,8 @@
-"""A ZooKeeper that refuses: any part of a controller's question, with any code it could give.
+"""Makes ZooKeeper refuse any part of a controller's question, with any possible error code.
 
 A refused part is not done and leaves no watch; the other parts of the question are done.  NO_NODE,
-NODE_EXISTS, BAD_VERSION and NOT_EMPTY are not among the codes: they say something about the tree,
-and a ZooKeeper does not lie.
+NODE_EXISTS, BAD_VERSION and NOT_EMPTY are not among the codes: they would be false statements about
+the znodes, which ZooKeeper never makes.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ WRITE_REFUSALS: Final = (
 
 
 Refusal: TypeAlias = Callable[[str, Sequence[ZkCode]], ZkCode | None]
-"""With which code, one of these if it is drawn, ZooKeeper refuses that path; None if it obeys."""
+"""Maps a path and possible codes to the code with which ZooKeeper refuses; None: it does not."""
 
 
 def perform_in_part(
     request: ZkRequest, refusal: Refusal, perform: Callable[[ZkRequest], Any]
 ) -> Any:
-    """The answer to ``request`` where each part may be refused."""
+    """The result of ``request``, each part of which may be refused."""
     codes = READ_REFUSALS if _is_read(request) else WRITE_REFUSALS
     items = _items(request)
     if isinstance(request, FencedBatch) and (code := refusal(ControllerEpochZnode.PATH, codes)):
@@ -79,7 +79,7 @@ def _items(request: ZkRequest) -> Sequence[Any]:
 
 
 def _of(request: ZkRequest, items: Sequence[Any]) -> ZkRequest:
-    """The request about some of its items."""
+    """The request, reduced to some of its paths or operations."""
     match request:
         case ReadZnodes(_, watch):
             return ReadZnodes(items, watch)

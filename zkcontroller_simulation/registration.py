@@ -1,4 +1,4 @@
-"""What a simulated broker registers, and the parents that it creates before."""
+"""The znode that a simulated broker registers, and the parents that it creates before."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ PERSISTENT_PATHS: Final = (
     "/config/brokers",
     "/config/ips",
 )
-"""Each with its parent before it."""
+"""Each path after its parent."""
 
 
 def broker_of(broker_id: int) -> Broker:
-    """The broker as it registers: one listener on a port that follows from its id."""
+    """The broker's registration: one PLAINTEXT listener on ``host<id>``, port 9092."""
     endpoint = Endpoint(f"host{broker_id}", 9092, "PLAINTEXT", "PLAINTEXT")
     return Broker(broker_id, (endpoint,))
 
 
 def create_persistent_paths() -> Procedure[None]:
-    """Creates every parent that a fresh cluster lacks."""
+    """Creates the parent znodes that a new cluster lacks."""
     yield UnfencedBatch([Create(path) for path in PERSISTENT_PATHS])

@@ -1,4 +1,4 @@
-"""Virtual time: one heap of things to happen, one source of randomness, one history.
+"""Virtual time: one heap of scheduled actions, one source of randomness, one history.
 
 The whole simulation is a function of its seed.  Nothing in it looks at a real clock, starts a
 thread or iterates over a set of strings, so the same seed gives the same history in every process.
@@ -15,7 +15,7 @@ Bounds = tuple[int, int]
 
 
 class FakeClock:
-    """Milliseconds that pass only when the timeline says so."""
+    """A clock in milliseconds that only the timeline advances."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.started_ms = now_ms
@@ -23,7 +23,7 @@ class FakeClock:
 
     @property
     def elapsed_ms(self) -> int:
-        """Since the simulation began."""
+        """Milliseconds since the simulation began."""
         return self.now_ms - self.started_ms
 
 
@@ -32,7 +32,7 @@ def _ignore(_: str) -> None:
 
 
 class Timeline:
-    """What will happen, in order of (time, tie-breaker, order of scheduling)."""
+    """The scheduled actions, ordered by (time, tie-breaker, order of scheduling)."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -49,7 +49,7 @@ class Timeline:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is left to happen but the housekeeping that never ends."""
+        """Whether only background actions are left."""
         return self._foreground == 0
 
     def within(self, bounds: Bounds) -> int:
@@ -58,7 +58,7 @@ class Timeline:
         return low if low == high else self.random.randint(low, high)
 
     def happens(self, probability: float) -> bool:
-        """True with that probability; asks for no randomness when the answer is certain."""
+        """True with that probability; draws no random number if that is 0."""
         return probability > 0 and self.random.random() < probability
 
     def after(
@@ -91,14 +91,14 @@ class Timeline:
 
 
 class Lane:
-    """One direction of a connection: what is sent first arrives first."""
+    """One direction of a connection, which keeps the order of messages."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._last_arrival_ms = 0
 
     def send(self, delay_ms: int, action: Action) -> None:
-        """Schedules an arrival, not before any earlier one."""
+        """Schedules the arrival of a message, never before that of an earlier message."""
         now_ms = self._timeline.clock.now_ms
         self._last_arrival_ms = max(now_ms + delay_ms, self._last_arrival_ms)
         self._timeline.after(self._last_arrival_ms - now_ms, action, in_order=True)

@@ -1,4 +1,4 @@
-"""How badly the network behaves: delays in milliseconds, losses as probabilities."""
+"""The faults of the network: delays in milliseconds, and probabilities."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from zkcontroller_simulation.timeline import Bounds
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """The conditions that hold from now on."""
+    """Delays (least, most) in milliseconds, and probabilities of faults."""
 
     zookeeper_delay_ms: Bounds = (1, 1)
     network_delay_ms: Bounds = (1, 1)
     thinking_ms: Bounds = (0, 0)
-    """Between two steps of a controller."""
+    """Delay between two steps of a controller."""
     reconnect_ms: Bounds = (50, 50)
     split_batch: float = 0.0
-    """That a batch reaches ZooKeeper in pieces, with time between them."""
+    """Probability that a batch reaches ZooKeeper in parts, with time between them."""
     lost_request: float = 0.0
-    """That a control request does not reach the broker."""
+    """Probability that a control request does not reach the broker."""
     lost_response: float = 0.0
-    """That a broker's answer does not reach the controller, which then asks again."""
+    """Probability that a broker's response is lost; the controller then sends again."""
     repeated_question: float = 0.0
-    """That a request to the controller (AlterPartition, an administrator's) arrives twice."""
+    """Probability that a request to the controller (such as AlterPartition) arrives twice."""
     late_question: float = 0.0
-    """That such a request, or its answer, takes its time."""
+    """Probability that such a request or its response takes ``lateness_ms`` more."""
     lateness_ms: Bounds = (0, 0)
     lost_connection: float = 0.0
-    """That a connection to ZooKeeper breaks around one exchange, before or after it landed."""
+    """Probability that the connection to ZooKeeper breaks before or after a request is done."""
     refused: float = 0.0
-    """That ZooKeeper refuses one path, operation or fence of a controller's question."""
+    """Probability that ZooKeeper refuses a path, operation or fence of a controller's question."""
     partial_answer: float = 0.0
-    """That a broker does and answers only a part of a StopReplica."""
+    """Probability that a broker handles only a part of a StopReplica."""
 
 
 CALM: Final = Weather()

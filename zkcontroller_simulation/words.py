@@ -1,4 +1,4 @@
-"""Questions in plain words, for the history that a broken world shows."""
+"""Describes questions in plain words, for the history of a run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from zkcontroller.zookeeper.requests import (
 )
 
 SHOWN: Final = 4
-"""Paths or operations that are spelled out; the rest is counted."""
+"""The number of paths or operations that are shown; the rest is counted."""
 
 
 def in_words(question: Question) -> str:
-    """What a process does when it asks this."""
+    """What a process does with this question, in plain words."""
     match question:
         case RegisterBrokerZnode():
             return "registers again"

@@ -1,9 +1,9 @@
 """The simulated cluster: brokers with their controllers, a ZooKeeper, a network, a clock.
 
-Scenarios talk to this class in the words of an operator: start these brokers, create that topic,
-kill one, delete ``/controller``, wait until something holds.  After every single action the
-invariants of :mod:`.invariants` are checked; a world in which one is broken ends
-with its history in plain words and the seed that replays it.
+Its methods are what an operator does: start brokers, create a topic, kill a broker, delete
+``/controller``, wait for a condition.  After every action the invariants of :mod:`.invariants` are
+checked.  A broken invariant ends the run with an error, which shows the history and the seed to
+replay it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ T = TypeVar("T", bound=ControlRequest)
 
 HOUR_MS: Final = 3_600_000
 TICK_MS: Final = 500
-"""How often the server looks for sessions whose time is over, and clients send pings."""
+"""The interval at which the server expires sessions and clients send pings."""
 OPERATOR_SESSION_TIMEOUT_MS: Final = 1000 * HOUR_MS
 
 
 class World:
-    """Everything there is, in one thread and one random sequence."""
+    """The whole simulated cluster, in one thread and with one source of randomness."""
 
     def __init__(self, seed: int = 0, *, session_timeout_ms: int = 18_000) -> None:
         self.seed = seed
@@ -77,20 +77,20 @@ class World:
         self.living: dict[int, BrokerProcess] = {}
         """The incarnation of each broker that is running or paused."""
         self.processes: list[BrokerProcess] = []
-        """Every incarnation there ever was."""
+        """Every incarnation of every broker, dead ones too."""
         self.brokers: dict[int, Broker] = {}
-        """What a broker registers, where a scenario wants something special."""
+        """Registrations of brokers that differ from the default, by broker id."""
         self.settings: dict[str, object] = {}
         """Settings of the controllers that start from now on, as ControllerConfig names them."""
         self.acting: BrokerProcess | None = None
         self.awaited: dict[int, Callable[[Result], None]] = {}
-        """Who waits for the answer to which request."""
+        """The callback for the response, by request id."""
         self.failures: list[tuple[BrokerProcess, str, ZkControllerError]] = []
         """Events that ended with an error other than the end of the session."""
         self.refused: dict[str, ZkCode] = {}
-        """Paths about which ZooKeeper refuses every question of a controller."""
+        """The code with which ZooKeeper refuses a controller's questions, by path."""
         self.observer: Observer | None = None
-        """What records the run, if anything does."""
+        """The observer that records the run; None if there is none."""
         self.new_outbox: Callable[[], Outbox] = list
         """Makes the outbox of each controller that starts from now on."""
         self.invariants = Invariants(self)
@@ -107,9 +107,10 @@ class World:
             self.run_until_quiet()
 
     def start(self, broker_id: int, *, is_candidate: bool = True) -> BrokerProcess:
-        """Starts one broker; it registers in its own time.
+        """Starts one broker, which registers later in the run.
 
-        One that is no candidate never runs for controller: it only registers, listens and answers.
+        A broker that is no candidate never tries to become controller; it only registers and
+        handles requests.
         """
         assert broker_id not in self.living, f"broker {broker_id} lives"
         incarnation = 1 + sum(p.broker_id == broker_id for p in self.processes)
@@ -121,21 +122,21 @@ class World:
         return process
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL: the broker is gone at once, its session only when its time is over."""
+        """SIGKILL: the broker dies at once; its session remains until its timeout."""
         process = self.living.pop(broker_id)
         process.kill()
         process.link.break_connection()
 
     def stop(self, broker_id: int) -> None:
-        """The end of a clean shutdown: the session is closed in good order."""
+        """Ends a clean shutdown: closes the session and ends the process."""
         self.living.pop(broker_id).stop()
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP."""
+        """Pauses the broker's process (SIGSTOP)."""
         self.living[broker_id].pause()
 
     def resume(self, broker_id: int) -> None:
-        """SIGCONT."""
+        """Resumes the broker's process (SIGCONT)."""
         self.living[broker_id].resume()
 
     def disconnect(self, broker_id: int) -> None:
@@ -182,7 +183,7 @@ class World:
         return self._request_id
 
     def catch_up(self, tp: TopicPartition) -> None:
-        """The partition's leader asks to let every live replica into the ISR (AlterPartition)."""
+        """The partition's leader proposes to add every live replica to the ISR (AlterPartition)."""
         for leader in self._leaders(tp):
             state = leader.broker.hosted[tp]
             newcomers = [
@@ -191,7 +192,7 @@ class World:
             self._alter_partition(leader, tp, tuple(dict.fromkeys([*state.isr, *newcomers])))
 
     def fall_behind(self, tp: TopicPartition, broker_id: int) -> None:
-        """The partition's leader asks to put that follower out of the ISR."""
+        """The partition's leader proposes to remove that follower from the ISR."""
         for leader in self._leaders(tp):
             if leader.broker_id != broker_id:
                 isr = tuple(b for b in leader.broker.hosted[tp].isr if b != broker_id)
@@ -239,7 +240,7 @@ class World:
         make: Callable[[int], Event],
         answered: Callable[[Result], None] | None = None,
     ) -> None:
-        """Sends a request as the weather has it: lost, late, twice, or with its answer lost."""
+        """Sends a request with the faults of the weather: lost, late, twice, response lost."""
         for _ in range(1 + self.timeline.happens(self.weather.repeated_question)):
             self._request_id += 1
             if answered is not None and not self.timeline.happens(self.weather.lost_response):
@@ -253,19 +254,19 @@ class World:
         self.timeline.after(self.timeline.within(bounds), lambda: to.run(action))
 
     def answered(self, request_id: int, result: Result) -> None:
-        """A controller answered a request."""
+        """Handles a controller's response to a request."""
         waiting = self.awaited.pop(request_id, None)
         if waiting is not None:
             waiting(result)
 
     def answer(self, request_id: int) -> ControlledShutdownResult | None:
-        """The response to a ControlledShutdown request, by any process; None if it is not there."""
+        """The response to a ControlledShutdown request; None if there is none yet."""
         result = self.result(request_id)
         assert result is None or isinstance(result, ControlledShutdownResult)
         return result
 
     def result(self, request_id: int) -> Result | None:
-        """The response to a request, by any process; None if it is not there."""
+        """The response of any process to a request; None if there is none yet."""
         for process in self.processes:
             if request_id in process.answers:
                 return process.answers[request_id]
@@ -276,7 +277,7 @@ class World:
     def create_topic(
         self, topic: str, replicas: Sequence[Sequence[int]], *, topic_id: UUID | None = None
     ) -> None:
-        """Writes the topic's znode; the controller does the rest in its own time."""
+        """Writes the topic's znode; the controller creates the partitions later in the run."""
         partitions = {
             partition: ReplicaAssignment(tuple(assigned))
             for partition, assigned in enumerate(replicas)
@@ -285,7 +286,7 @@ class World:
         self.write(Create(TopicZnode.path(topic), TopicZnode(topic_id, partitions).encode()))
 
     def add_partitions(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
-        """Rewrites the topic's znode with more partitions behind those it has."""
+        """Rewrites the topic's znode with more partitions after the existing ones."""
         znode = self.topic_znode(topic)
         partitions = dict(znode.partitions)
         for assigned in replicas:
@@ -305,7 +306,7 @@ class World:
         self.write(Create(ReassignPartitionsZnode.PATH, ReassignPartitionsZnode(wanted).encode()))
 
     def fail_log_dir(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """The broker's log directory with these partitions fails; it leaves its notification."""
+        """Fails the broker's log directory with these partitions, and notifies the controller."""
         self.invariants.excused.add(broker_id)
         broker = self.living[broker_id].broker
         broker.lose_log_dir(partitions)
@@ -331,17 +332,17 @@ class World:
         self.write(Create(PreferredReplicaElectionZnode.PATH, wanted.encode()))
 
     def delete_controller_znode(self) -> None:
-        """Forces an election."""
+        """Deletes ``/controller``, which forces an election."""
         self._tell_operator("deletes /controller")
         self.operator.write(Delete(ControllerZnode.PATH))
 
     def write(self, operation: Write) -> None:
-        """A write that must succeed."""
+        """Performs a write of the operator, which must succeed."""
         outcome = self.operator.write(operation)
         assert not isinstance(outcome, ZkCode), f"{operation} was refused: {outcome.name}"
 
     def prepare_znodes(self) -> None:
-        """The persistent parents, for scenarios that write znodes before any broker starts."""
+        """Creates the persistent parents, for znodes that are written before any broker starts."""
         self.operator.create_missing(PERSISTENT_PATHS)
 
     def pause_controller_at(self, question: type | Callable[[Question], bool]) -> BrokerProcess:
@@ -366,7 +367,7 @@ class World:
         self.living[broker_id].put(event)
 
     def refusal(self, path: str, codes: Sequence[ZkCode]) -> ZkCode | None:
-        """How ZooKeeper refuses a controller's question about that path, if it does."""
+        """The code with which ZooKeeper refuses a controller's question; None: it does not."""
         code = self.refused.get(path)
         if code is None and self.timeline.happens(self.weather.refused):
             code = self.timeline.random.choice(codes)
@@ -393,13 +394,13 @@ class World:
 
     @property
     def controller_znode(self) -> int | None:
-        """Whom ``/controller`` names."""
+        """The broker id in ``/controller``; None if it is missing."""
         znode = self.zookeeper.peek(ControllerZnode.PATH)
         return None if znode is None else ControllerZnode.decode(znode.data).broker_id
 
     @property
     def controller_epoch(self) -> int:
-        """What ``/controller_epoch`` holds; 0 if it is missing."""
+        """The epoch in ``/controller_epoch``; 0 if it is missing."""
         znode = self.zookeeper.peek(ControllerEpochZnode.PATH)
         return 0 if znode is None else ControllerEpochZnode.decode(znode.data)
 
@@ -421,7 +422,7 @@ class World:
         return TopicZnode.decode(topic, znode.data)
 
     def topics(self) -> Mapping[str, TopicZnode]:
-        """Every topic there is."""
+        """The znodes of all topics, by name."""
         names = self.zookeeper.peek_children("/brokers/topics")
         return {topic: self.topic_znode(topic) for topic in names}
 
@@ -430,7 +431,7 @@ class World:
         return [r for r in self.living[broker_id].broker.received if isinstance(r, kind)]
 
     def forget_requests(self) -> None:
-        """From now on only new control requests count."""
+        """Clears the lists of control requests that the brokers got."""
         for process in self.living.values():
             process.broker.received.clear()
 
@@ -447,7 +448,7 @@ class World:
     # ------------------------------------------------------------------ time
 
     def step(self) -> None:
-        """The next action, and the check of every invariant."""
+        """Runs the next action and checks the invariants."""
         self.acting = None
         try:
             self.timeline.run_next()
@@ -456,7 +457,7 @@ class World:
             raise BrokenWorldError(self.timeline, str(broken)) from broken
 
     def run_for(self, duration_ms: int) -> None:
-        """Lets that much time pass."""
+        """Runs all actions of the next ``duration_ms`` milliseconds."""
         is_over = False
 
         def end() -> None:
@@ -468,7 +469,7 @@ class World:
             self.step()
 
     def run_until(self, predicate: Callable[[], bool], *, within_ms: int = 120_000) -> None:
-        """Lets time pass until the predicate holds; broken if that takes too long."""
+        """Runs until the predicate is true; raises BrokenWorldError after ``within_ms``."""
         deadline_ms = self.clock.now_ms + within_ms
         while not predicate():
             if self.clock.now_ms > deadline_ms:
@@ -476,7 +477,7 @@ class World:
             self.step()
 
     def run_until_quiet(self, *, within_ms: int = HOUR_MS) -> None:
-        """Lets time pass until all processes are idle and no dead broker has a session."""
+        """Runs until all processes are idle and no dead broker has a session."""
         self.run_until(self.is_quiet, within_ms=within_ms)
 
     def settle(self) -> None:

@@ -1,8 +1,8 @@
-"""The client of the simulated ZooKeeper: answers questions as the real session does.
+"""The client of the simulated ZooKeeper: performs requests as the real session does.
 
 :class:`SimulatedSession` has the interface of ``zkcontroller.zookeeper.session.ZooKeeperSession``
-so far as callers of the core's questions need it.  It never waits: where the real session blocks
-until the connection is back, the world that owns this one holds the question back instead.
+as far as the core's questions need it.  It never waits: the real session blocks until the
+connection is back, and here the world holds the question back instead.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class SimulatedSession(Questions):
         self._on_state(SessionState.CONNECTED)
 
     def close(self) -> None:
-        """Ends the session: its ephemerals vanish."""
+        """Ends the session and deletes its ephemeral znodes."""
         if self._server.is_alive(self.session_id):
             self._server.end_session(self.session_id)
         self.session_id = 0
         self._on_state(SessionState.CLOSED)
 
     def reconnect(self) -> bool:
-        """Talks to the server; True if the session was over and a new one has been opened."""
+        """Contacts the server; True if the session had expired and a new one was opened."""
         if self._server.is_alive(self.session_id):
             self._server.receive_from(self.session_id)
             return False
@@ -101,14 +101,14 @@ class SimulatedSession(Questions):
         return True
 
     def forget(self) -> None:
-        """The session is over and this client has learnt it; no new one is opened yet."""
+        """Ends the session on the client's side, after it expired; opens no new one."""
         self._past.append(self.session_id)
         self.session_id = 0
         self._on_state(SessionState.EXPIRED)
 
     @override
     def _result_of(self, request: ZkRequest, session_id: int | None) -> object:
-        """Answers at once, in this thread."""
+        """The result of ``request``, at once and in this thread."""
         if session_id not in (None, self.session_id):
             raise SessionExpired(f"session 0x{session_id:x} is over")
         if self.reconnect():

@@ -1,4 +1,4 @@
-"""A process's connection to ZooKeeper: requests, replies and watches, all late or lost at times.
+"""A process's connection to ZooKeeper, whose requests, replies and watches may be late or lost.
 
 A request travels to the server, which performs it, and the reply travels back.  A broken connection
 loses all requests and replies that are on their way.  The server may have performed a request whose
@@ -38,7 +38,7 @@ Failed = Callable[[ZkControllerError], None]
 
 @dataclass(slots=True)
 class _Exchange:
-    """A question under way; ``parts`` travel one after the other."""
+    """A question in flight; its ``parts`` are sent one after the other."""
 
     session_id: int
     parts: Sequence[ZkRequest]
@@ -46,16 +46,15 @@ class _Exchange:
     failed: Failed
     answers: list[Any] = field(default_factory=list)
     may_be_refused: bool = False
-    """It is a controller's: see :mod:`zkcontroller_simulation.refusals`."""
+    """Whether ZooKeeper may refuse it (:mod:`zkcontroller_simulation.refusals`)."""
     is_whole: bool = False
-    """The answer of the only part is the answer (a transaction's is not a list)."""
+    """Whether the result is that of the only part (a transaction), not a list of results."""
 
 
 class ZooKeeperLink:
-    """One client; it lives as long as its process.
+    """The ZooKeeper client of one process.
 
-    ``run`` performs something inside the process: later if the process is paused, never if it is
-    dead.
+    ``run`` runs an action inside the process: after a pause, and never if the process is dead.
     """
 
     def __init__(
@@ -88,19 +87,19 @@ class ZooKeeperLink:
         )
         self.is_connected = False
         self.is_cut_off = False
-        """No new connection succeeds while this holds."""
-        self._connection = 0  # number of the connection; what belongs to an older one is lost
+        """Whether every new connection fails."""
+        self._connection = 0  # number of the connection; messages of an older one are lost
         self._to_server = Lane(timeline)
         self._to_client = Lane(timeline)
         self._replying = -1
-        """Number of the connection on which a reply travels."""
+        """Number of the connection that has a reply in flight; -1: none."""
         self._seen_zxid = 0
         self._armed: dict[Watch, None] = {}
         self._exchange: _Exchange | None = None
 
     @property
     def session_id(self) -> int:
-        """0 while there is no session."""
+        """The id of the current session; 0 while there is none."""
         return self.session.session_id
 
     @property
@@ -124,7 +123,7 @@ class ZooKeeperLink:
         *,
         may_be_refused: bool = False,
     ) -> None:
-        """Sends a question on behalf of something that began in session ``session_id``."""
+        """Sends a question of a procedure that began in session ``session_id``."""
         assert self._exchange is None, "one question at a time"
         parts = self._split(request)
         whole = isinstance(request, ZkTransaction)
@@ -134,7 +133,7 @@ class ZooKeeperLink:
         self._send()
 
     def close(self) -> None:
-        """Ends the session in good order."""
+        """Closes the session as a clean shutdown does."""
         self.break_connection()
         self.session.close()
         self._exchange = None
@@ -142,14 +141,14 @@ class ZooKeeperLink:
     # What the world does to it
 
     def break_connection(self) -> None:
-        """The connection is lost, with everything on its way in both directions."""
+        """Breaks the connection; messages in flight in both directions are lost."""
         self._connection += 1
         if self.is_connected and self._server.is_alive(self.session_id):
             self._server.drop_watches(self.session_id)
         self.is_connected = False
 
     def reconnect_later(self) -> None:
-        """Tries a new connection after a while, again and again."""
+        """Tries a new connection after a delay, until one succeeds."""
         delay_ms = self._timeline.within(self._weather().reconnect_ms)
         self._timeline.after(delay_ms, lambda: self._run(self._reconnect))
 
@@ -240,7 +239,7 @@ class ZooKeeperLink:
 
     def _arrive(self, exchange: _Exchange, connection: int) -> None:
         if connection != self._connection or not self._server.is_alive(exchange.session_id):
-            return  # lost on the way; the closed connection tells the client
+            return  # the request is lost; the client notices that the connection is closed
         part = exchange.parts[len(exchange.answers)]
         answer: object
         try:
@@ -315,8 +314,8 @@ class ZooKeeperLink:
     def _watch_arrives(self, connection: int, fired: WatchFired) -> None:
         if connection != self._connection:
             return  # the watch is still armed here, and will be set again
-        # Only replies tell how far the client has seen: of several watches that went off together
-        # some may still be lost with the connection, and those must go off again.
+        # Only replies raise the seen zxid: of several watches that fired together some may still be
+        # lost with the connection, and those must fire again.
         for on in _SPENT_BY[fired.kind]:
             self._armed.pop(Watch(on, fired.path), None)
         self._on_watch(fired)
@@ -328,18 +327,18 @@ _SPENT_BY = {
     WatchKind.NODE_CHILDREN_CHANGED: (WatchOn.CHILDREN,),
     WatchKind.NODE_DELETED: (WatchOn.DATA, WatchOn.ABSENCE, WatchOn.CHILDREN),
 }
-"""Which of a client's watches each event uses up (``ZKWatchManager.materialize``)."""
+"""The client's watches that each kind of event removes (``ZKWatchManager.materialize``)."""
 
 
 def _watch_left_by(answer: Stat | ZkCode) -> WatchOn | None:
-    """What an exists-watch waits for, by the answer to the question that left it."""
+    """The kind of watch that ``exists`` sets, by its result; None: it sets none."""
     if answer is ZkCode.NO_NODE:
         return WatchOn.ABSENCE
     return None if isinstance(answer, ZkCode) else WatchOn.DATA
 
 
 def _size(request: ZkRequest) -> int:
-    """Into how many parts the request may fall on its way."""
+    """The number of parts into which the request may be split."""
     match request:
         case ZkTransaction():
             return 1

@@ -1,11 +1,11 @@
 """A ZooKeeper server in memory: the tree, its versions and watches, and sessions that end.
 
-The scenarios and the seeded simulation run the production core against this double, so it keeps to
-what a real server does and to nothing else; ``tests/contract`` holds it, through its client in
-:mod:`.zookeeper`, and a real ZooKeeper to the same tests.  What it leaves out:
-ACLs, quotas, ``jute.maxbuffer``, observers.
+The scenarios and the simulation run the production core against this server, so it must behave as a
+real one does.  ``tests/contract`` runs the same tests against it, through its client in
+:mod:`.zookeeper`, and against a real ZooKeeper.  It has no ACLs, quotas, ``jute.maxbuffer`` or
+observers.
 
-Everything is synchronous and repeatable.  Time comes in through ``now_ms``; nothing here sleeps.
+Everything is synchronous and repeatable.  ``now_ms`` returns the time; nothing here sleeps.
 Children are listed in creation order (a real server promises none).
 
 Source: ZooKeeper 3.9 ``PrepRequestProcessor`` (which error comes first), ``DataTree`` (which watch
@@ -41,7 +41,7 @@ OnWatch = Callable[[WatchFired], None]
 
 
 class WatchOn(Enum):
-    """What a client's watch waits for, as the client remembers it."""
+    """The kind of a watch in the client's list."""
 
     DATA = "data"
     ABSENCE = "absence"  # an exists-watch where nothing existed
@@ -56,7 +56,7 @@ class Watch(NamedTuple):
 
 
 class ZnodeChange(NamedTuple):
-    """What one operation did to one znode; ``before`` None: created, ``after`` None: deleted."""
+    """The change of one znode; ``before`` None: created, ``after`` None: deleted."""
 
     path: str
     before: Znode | None
@@ -64,7 +64,7 @@ class ZnodeChange(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """One transaction that landed."""
+    """One committed transaction."""
 
     zxid: int
     session_id: int
@@ -125,8 +125,8 @@ class RefusedError(Exception):
 class SimulatedZooKeeper:
     """The server: one tree, many sessions.
 
-    ``on_commit`` holds listeners that see every transaction after it landed and before its watches
-    fire.  A call with the id of a session that is over raises RefusedError (SESSION_EXPIRED).
+    The listeners in ``on_commit`` are called for every transaction after its commit and before its
+    watches fire.  A call with the id of an ended session raises RefusedError (SESSION_EXPIRED).
     """
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
@@ -143,7 +143,7 @@ class SimulatedZooKeeper:
     # Sessions
 
     def open_session(self, timeout_ms: int, on_watch: OnWatch) -> int:
-        """A new session's id; opening one is a transaction, as closing is."""
+        """Opens a session and returns its id; this is a transaction, as closing is."""
         self.zxid += 1
         session_id = self._next_session_id
         self._next_session_id += 1
@@ -155,23 +155,23 @@ class SimulatedZooKeeper:
         return session_id in self._sessions
 
     def receive_from(self, session_id: int) -> None:
-        """A ping or any request: the session's time starts anew."""
+        """Handles a ping or any request: restarts the session's timeout."""
         self._session(session_id).last_received_ms = self._now_ms()
 
     def deadline_ms(self, session_id: int) -> int:
-        """When the session expires, unless a ping or a request arrives before."""
+        """The time at which the session expires if no ping or request arrives before."""
         session = self._session(session_id)
         return session.last_received_ms + session.timeout_ms
 
     def expire_overdue(self) -> list[int]:
-        """Ends every session whose time is over and returns their ids."""
+        """Ends every session whose timeout is over and returns their ids."""
         overdue = [s for s in self._sessions if self.deadline_ms(s) <= self._now_ms()]
         for session_id in overdue:
             self.end_session(session_id)
         return overdue
 
     def end_session(self, session_id: int) -> None:
-        """Closes or expires a session: its watches go silently, its ephemerals at one zxid."""
+        """Ends a session: drops its watches, and deletes its ephemerals in one transaction."""
         session = self._session(session_id)
         self.drop_watches(session_id)
         del self._sessions[session_id]
@@ -180,11 +180,11 @@ class SimulatedZooKeeper:
         self._commit(session_id, [Delete(path) for path in session.ephemerals])
 
     def leave_behind(self, path: str) -> None:
-        """The ephemeral at ``path`` will outlive its session, as in ZOOKEEPER-2985."""
+        """Makes the ephemeral at ``path`` outlive its session, as in ZOOKEEPER-2985."""
         self._left_behind.append(path)
 
     def drop_watches(self, session_id: int) -> None:
-        """The session's connection broke: watches belong to the connection."""
+        """Removes the session's watches, because its connection broke."""
         for watches in (self._data_watches, self._child_watches):
             for path in [p for p, watchers in watches.items() if session_id in watchers]:
                 del watches[path][session_id]
@@ -192,7 +192,7 @@ class SimulatedZooKeeper:
                     del watches[path]
 
     def set_watches(self, session_id: int, seen_zxid: int, watches: Iterable[Watch]) -> None:
-        """A client is back: sets each watch, or fires it for what happened after ``seen_zxid``.
+        """Sets a reconnected client's watches, or fires those that changed after ``seen_zxid``.
 
         Source: ``DataTree.setWatches``.  It compares states, not histories: a znode that was
         deleted and created again reads as changed, and one that came and went as if nothing had
@@ -222,7 +222,7 @@ class SimulatedZooKeeper:
     # Reads
 
     def read(self, session_id: int, path: str, *, watch: bool = False) -> Znode | ZkCode:
-        """Data and versions; a watch is left only where the znode exists."""
+        """The data and versions of a znode; sets the watch only if the znode exists."""
         self.receive_from(session_id)
         node = self._nodes.get(path)
         if node is None:
@@ -232,7 +232,7 @@ class SimulatedZooKeeper:
         return node.znode()
 
     def children(self, session_id: int, path: str, *, watch: bool = False) -> list[str] | ZkCode:
-        """Names of the children; a watch is left only where the znode exists."""
+        """The names of a znode's children; sets the watch only if the znode exists."""
         self.receive_from(session_id)
         node = self._nodes.get(path)
         if node is None:
@@ -242,7 +242,7 @@ class SimulatedZooKeeper:
         return list(node.children)
 
     def exists(self, session_id: int, path: str, *, watch: bool = False) -> Stat | ZkCode:
-        """The stat; a watch is left also where nothing exists."""
+        """The stat of a znode; sets the watch also if the znode is missing."""
         self.receive_from(session_id)
         if watch:
             self._data_watches.setdefault(path, {})[session_id] = None
@@ -250,12 +250,12 @@ class SimulatedZooKeeper:
         return ZkCode.NO_NODE if node is None else node.stat()
 
     def peek(self, path: str) -> Znode | None:
-        """The znode as an onlooker sees it: no session, no watch."""
+        """The znode, read without a session and without a watch; None if it is missing."""
         node = self._nodes.get(path)
         return None if node is None else node.znode()
 
     def peek_children(self, path: str) -> list[str]:
-        """The children's names as an onlooker sees them; none if the znode is missing."""
+        """The children's names, read without a session; empty if the znode is missing."""
         node = self._nodes.get(path)
         return [] if node is None else list(node.children)
 
@@ -312,7 +312,7 @@ class SimulatedZooKeeper:
 
 
 class _Transaction:
-    """Applies operations to the tree one by one and can take all of them back."""
+    """Applies operations to the tree one by one and can undo all of them."""
 
     def __init__(
         self, nodes: dict[str, _Node], sessions: dict[int, _Session], zxid: int, now_ms: int
@@ -417,12 +417,12 @@ class _Transaction:
 
 
 def parent_of(path: str) -> str:
-    """``/a/b`` → ``/a``, ``/a`` → ``/``."""
+    """The parent's path: ``/a`` for ``/a/b``, ``/`` for ``/a``."""
     return path.rpartition("/")[0] or "/"
 
 
 def name_of(path: str) -> str:
-    """``/a/b`` → ``b``."""
+    """The last name of a path: ``b`` for ``/a/b``."""
     return path.rpartition("/")[2]
 
 

@@ -1,13 +1,13 @@
-"""Connections to brokers and controllers, as a client has them, and the threads of small servers.
+"""Client connections to brokers and controllers, and the threads of small servers.
 
 * :mod:`.byte_stream`: bytes over TCP or TLS; :mod:`.connection`: one request after the other on
   top of it; :mod:`.client_security`: TLS and SASL from a client's side.
-* :mod:`.bounded_threads`: the threads of a server that is none of the brokers' event loop.
-* :mod:`.presence`: whether the client that a server works for is still there.
-* :mod:`.awaited_responses`: which coroutine waits for the response with which id.
+* :mod:`.bounded_threads`: the threads of small servers that do not run on a broker's event loop.
+* :mod:`.presence`: whether the client of a request is still connected.
+* :mod:`.awaited_responses`: the coroutines that wait for a response, by request id.
 
 May import ``protocol``, ``model`` and ``errors``.
 
-What must not be done here: interpret a response.  What a broker listens with is in
+What must not be done here: interpret a response.  The listeners of brokers are in
 ``replica_manager/network``.
 """

@@ -1,8 +1,8 @@
 """Responses that coroutines wait for, by the id of their requests.
 
 A request goes to a thread or a queue as a value with an id, and its response comes back as a value
-with the same id.  Between the two its coroutine waits here.  A response for a request that has
-ended is dropped: its client has gone, or its time was over.
+with the same id.  Meanwhile the request's coroutine waits here.  A response is dropped if its
+request has ended, because the client disconnected or the request timed out.
 
 Source: Kafka ``CompletableFuture`` in ``QuorumController.ControllerWriteEvent``,
 ``KafkaRaftClient.RaftRequest.Inbound``.
@@ -20,9 +20,9 @@ _R = TypeVar("_R")
 
 
 class AwaitedResponses(Generic[_R]):
-    """The requests that wait for a response.  For the event loop.
+    """The requests that wait for a response.  Use it in the event loop's thread only.
 
-    There is no bound here: the senders of requests bound how many are under way.
+    It has no bound: the senders of requests limit how many are in flight.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class AwaitedResponses(Generic[_R]):
         self._waiting: dict[int, asyncio.Future[_R]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of requests that wait for a response."""
         return len(self._waiting)
 
     def new_id(self) -> int:
@@ -39,7 +39,10 @@ class AwaitedResponses(Generic[_R]):
 
     @contextmanager
     def expected(self, request_id: int) -> Iterator[asyncio.Future[_R]]:
-        """The future of a request that is sent within the block, and ends with it."""
+        """A future for the response to a request that is sent within the block.
+
+        After the block a response to the request is dropped.
+        """
         response: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = response
         try:
@@ -48,19 +51,19 @@ class AwaitedResponses(Generic[_R]):
             self._waiting.pop(request_id, None)
 
     def complete(self, request_id: int, result: _R) -> None:
-        """Completes a request, unless it has ended."""
+        """Sets the response of a request, unless the request has ended."""
         waiting = self._waiting.get(request_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
 
     def refuse(self, request_id: int, error: Exception) -> None:
-        """Ends a request by that error, unless it has ended."""
+        """Makes a request raise that error, unless the request has ended."""
         waiting = self._waiting.get(request_id)
         if waiting is not None and not waiting.done():
             waiting.set_exception(error)
 
     def refuse_all(self, error: Callable[[], Exception]) -> None:
-        """Ends every request by an error of its own."""
+        """Makes every request raise a new error, which ``error`` creates."""
         for request_id in list(self._waiting):
             self.refuse(request_id, error())
 

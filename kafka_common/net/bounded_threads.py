@@ -1,6 +1,6 @@
-"""Servers on sockets with a thread for each connection, and so many at once.
+"""Socket servers with one thread per connection and a limit of connections.
 
-For what is beside the brokers' own event loop: metrics, the lab's page, the test kit by HTTP.
+They serve what is not on a broker's event loop: metrics, the lab's page, the test kit over HTTP.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing_extensions import override
 
 
 class BoundedThreads(socketserver.ThreadingMixIn):
-    """Stands before a server of :mod:`socketserver`; a connection beyond the bound is closed."""
+    """A mixin for a server of :mod:`socketserver`: closes connections beyond the limit at once."""
 
     daemon_threads = True
     most_connections: ClassVar[int]
-    """At once, and so many threads."""
+    """The limit of connections at one time; each has one thread."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._places = threading.BoundedSemaphore(self.most_connections)

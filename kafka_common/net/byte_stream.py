@@ -1,8 +1,8 @@
 """Byte streams over sockets on the event loop, plain or TLS, with one interface.
 
-TLS is driven by hand (``ssl.MemoryBIO``) over the same socket calls as bytes in the clear, so that
-what is built on either needs no second way: asyncio's own TLS exists for its transports only, which
-copy what the kernel does not take at once.
+TLS is driven by hand (``ssl.MemoryBIO``) over the same socket calls as plain bytes, so that callers
+need not distinguish the two.  asyncio's own TLS exists for its transports only, and those copy the
+bytes that the kernel does not take at once.
 
 One task reads and writes at a time.
 """
@@ -17,13 +17,13 @@ import ssl
 from typing import Final, Protocol
 
 _RECORD_BYTES: Final = 64 * 1024
-"""Received from the socket at once."""
+"""The most bytes received from the socket in one call."""
 
 _WRITE_BYTES: Final = 256 * 1024
-"""Encrypted at once: some 0.1 ms, and others get their turn between two such pieces."""
+"""Bytes encrypted at once, in about 0.1 ms; other tasks may run between two such pieces."""
 
 _FILE_BYTES: Final = 1024 * 1024
-"""Sent from a file at once."""
+"""The most bytes sent from a file in one call."""
 
 _READ_AHEAD_BYTES: Final = 128 * 1024
 
@@ -34,25 +34,25 @@ class ByteStream(Protocol):
     """An open connection."""
 
     async def receive(self, size: int) -> bytes:
-        """At most ``size`` bytes, at least one; none when the peer has closed.  Or OSError."""
+        """Receives 1 to ``size`` bytes; empty if the peer has closed; OSError if it failed."""
 
     async def send_all(self, data: bytes, *, has_more: bool = False) -> None:
-        """Sends all of it; OSError if the peer is gone.
+        """Sends all of ``data``; OSError if the peer is gone.
 
-        ``has_more``: what follows at once may travel in the same packet.
+        ``has_more``: more data follows at once, so the kernel may send both in one packet.
         """
 
     async def send_file(self, descriptor: int, position: int, length: int) -> None:
-        """Sends that range of a file; OSError if the file ends before, or the peer is gone."""
+        """Sends a range of a file; OSError if the file is shorter or the peer is gone."""
 
     def is_quiet(self) -> bool:
         """Whether the connection is open and has no unread bytes."""
 
     def wake(self) -> None:
-        """Ends a call under way; :meth:`close` comes when it has ended."""
+        """Shuts the socket down, so that a waiting call ends; afterwards call :meth:`close`."""
 
     def close(self) -> None:
-        """Closes the socket.  Nothing may be under way, except at the end of the process."""
+        """Closes the socket.  No call may be waiting, except at the end of the process."""
 
 
 class PlainStream:
@@ -81,7 +81,7 @@ class PlainStream:
         while position < end:
             size = min(end - position, _FILE_BYTES)
             if not _is_cached(descriptor, position, size):
-                # Takes it from the disk; what is sent below is then in memory.
+                # Reads the range in another thread, so that sendfile finds it in the page cache.
                 await asyncio.to_thread(os.pread, descriptor, size, position)
             position += await self._send_file(descriptor, position, size)
 
@@ -107,7 +107,7 @@ class PlainStream:
 
 
 class TlsStream:
-    """Bytes under TLS; :meth:`handshake` comes first."""
+    """A stream with TLS; call :meth:`handshake` first."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class TlsStream:
         *,
         server_hostname: str | None = None,
     ) -> None:
-        """``server_hostname``: who the peer must be; None on the server's side."""
+        """``server_hostname``: the name in the peer's certificate; None on the server's side."""
         self._socket = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
@@ -136,7 +136,7 @@ class TlsStream:
                 if not await self._fill():
                     raise ConnectionResetError("the peer closed within the TLS handshake") from None
             except ssl.SSLError:
-                # The alert with the reason for the peer.
+                # The pending bytes are the TLS alert that gives the peer the reason.
                 with contextlib.suppress(OSError):
                     await self._flush()
                 raise
@@ -146,7 +146,7 @@ class TlsStream:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate (DER), None if it has shown none."""
+        """The peer's certificate (DER); None if the peer sent none."""
         return self._tls.getpeercert(binary_form=True)
 
     async def receive(self, size: int) -> bytes:
@@ -176,7 +176,8 @@ class TlsStream:
             position += size
 
     def is_quiet(self) -> bool:
-        # Session tickets come after the handshake, unasked: they must be read to be recognised.
+        # A server sends session tickets after the handshake.  Only reading shows that the unread
+        # bytes are such tickets and no data.
         try:
             data = self._socket.recv(_RECORD_BYTES)
         except BlockingIOError:
@@ -199,7 +200,7 @@ class TlsStream:
 
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()  # writes the farewell; its response is not awaited
+            self._tls.unwrap()  # writes close_notify; that of the peer is not awaited
         with contextlib.suppress(OSError):
             self._socket.send(self._outgoing.read())
         close(self._socket)
@@ -209,7 +210,7 @@ class TlsStream:
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     async def _fill(self) -> bool:
-        """Reads what has arrived; False if the peer has closed."""
+        """Waits for bytes and gives them to TLS; False if the peer has closed."""
         data = await asyncio.get_running_loop().sock_recv(self._socket, _RECORD_BYTES)
         if not data:
             self._incoming.write_eof()
@@ -219,7 +220,10 @@ class TlsStream:
 
 
 async def read_file(descriptor: int, position: int, size: int) -> bytes:
-    """That range of a file, at once if it is in memory; OSError if the file ends before."""
+    """Reads a range of a file; OSError if the file is shorter.
+
+    A range that is not in the page cache is read in another thread.
+    """
     data = bytearray(size)
     try:
         found = os.preadv(descriptor, (data,), position, os.RWF_NOWAIT)
@@ -236,8 +240,8 @@ async def read_file(descriptor: int, position: int, size: int) -> bytes:
 def _is_cached(descriptor: int, position: int, size: int) -> bool:
     """Whether that range of a file is in memory, so that reading it does not wait for the disk.
 
-    A page in every READ_AHEAD_BYTES is looked at: the kernel reads, and drops, about so much at a
-    time.  Where it cannot be asked nothing counts as cached.
+    One page in every READ_AHEAD_BYTES is checked: the kernel reads and drops about so much at a
+    time.  On a file system without ``RWF_NOWAIT`` nothing counts as cached.
     """
     last = position + size - 1
     try:
@@ -265,17 +269,17 @@ def _is_quiet(sock: socket.socket) -> bool:
         return True
     except OSError:
         return False
-    # End of stream, or unexpected bytes: either way no response can be trusted.
+    # The peer has closed, or sent bytes that no request asked for: do not use the connection.
     return False
 
 
 def wake(sock: socket.socket) -> None:
-    """Ends the stream, so that a waiting call is woken."""
+    """Shuts the socket down, so that a waiting call ends."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 
 
 def close(sock: socket.socket) -> None:
-    """Ends the stream and closes the socket."""
+    """Shuts the socket down and closes it."""
     wake(sock)
     sock.close()

@@ -24,15 +24,15 @@ from kafka_common.protocol.scram import MECHANISMS
 PLAIN: Final = "PLAIN"
 SUPPORTED_MECHANISMS: Final = (PLAIN, *MECHANISMS)
 MAX_ROUNDS: Final = 8
-"""No mechanism here takes more than three."""
+"""The most SaslAuthenticate requests of one login; no mechanism here needs more than three."""
 
 RELOGIN_AT: Final = 0.85
-"""Of a session's life; Kafka's clients renew theirs between 0.85 and 0.95."""
+"""The share of a SASL session's lifetime after which it is renewed; Kafka: 0.85 to 0.95."""
 
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 1
 Call: TypeAlias = Callable[[int, int, tuple[bytes, ...]], Awaitable[bytes]]
-"""(api key, version, body) to the body of the response."""
+"""Sends (api key, version, body) and returns the body of the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class Credentials:
     username: str
     password: str = field(repr=False)
     is_token: bool = False
-    """The name is the id of a delegation token, and the password its HMAC (KIP-48)."""
+    """Whether the name is the id of a delegation token, and the password its HMAC (KIP-48)."""
 
 
 @dataclass(slots=True, eq=False)
 class ClientSecurity:
-    """What a listener requires of a client that connects."""
+    """The TLS and SASL that a listener requires of a client; None where it requires none."""
 
     tls: ssl.SSLContext | None = None
-    """May be replaced: connections that are made afterwards use the new one."""
+    """The TLS context; it may be replaced, and later connections use the new one."""
     credentials: Credentials | None = None
 
     @property
@@ -65,13 +65,13 @@ PLAINTEXT: Final = ClientSecurity()
 
 
 class LoginRefused(ConnectionError):
-    """The broker refuses the login, or is not who it should be."""
+    """The broker refuses the login, or cannot prove that it knows the credential."""
 
 
 async def log_in(credentials: Credentials, peer: str, call: Call) -> float | None:
     """Logs in over ``call``; returns the session's lifetime in seconds, None if unlimited.
 
-    LoginRefused if the broker refuses, or is not who it should be.
+    Raises LoginRefused if the broker refuses, or cannot prove that it knows the credential.
     """
     handshake: Any = request_type(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
     body = write(handshake(mechanism=credentials.mechanism))
@@ -92,7 +92,7 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
             challenge, lifetime_s = await _authenticate(token, credentials, peer, call)
             if client.is_complete:
                 return lifetime_s
-            # Salting a password takes milliseconds.
+            # In another thread, because salting a password takes milliseconds.
             token = await asyncio.to_thread(client.step, challenge)
             if client.is_complete and not token:
                 return lifetime_s

@@ -1,16 +1,16 @@
 """A client connection to a broker on the asyncio loop, with one request in flight.
 
-A listener may ask for TLS, for a login, or both (:mod:`.client_security`); a login whose session
-ends is renewed before the next call.
+A listener may require TLS, a login, or both (:mod:`.client_security`).  Before a call the login is
+renewed if its session ends soon.
 
-The socket is driven directly (``loop.sock_sendall``): asyncio's transports copy what the kernel
-does not take at once, and before Python 3.12 ``writelines`` joins everything first; an
-UpdateMetadata of several megabytes goes to every broker at the same time.  Chunks of a body are
-sent as they are; only small ones are joined, a piece at a time.
+The socket is used directly (``loop.sock_sendall``), because an UpdateMetadata of several megabytes
+goes to every broker at the same time.  asyncio's transports copy the bytes that the kernel does not
+take at once, and before Python 3.12 ``writelines`` joins all chunks first.  Here large chunks of a
+body are sent without a copy, and only small ones are joined.
 
-A peer is not trusted: its announced size is checked and memory grows with what really arrives.
-After any failure, time-out or cancellation the connection is closed, because its response may still
-come.
+A peer is not trusted: the announced size is checked, and memory grows only with the bytes that
+arrive.  After any failure, time-out or cancellation the connection is closed, because the response
+of that call may still arrive.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ JOINED_BYTES: Final = 64 * 1024
 
 _RECEIVE_BYTES: Final = 64 * 1024
 _FAIR_BYTES: Final = 1024 * 1024
-"""After each of so many bytes of one response others get their turn: some 0.5 ms."""
+"""While a response is received, other tasks may run after each such piece (about 0.5 ms)."""
 _LENGTH: Final = struct.Struct(">i")
 _HEADER_START: Final = struct.Struct(">hhi")
 
 
 class Connection:
-    """An open connection.  Calls from several tasks wait for one another, in order.
+    """An open connection.  Calls of several tasks are sent one after the other, in their order.
 
-    Raises ConnectionError when the peer is gone, TimeoutError when it is silent, InvalidFrame when
-    it does not speak Kafka's protocol; in each case the connection is closed.
+    A call raises ConnectionError if the peer is gone, TimeoutError if no response comes in time,
+    and InvalidFrame if the response is malformed; in each case the connection is closed.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Connection:
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         correlation_ids: Iterator[int] | None = None,
     ) -> None:
-        """Takes an open stream; :meth:`open` makes one."""
+        """``stream`` must be open; use :meth:`open` to connect and log in."""
         self.peer = peer
-        """``host:port``."""
+        """``host:port`` of the broker, for messages."""
         self.last_correlation_id = -1
-        """Correlation id of the latest call."""
+        """Correlation id of the latest request; -1 before the first."""
         self._stream = stream
         self._client_id = client_id.encode()
         self._request_timeout_s = request_timeout_ms / 1000
@@ -96,9 +96,9 @@ class Connection:
         correlation_ids: Iterator[int] | None = None,
         security: ClientSecurity = PLAINTEXT,
     ) -> Self:
-        """Connects and logs in; raises OSError (TimeoutError when the time is over) with the peer.
+        """Connects and logs in; raises OSError, or TimeoutError after ``connect_timeout_ms``.
 
-        ``correlation_ids`` lets one count go on over several connections to the same broker.
+        ``correlation_ids``: a counter that several connections to the same broker may share.
         """
         peer = f"{host}:{port}"
         try:
@@ -128,13 +128,13 @@ class Connection:
         return read_response(api_key, version, body)
 
     async def call(self, api_key: int, api_version: int, body: Sequence[bytes]) -> bytes:
-        """Sends an encoded request without its header; returns the response without its header."""
+        """Sends an encoded request body and returns the response body; both without header."""
         return bytes(await self.call_for_view(api_key, api_version, body))
 
     async def call_for_view(
         self, api_key: int, api_version: int, body: Sequence[bytes]
     ) -> memoryview:
-        """Like :meth:`call`, but the response is not copied: ten megabytes stay where they came."""
+        """As :meth:`call`, but returns a view of the received bytes instead of a copy."""
         async with self._turn:
             if self._is_closed:
                 raise ConnectionError(f"connection to {self.peer} is closed")
@@ -147,7 +147,7 @@ class Connection:
         return due_s is not None and asyncio.get_running_loop().time() >= due_s
 
     async def _log_in(self, credentials: Credentials) -> None:
-        # Logins are not counted among the requests: the log names those by their numbers.
+        # The log names requests by their correlation ids, so logins have numbers of their own.
         numbers = itertools.count()
 
         async def call(api_key: int, api_version: int, body: tuple[bytes, ...]) -> bytes:
@@ -191,13 +191,13 @@ class Connection:
         return self._stream.is_quiet()
 
     async def close(self) -> None:
-        """Closes; a call under way ends with ConnectionError."""
+        """Closes the connection; a call that waits for its response raises ConnectionError."""
         if self._is_closed:
             return
         if not self._turn.locked():
             self._release()
             return
-        # The loop still watches the socket for the call: wake that, and let it clean up.
+        # A call still waits for this socket: let it end before the socket is closed.
         self._stream.wake()
         async with self._turn:
             self._release()
@@ -236,7 +236,7 @@ class Connection:
                 raise ConnectionResetError(f"{self.peer} closed the connection")
             received += data
             if len(received) % _FAIR_BYTES < len(data) < len(received):
-                # What has arrived already is received without waiting: others want a turn, too.
+                # Bytes that have arrived are received without waiting; let other tasks run.
                 await asyncio.sleep(0)
 
     def _without_header(
@@ -267,7 +267,7 @@ def _response_header_version(api_key: int, api_version: int) -> int:
 
 
 def _pieces(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:
-    """``head`` and ``body`` in order; large chunks untouched, small ones joined."""
+    """``head`` and the chunks of ``body`` in order; large chunks unchanged, small ones joined."""
     small = [head]
     joined_bytes = len(head)
     for chunk in body:
@@ -302,7 +302,7 @@ async def _connect(host: str, port: int) -> socket.socket:
     try:
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        # Brokers announce any host; of some, like "a..b", the resolver says only this.
+        # A broker may announce an invalid host such as "a..b", for which Python raises this.
         raise OSError(f"{host} is no name of a host") from error
     for family, kind, protocol, _, address in addresses:
         sock = socket.socket(family, kind, protocol)

@@ -1,11 +1,12 @@
 """Cancels a request whose client has disconnected, where that is safe.
 
-A connection notes its client's :class:`ClientPresence` for its own task.  A handler that has done
-all its writing, and only waits for what it will answer, waits in an :func:`abandonable` block; one
-that goes over many items calls :func:`raise_if_abandoned` between them, as long as it only reads.
-There, and nowhere else, a request without a client ends: an effect that has begun is finished.
+A connection's task has a :class:`ClientPresence`.  A handler that has finished all its writes, and
+only waits for its response, waits in an :func:`abandonable` block.  A handler that only reads many
+items calls :func:`raise_if_abandoned` between them.
+A request whose client has disconnected is cancelled at these places only, so that a write which has
+begun is finished.
 
-Tasks that a handler starts have no client and are never ended by this.
+Tasks that a handler starts have no client and are never cancelled here.
 
 Source: Kafka closes the connection and forgets the response; its purgatory keeps the operation.
 """
@@ -25,15 +26,15 @@ class ClientPresence:
         """Watches the current task."""
         task = asyncio.current_task()
         assert task is not None, "a connection is served by a task"
-        # A value that held its key would be kept as long as the process, with its connection.
+        # A weak reference: with a strong one the entry in _PRESENT would never be removed.
         self._task: ref[asyncio.Task[object]] = ref(task)
         self.is_gone = False
         self.waits = 0
-        """How many abandonable blocks the task is in."""
+        """The number of nested :func:`abandonable` blocks that the task is in."""
         _PRESENT[task] = self
 
     def leave(self) -> None:
-        """The client disconnected: cancels its request now, or where it next may be abandoned."""
+        """Records that the client disconnected, and cancels its request at the next safe place."""
         self.is_gone = True
         if self.waits and (task := self._task()) is not None:
             task.cancel()
@@ -44,7 +45,7 @@ _PRESENT: WeakKeyDictionary[asyncio.Task[object], ClientPresence] = WeakKeyDicti
 
 @contextmanager
 def abandonable() -> Iterator[None]:
-    """In this block CancelledError ends the current request once its client disconnected."""
+    """A block in which the request is cancelled (CancelledError) if its client disconnects."""
     presence = _present()
     if presence is None:
         yield
@@ -58,7 +59,7 @@ def abandonable() -> Iterator[None]:
 
 
 def raise_if_abandoned() -> None:
-    """CancelledError if the client of the current task's request has disconnected."""
+    """Raises CancelledError if the client of the current task has disconnected."""
     presence = _present()
     if presence is not None and presence.is_gone:
         raise asyncio.CancelledError

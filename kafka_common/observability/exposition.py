@@ -96,7 +96,7 @@ def _add(
     count = float(attributes["Count"])
     if isinstance(instrument, Meter):
         if not name.endswith("persec"):
-            # A meter of another name has no rule of its own; the last rule makes this of it.
+            # No rule of the exporter matches such a meter but its last one, which adds _count.
             name = f"{name}_count"
             unknown = families.setdefault(name, UnknownMetricFamily(name, meaning_of(name)))
             unknown.add_sample(name, labels, count)
@@ -108,7 +108,7 @@ def _add(
 
     summary = families.setdefault(name, SummaryMetricFamily(name, meaning_of(name)))
     for attribute, _ in PERCENTILES:
-        # The digits of the attribute, as the exporter's rule has them: the median's are 0.50.
+        # The exporter's rule puts the attribute's digits after "0.": 50thPercentile is 0.50.
         quantile = f"0.{attribute.removesuffix('thPercentile')}"
         summary.add_sample(name, labels | {"quantile": quantile}, float(attributes[attribute]))
     summary.add_sample(f"{name}_count", labels, count)

@@ -1,7 +1,7 @@
 """Meters, histograms and timers with the formulas of Yammer metrics 2.2, which Kafka uses.
 
 Rates are exponentially weighted moving averages ticked every 5 seconds; percentiles come from an
-exponentially decaying reservoir of 1,028 samples.  Ticks happen lazily, when a caller marks or
+exponentially decaying reservoir of 1,028 samples.  Overdue ticks are made when a caller marks or
 reads, so that no thread has to wake up for them.
 
 Source: Yammer ``Meter``, ``EWMA``, ``ExponentiallyDecayingSample``, ``Histogram``, ``Timer``.
@@ -23,7 +23,7 @@ TICK_S: Final = 5.0
 RESERVOIR_SIZE: Final = 1_028
 DECAY_PER_S: Final = 0.015
 RESCALE_S: Final = 3_600.0
-"""Weights grow exponentially; once an hour they are brought back to small numbers."""
+"""The weights of samples grow exponentially; once an hour they are scaled to small numbers."""
 
 PERCENTILES: Final = (
     ("50thPercentile", 0.50),
@@ -39,7 +39,7 @@ _RATES: Final = ("OneMinuteRate", "FiveMinuteRate", "FifteenMinuteRate")
 
 
 class Meter:
-    """Counts occurrences and how many there are per second."""
+    """Counts occurrences, and their rate per second."""
 
     def __init__(
         self, event_type: str = "events", monotonic_s: Callable[[], float] = time.monotonic
@@ -90,13 +90,13 @@ class Meter:
             rate = self._rates[position]
             # The very first tick sets the average; later ones move it.
             rate = rate + alpha * (instant - rate) if self._has_ticked else instant
-            # The other ticks that were due saw nothing: each of them decays the rate once.
+            # In the other overdue ticks nothing occurred: each of them decays the rate once.
             self._rates[position] = rate * (1 - alpha) ** (ticks - 1)
         self._has_ticked = True
 
 
 class Histogram:
-    """Distribution of a value; percentiles lean towards the last five minutes."""
+    """The distribution of a value; its percentiles favour the last five minutes."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -109,7 +109,7 @@ class Histogram:
         return self._count
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all values."""
         with self._lock:
             self._count = 0
             self._sum = 0.0
@@ -120,7 +120,7 @@ class Histogram:
             self._landmark_s = self._monotonic_s()
 
     def update(self, value: float) -> None:
-        """Takes one value."""
+        """Adds one value."""
         with self._lock:
             self._count += 1
             self._sum += value
@@ -167,7 +167,7 @@ class Histogram:
 
 
 class Timer:
-    """How often something happened and how long it took, in milliseconds."""
+    """Counts calls, and the distribution of their durations in milliseconds."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._meter = Meter("calls", monotonic_s)
@@ -178,7 +178,7 @@ class Timer:
         return self._meter.count
 
     def update(self, duration_ms: float) -> None:
-        """Takes one duration."""
+        """Adds one duration."""
         self._histogram.update(duration_ms)
         self._meter.mark()
 
@@ -192,7 +192,7 @@ class Timer:
 
 
 class Gauge:
-    """A value read when asked: set by its owner, or computed by a function."""
+    """A value that is either set by its owner or computed by ``read`` whenever it is read."""
 
     def __init__(self, read: Callable[[], Attribute] | None = None) -> None:
         self._read = read
@@ -204,7 +204,7 @@ class Gauge:
         self._value = value
 
     def attributes(self) -> dict[str, Attribute]:
-        """``Value`` alone."""
+        """The attributes of the MBean: ``Value`` alone."""
         return {"Value": self._value if self._read is None else self._read()}
 
 

@@ -1,4 +1,4 @@
-"""How log4j prints: the head of a line, the time, an exception.
+"""Formats log lines, times and exceptions as log4j prints them.
 
 Source: log4j 1.2 ``PatternLayout`` with ``[%d] %p %m (%c)%n``, ``Throwable.printStackTrace``.
 """
@@ -25,13 +25,13 @@ JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
     TimeoutError: "java.net.SocketTimeoutException",
     OSError: "java.io.IOException",
 }
-"""Kafka's class where it has one for the same thing: readers of Kafka's logs know these names."""
+"""The Java class that Kafka's log names for the same error."""
 
 _CAUSES_CAPACITY: Final = 8
 
 
 def throwable_text(error: BaseException) -> str:
-    """The exception as Java prints one: ``class: message``, indented frames, causes."""
+    """The exception as Java prints it: ``class: message``, indented stack frames, causes."""
     lines: list[str] = []
     for position, link in enumerate(_chain(error)):
         said = _message(link)
@@ -56,7 +56,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _message(error: BaseException) -> str:
-    """What Java says of a failed system call has no number, and the file before the reason."""
+    """The exception's message; for a failed system call ``file (reason)``, as in Java."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename} ({error.strerror})"
@@ -71,14 +71,14 @@ def _class_name(error: BaseException) -> str:
 
 
 class Clock:
-    """Local time as log4j's ``%d``; one second's text is made once."""
+    """Formats local time as log4j's ``%d``; the text of a second is made once."""
 
     def __init__(self) -> None:
         self._second = -1
         self._text = ""
 
     def text(self, time_s: float) -> str:
-        """``2026-11-20 18:08:31,404``."""
+        """The time as text, such as ``2026-11-20 18:08:31,404``."""
         millis = int(time_s * 1000)
         second = millis // 1000
         if second != self._second:
@@ -88,6 +88,6 @@ class Clock:
 
 
 def line_text(stamp: str, level: str, logger: str, message: str, cause: str | None = None) -> str:
-    """One record with its line end; the exception follows on lines of its own."""
+    """One log record with its line end, and the text of its exception on the lines after it."""
     tail = "" if cause is None else f"{cause}\n"
     return f"[{stamp}] {level} {message} ({logger})\n{tail}"

@@ -5,8 +5,8 @@ measures every callback of every loop in the process, from ``installed`` until t
 counts the processor time of the thread, not the time on the clock: a busy machine makes a callback
 late, but only the callback's own work makes it long.
 
-It measures as well for how long a loop has nothing to do, which it spends in ``select``.  That one
-loop is all of Kafka's network processors and request handlers, so their idle share is the loop's.
+It also measures how long a loop is idle, waiting in ``select``.  One loop does the work of Kafka's
+network processors and request handlers, so their idle metrics show the idle share of the loop.
 
 A callback that takes ``bound_ms`` or more is *long*.  The watch counts long callbacks, keeps the
 last ones with their names, and logs them.
@@ -33,15 +33,15 @@ from kafka_common.observability.metrics import Metrics, mbean
 from kafka_common.observability.sensors import RateSensor
 
 BOUND_MS: Final = 50.0
-"""No callback should take longer: it is what another client waits."""
+"""Milliseconds that no callback should exceed, because every other client waits for it."""
 KEPT: Final = 1_000
-"""So many long callbacks are kept, the newest ones."""
+"""The number of long callbacks that are kept, the newest ones."""
 WINDOW_S: Final = 60.0
 """``recent_ms`` covers between one and two windows."""
 LOG_INTERVAL_S: Final = 1.0
-"""One line about long callbacks in this time: a flood of them must not become a flood of lines."""
+"""At most one line about long callbacks is logged in this time."""
 VARIABLE: Final = "ZKCONTROLLER_LOOP_WATCH_MS"
-"""Environment variable of brokers and quorum nodes: watch the loop, with this bound."""
+"""Environment variable of brokers and quorum nodes: watch the loop, with this bound in ms."""
 
 _MOST_NESTED: Final = 50
 _ASYNCIO: Final = asyncio.__path__[0]
@@ -52,15 +52,15 @@ class LongCallback(NamedTuple):
     """One callback that took too long."""
 
     name: str
-    """The function; of a task, its coroutine and the line at which it waits now."""
+    """The function's name; for a task its coroutine and the line at which it waits."""
     cpu_ms: float
     """Processor time of the callback, garbage collection included."""
     collecting_ms: float
-    """How much of it was garbage collection."""
+    """The part of ``cpu_ms`` that was garbage collection."""
 
 
 class _Collections(local):
-    """Garbage collections of one thread: the callback that made the garbage is the one that waits.
+    """The time of garbage collections in one thread, where they delay the running callback.
 
     Other threads may have loops of their own.
     """
@@ -70,12 +70,12 @@ class _Collections(local):
 
 
 class LoopWatch:
-    """The callbacks' processor time.  One may be installed at a time in a process."""
+    """Measures the processor time of callbacks.  A process may have one installed at a time."""
 
     def __init__(self, bound_ms: float = BOUND_MS, now_s: Callable[[], float] = monotonic) -> None:
         self.bound_ms = bound_ms
         self.longest: LongCallback | None = None
-        """The longest of the long callbacks."""
+        """The longest of the long callbacks; None if there was none."""
         self.long_count = 0
         self.long_callbacks: deque[LongCallback] = deque(maxlen=KEPT)
         self._now_s = now_s
@@ -86,14 +86,14 @@ class LoopWatch:
         self._unlogged: LongCallback | None = None
         self._collections = _Collections()
         self.idle = Meter("percent")
-        """Nanoseconds in which the loop had nothing to do."""
+        """The nanoseconds in which the loop was idle."""
         self._idle_share = RateSensor("idle-ns")
 
     @property
     def idle_share(self) -> float:
-        """The share of the last minute or so in which the loop had nothing to do, from 0 to 1.
+        """The share of about the last minute in which the loop was idle, from 0 to 1.
 
-        It rises from 0 in the first half minute: what was before the start counts as busy.
+        In the first half minute it rises from 0, because the time before the start counts as busy.
 
         Source: Kafka ``Selector`` (``io-wait-ratio``).
         """
@@ -101,12 +101,12 @@ class LoopWatch:
 
     @property
     def longest_ms(self) -> float:
-        """The longest callback of all, long or not."""
+        """Milliseconds of the longest callback since the start, also if it was below the bound."""
         return self._longest_ns / 1e6
 
     @property
     def recent_ms(self) -> float:
-        """The longest callback of the last one to two minutes."""
+        """Milliseconds of the longest callback in the last one to two minutes."""
         self._begin_window()
         return max(self._recent_ns, self._before_ns) / 1e6
 
@@ -153,7 +153,7 @@ class LoopWatch:
             gc.callbacks.remove(self._collecting)
 
     def register(self, metrics: Metrics) -> None:
-        """Shows the measurements, under ``zkcontroller.server:type=EventLoop`` and Kafka's names.
+        """Adds metrics: ``zkcontroller.server:type=EventLoop`` and Kafka's idle percentages.
 
         Source: Kafka ``KafkaRequestHandlerPool``, ``SocketServer``, ``Processor``.
         """
@@ -209,9 +209,9 @@ class LoopWatch:
 
 
 def watching(metrics: Metrics, *, has_readers: bool) -> AbstractContextManager[object]:
-    """Watches a server's loop if its metrics are served, or if the variable asks for it.
+    """A block that watches a server's loop if metrics have readers or the variable is set.
 
-    ConfigInvalid if the variable is not a positive number.
+    Raises ConfigInvalid if the variable is not a positive number.
     """
     wanted = os.environ.get(VARIABLE, "")
     if not wanted and not has_readers:

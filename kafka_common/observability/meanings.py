@@ -1,7 +1,7 @@
 """What each metric means, with its unit: the HELP text for Prometheus and ``zkctl metrics``.
 
-The texts are by the names under which Prometheus sees the metrics, without ``_total``, grouped by
-the name's beginning.  Tests compare them with everything that a broker and a quorum node show.
+The texts are keyed by the metrics' Prometheus names without ``_total``, grouped by prefix.  Tests
+check that each metric of a broker and of a quorum node has a text.
 
 Source: Kafka's ``docs/ops.html`` names the same numbers; the units are those of its classes.
 """

@@ -1,10 +1,11 @@
-"""Kafka's MBeans, readable as a mapping.
+"""Kafka's MBeans, as a mapping from name to metric.
 
-Every metric is known by the name that Kafka's JMX would show, such as
-``kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2``.  How Prometheus sees
-them is described in :mod:`kafka_common.observability.exposition`, which reads a :class:`Metrics`.
+Every metric has the name that Kafka shows in JMX, such as
+``kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2``.
+:mod:`kafka_common.observability.exposition` reads a :class:`Metrics` for Prometheus, and describes
+the names there.
 
-Nothing is global, so one process may host several.
+Nothing is global, so one process may host several brokers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kafka_common.observability.sensors import Sensor
 
 
 class FamilySource(Protocol):
-    """What Prometheus' client calls a collector: it counts at each scrape."""
+    """A collector of ``prometheus_client``: it computes its metrics at each scrape."""
 
     def collect(self) -> Iterable[Any]:
         """The metric families of ``prometheus_client``, as they are now."""
@@ -46,15 +47,15 @@ _S = TypeVar("_S", bound=Sensor)
 
 
 def mbean(domain: str, type_: str, name: str, tags: Mapping[str, object] | None = None) -> str:
-    """The name in JMX: ``mbean("kafka.controller", "KafkaController", "ControllerState")``."""
+    """The JMX name ``domain:type=type_,name=name``, followed by the tags."""
     tail = "".join(f",{key}={value}" for key, value in (tags or {}).items())
     return f"{domain}:type={type_},name={name}{tail}"
 
 
 def tagged_mbean(domain: str, type_: str, tags: Mapping[str, str]) -> str:
-    """The name of an MBean of sensors, as ``kafka.server:type=Produce,user=alice``.
+    """The JMX name of an MBean of sensors, such as ``kafka.server:type=Produce,user=alice``.
 
-    A tag that is empty is left out; one with characters that JMX keeps for itself is quoted.
+    An empty tag is left out; a value with characters that JMX reserves is quoted.
 
     Source: Kafka ``JmxReporter.getMBeanName``, ``Sanitizer.jmxSanitize``.
     """
@@ -75,15 +76,18 @@ class Metrics:
     def __init__(self) -> None:
         self._instruments: dict[str, Instrument] = {}
         self.sources: list[FamilySource] = []
-        """What is shown to Prometheus besides the MBeans, because there is too much of it."""
+        """Metrics for Prometheus alone, which are too many to be MBeans."""
 
     @property
     def instruments(self) -> Mapping[str, Instrument]:
-        """MBean name to instrument."""
+        """The instruments by MBean name."""
         return self._instruments
 
     def gauge(self, name: str, read: Callable[[], Attribute] | None = None) -> Gauge:
-        """A gauge under that MBean name, replacing an earlier one; set by hand unless ``read``."""
+        """A new gauge under that MBean name, which replaces an earlier one.
+
+        Without ``read`` the caller sets its value.
+        """
         return self._put(name, Gauge(read))
 
     def meter(self, name: str, event_type: str = "events") -> Meter:
@@ -99,20 +103,20 @@ class Metrics:
         return self._get_or_put(name, Timer, Timer)
 
     def sensor(self, name: str, sensor: _S) -> _S:
-        """The sensor of that name, shown in that MBean from now on."""
+        """Adds a sensor to the MBean of that name, and returns it."""
         self._get_or_put(name, Sensors, Sensors).sensors.append(sensor)
         return sensor
 
     def show(self, name: str, instrument: Instrument) -> None:
-        """Shows an instrument that exists already under that MBean name."""
+        """Adds an existing instrument under that MBean name."""
         self._instruments[name] = instrument
 
     def remove(self, name: str) -> None:
-        """Removes a metric; one that does not exist is no error."""
+        """Removes a metric, if it exists."""
         self._instruments.pop(name, None)
 
     def snapshot(self) -> dict[str, dict[str, Attribute]]:
-        """MBean name to attributes, as JMX would show them, in order of name."""
+        """The attributes of each MBean, by name and sorted by name, as JMX shows them."""
         return {
             name: found.attributes() for name, found in sorted(self._instruments.copy().items())
         }

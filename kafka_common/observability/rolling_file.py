@@ -1,9 +1,9 @@
 """A log file that rolls by the hour: ``DailyRollingFileAppender`` with ``'.'yyyy-MM-dd-HH``.
 
-The running file has the bare name.  The first write after an hour has passed renames it to the
-hour in which it was written; hours without a write leave no file; a restart appends. Deviation:
-where the renamed file exists already (an hour that occurs twice at the end of summer time), log4j
-deletes it and we append to it.
+The current file has the plain name.  The first write in a new hour renames the file after the hour
+in which it was written.  Hours without a write leave no file, and a restart appends.  Deviation: if
+the renamed file exists already (an hour that occurs twice at the end of summer time), log4j deletes
+it and we append to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUFFER_BYTES = 1 << 16
 
 
 class RollingFile:
-    """Appends bytes; every method may raise OSError, after which the next write starts afresh."""
+    """Appends bytes.  Every method may raise OSError; call :meth:`close` then, and write again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class RollingFile:
         self._next_hour_s = 0.0
 
     def open(self, time_s: float) -> None:
-        """Opens or creates the file; what an earlier hour left in it rolls at the first write."""
+        """Opens or creates the file; content of an earlier hour is rolled at the first write."""
         written_s = time_s
         with contextlib.suppress(FileNotFoundError):
             found = self.path.stat()
@@ -45,12 +45,12 @@ class RollingFile:
         self._file.write(data)
 
     def flush(self) -> None:
-        """Hands everything to the operating system."""
+        """Writes all buffered bytes to the operating system."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """Flushes and closes; also after an error, to start afresh."""
+        """Flushes and closes the file; the next write opens it again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

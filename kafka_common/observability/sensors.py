@@ -1,11 +1,11 @@
 """Rates, averages and maxima over a sliding window, as in Kafka's own metrics library.
 
-Kafka has two libraries: Yammer's (:mod:`.instruments`) for what is older, and its own, whose
-*sensors* count within windows of time and forget what is older than all of them.  An MBean of the
-second kind has no ``name``: its attributes are the metrics.
+Kafka has two metrics libraries: Yammer's (:mod:`.instruments`) for older metrics, and its own.  The
+*sensors* of its own keep values in a few time windows and drop older ones.  An MBean of sensors has
+no ``name``: its attributes are the metrics.
 
-A window is closed by the first value behind its end.  What is left out of a rate's first windows
-counts as time in which nothing happened, so that a burst after the start is no high rate.
+The first value after a window's end begins the next window.  After the start, windows that do not
+exist yet count in a rate as time without values, so that a short burst gives no high rate.
 
 Source: Kafka ``SampledStat``, ``Rate``, ``Max``, ``Avg``, ``Meter`` of
 ``org.apache.kafka.common.metrics.stats``.
@@ -24,9 +24,9 @@ from typing import Final, Protocol
 from typing_extensions import override
 
 SAMPLES: Final = 2
-"""``metrics.num.samples``, as it is by default."""
+"""The default of ``metrics.num.samples``."""
 SAMPLE_MS: Final = 30_000
-"""``metrics.sample.window.ms``, as it is by default."""
+"""The default of ``metrics.sample.window.ms``."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Sample:
 
 
 class Samples:
-    """The windows that still count; one more than ``samples``, for the current one."""
+    """The windows that are kept: ``samples`` past ones and the current one."""
 
     def __init__(self, samples: int = SAMPLES, sample_ms: int = SAMPLE_MS) -> None:
         self.most = samples
@@ -49,7 +49,7 @@ class Samples:
         self._kept: deque[Sample] = deque(maxlen=samples + 1)
 
     def record(self, value: float, now_ms: int) -> None:
-        """Takes a value."""
+        """Adds a value to the current window."""
         if not self._kept or now_ms - self._kept[-1].started_ms >= self.sample_ms:
             self._kept.append(Sample(now_ms, now_ms))
         sample = self._kept[-1]
@@ -59,19 +59,19 @@ class Samples:
         sample.last_ms = now_ms
 
     def current(self, now_ms: int) -> list[Sample]:
-        """Those in which something happened lately, oldest first."""
+        """The windows with values of the last ``samples`` window lengths, oldest first."""
         oldest_ms = now_ms - self.most * self.sample_ms
         while self._kept and self._kept[0].last_ms <= oldest_ms:
             self._kept.popleft()
         return list(self._kept)
 
     def rate_per_s(self, now_ms: int) -> float:
-        """The sum of the values, for each second of the time that the windows cover."""
+        """The sum of the values per second of the time that the windows cover."""
         rate, _ = self.rate_and_window(now_ms)
         return rate
 
     def rate_and_window(self, now_ms: int) -> tuple[float, int]:
-        """The rate a second, and of how many milliseconds it is."""
+        """The rate per second, and the milliseconds that it covers."""
         current = self.current(now_ms)
         elapsed_ms = now_ms - current[0].started_ms if current else 0
         full_windows = elapsed_ms // self.sample_ms
@@ -81,13 +81,13 @@ class Samples:
 
 
 class Sensor(Protocol):
-    """Takes values, and shows some attributes of an MBean."""
+    """Records values, and computes some attributes of an MBean from them."""
 
     def record(self, value: float) -> None:
         """Takes a value; any thread."""
 
     def attributes(self) -> dict[str, float]:
-        """By name, as they are now; any thread."""
+        """The current attributes by name; any thread."""
 
 
 def _monotonic_ms() -> int:
@@ -95,7 +95,7 @@ def _monotonic_ms() -> int:
 
 
 class _SampledSensor:
-    """What values come to in the last few windows of time."""
+    """A sensor over the values of the last few time windows."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _SampledSensor:
 
 
 class MeterSensor(_SampledSensor):
-    """``<name>-rate`` a second, and ``<name>-count`` of all values since the start."""
+    """``<name>-rate`` per second, and ``<name>-count``: the sum of all values since the start."""
 
     def __init__(
         self,
@@ -141,9 +141,9 @@ class MeterSensor(_SampledSensor):
 
 
 class RateSensor(_SampledSensor):
-    """``<name>``: the rate a second, nothing else.
+    """``<name>``: the rate per second.
 
-    The caller may pass the time, and gets the new rate.
+    With :meth:`record_at` the caller passes the time and gets the new rate.
     """
 
     def record_at(self, value: float, now_ms: int) -> tuple[float, int]:
@@ -158,7 +158,7 @@ class RateSensor(_SampledSensor):
 
 
 class AverageSensor:
-    """``<name>``: the average of the values; NaN while there was none lately."""
+    """``<name>``: the average of the recent values; NaN if there are none."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class AverageSensor:
 
 
 class SpanSensor(_SampledSensor):
-    """``<name>-avg`` and ``<name>-max`` of the values; NaN while there was none lately."""
+    """``<name>-avg`` and ``<name>-max`` of the recent values; NaN if there are none."""
 
     def attributes(self) -> dict[str, float]:
         with self._lock:

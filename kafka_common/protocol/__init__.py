@@ -1,17 +1,19 @@
-"""Kafka's wire format: bytes to values and back, without a socket in sight.
+"""Kafka's wire format: converts bytes to values and back, without any socket.
 
-The way of a request through a broker: :mod:`.framing` cuts it out of the stream and reads its
-header, :mod:`.api_versions` says whether its API and version are offered, :mod:`.messages` turns
-the body into one of kio's classes, with :mod:`.wire_guard` in front because kio's reader trusts
-what it reads.  :mod:`.request_types` tells mypy what is in it, whatever its version.  The response
-goes back through ``messages.write`` and ``framing.response_header``.
+A request passes through these modules: :mod:`.framing` reads its header, :mod:`.api_versions` says
+which versions of its API are offered, and :mod:`.messages` turns the body into one of kio's
+classes.  :mod:`.wire_guard` checks the body first, because kio's reader trusts its input.
+:mod:`.request_types` gives mypy the fields of a request in any version.  The response is written by
+``messages.write`` and ``framing.response_header``.
 
-The controller's own requests are too many for objects: :mod:`.bulk` writes them as bytes, and
-:mod:`.control_responses` reads what brokers answer.  :mod:`.inter_broker_versions` decides which
-versions the brokers of a cluster use with each other, :mod:`.error_codes` names the errors.
+The controller's own requests name too many partitions for one object each: :mod:`.bulk` writes them
+as bytes, and :mod:`.control_responses` reads the brokers' responses.  :mod:`.inter_broker_versions`
+decides which versions the brokers of a cluster use with each other, :mod:`.error_codes` names the
+errors.
 
-Whatever a peer sends, reading ends in a value or in :class:`~kafka_common.errors.InvalidFrame`.
+For any bytes from a peer, reading returns a value or raises
+:class:`~kafka_common.errors.InvalidFrame` and no other exception.
 
-May import ``model``, ``topic_names`` and ``errors``; not ``zookeeper``.  What must not be done
-here: reserve memory by a length that a peer has only announced; raise anything else for bad bytes.
+May import ``model``, ``topic_names`` and ``errors``; not ``zookeeper``.  Never reserve memory by a
+length that a peer has only announced.
 """

@@ -1,7 +1,7 @@
 """The APIs and versions that a Kafka 3.9 broker in ZooKeeper mode offers; ApiVersions.
 
-One table says all there is to know about an API without its schema.  The versions are those that
-3.9 advertises; KRaft's own APIs stand there too, marked as not advertised.
+One table holds the key, the name and the versions of each API.  The versions are those that Kafka
+3.9 advertises.  KRaft's own APIs are in the table too, marked as not advertised.
 Source: Kafka ``ApiKeys``, ``ApiVersionsRequest``, ``ApiVersionsResponse``, KIP-511, KIP-482.
 """
 
@@ -120,13 +120,13 @@ class Api(NamedTuple):
 
     key: ApiKey
     name: str
-    """As Kafka's schemas call it: ``LeaderAndIsr``."""
+    """The name in Kafka's schemas, such as ``LeaderAndIsr``."""
     min_version: int
     max_version: int
     flexible_from: int | None
-    """None: never."""
+    """The first flexible version (KIP-482); None if no version is flexible."""
     is_advertised: bool = True
-    """Whether a broker in ZooKeeper mode offers it."""
+    """Whether a broker in ZooKeeper mode offers this API."""
 
     def is_flexible(self, version: int) -> bool:
         return self.flexible_from is not None and version >= self.flexible_from
@@ -255,13 +255,13 @@ APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}
 """Every API of Kafka 3.9 by key."""
 
 NO_FEATURES_EPOCH: Final = -1
-"""``/feature`` is missing or disabled."""
+"""The finalized features epoch when ``/feature`` is missing or disabled."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api(api_key: int) -> Api:
-    """The row of that key; UnsupportedVersion if Kafka 3.9 has no such API."""
+    """The table row of an API key; raises UnsupportedVersion if Kafka 3.9 has no such API."""
     try:
         return APIS[api_key]
     except KeyError:
@@ -269,10 +269,10 @@ def api(api_key: int) -> Api:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """0, 1 or 2; UnsupportedVersion if Kafka 3.9 has no such API.
+    """The header version of a request: 0, 1 or 2.
 
-    Any version has a response, for the header of a request with an unknown version must be
-    readable.
+    Raises UnsupportedVersion if Kafka 3.9 has no such API.  An API version that Kafka does not know
+    has a header version too, because the header of such a request must still be readable.
     """
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
         return 0
@@ -280,15 +280,15 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """0 or 1; UnsupportedVersion if Kafka 3.9 has no such API."""
-    # A client that does not know yet whom it talks to must be able to read this one (KIP-511).
+    """The header version of a response, 0 or 1; UnsupportedVersion if Kafka 3.9 has no such API."""
+    # A client must read an ApiVersions response before it knows the broker's versions (KIP-511).
     if api_key == ApiKey.API_VERSIONS:
         return 0
     return 1 if api(api_key).is_flexible(version) else 0
 
 
 def is_valid_software(text: str) -> bool:
-    """Whether a client may call its name or version so, in ApiVersions 3 and later (KIP-511)."""
+    """Whether a client software name or version is valid in ApiVersions 3 and later (KIP-511)."""
     return _SOFTWARE.fullmatch(text) is not None
 
 
@@ -298,10 +298,10 @@ def api_versions_response(
     *,
     finalized_features_epoch: int = NO_FEATURES_EPOCH,
 ) -> ResponsePayload:
-    """The response to ApiVersions of that version; ``offered`` is key to (min, max) version.
+    """The response to an ApiVersions request; ``offered`` maps API key to (min, max) version.
 
-    What the table does not have is not offered, whatever is asked for.  A broker in ZooKeeper mode
-    supports no features, so none are finalized.
+    Each offered range is cut to the versions in the table; a key that the table lacks raises
+    UnsupportedVersion.  A broker in ZooKeeper mode supports no features, so none are finalized.
     """
     keys = []
     for key in sorted(offered):
@@ -312,14 +312,14 @@ def api_versions_response(
 
 
 def api_versions_error(version: int, error: ErrorCode) -> ResponsePayload:
-    """The response to an ApiVersions request that is refused, as for the client's name."""
+    """The response to a refused ApiVersions request, for example with an invalid client name."""
     return _response(version, error, [], NO_FEATURES_EPOCH)
 
 
 def unsupported_api_versions_response() -> ResponsePayload:
-    """The response to ApiVersions of an unknown version, always in version 0.
+    """The response, always of version 0, to an ApiVersions request of an unknown version.
 
-    Its one entry says which version the client must send (KIP-511).
+    Its one entry holds the ApiVersions versions that the client may send (KIP-511).
     """
     row = api(ApiKey.API_VERSIONS)
     entry = (int(row.key), row.min_version, row.max_version)

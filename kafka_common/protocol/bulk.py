@@ -5,11 +5,11 @@ partition becomes one ``bytes`` (*entry*) that is shared by every broker it is s
 topic are joined, and a *body* is a tuple of chunks to be written one after the other behind the
 request header.
 
-LeaderAndIsr and UpdateMetadata say the same of a partition before they part: leader, epochs, ISR,
-replicas.  Where both write it alike (:class:`StateLayout`) these bytes are made once for both, and
-the few different ends are put behind them.
+In both LeaderAndIsr and UpdateMetadata an entry begins with the same fields, the *state*: leader,
+epochs, ISR, replicas.  Where both requests have the same :class:`StateLayout`, the state is encoded
+once for both.  The *end* of the entry, which differs, is appended to it.
 
-Versions: LeaderAndIsr 0-7, UpdateMetadata 0-8, StopReplica 0-4.  What a version does not know is
+Versions: LeaderAndIsr 0-7, UpdateMetadata 0-8, StopReplica 0-4.  Fields that a version lacks are
 left out, as Kafka's ``ignorable`` fields are.  Source: Kafka ``LeaderAndIsrRequest.json``,
 ``UpdateMetadataRequest.json``, ``StopReplicaRequest.json``,
 ``AbstractControllerBrokerRequestBatch``.
@@ -47,7 +47,7 @@ _INT64: Final = Struct(">q").pack
 
 
 class _StatePackers(dict[tuple[int, int], Callable[..., bytes]]):
-    """Packers of states by the sizes of the two arrays in them, of which there are few."""
+    """Functions that pack a state, by the byte sizes of its ISR and of its replicas."""
 
     def __missing__(self, sizes: tuple[int, int]) -> Callable[..., bytes]:
         isr_size, replicas_size = sizes
@@ -59,7 +59,7 @@ _STATE_PACKERS: Final = _StatePackers()
 
 
 class StateLayout(NamedTuple):
-    """How a request writes what both requests say of a partition's state."""
+    """How a request version encodes the partition state that both requests carry."""
 
     is_flat: bool
     """Each entry begins with the name of its topic."""
@@ -79,7 +79,7 @@ def update_metadata_layout(version: int) -> StateLayout:
 
 
 def state_encoder(layout: StateLayout) -> StateEncoder:
-    """A function that encodes the state with which an entry of either request begins."""
+    """A function that encodes a partition's state, the beginning of an entry of either request."""
     wire = pieces(is_flexible=layout.is_flexible)
     arrays, string = wire.int32_array, wire.string
     packers = _STATE_PACKERS
@@ -126,7 +126,7 @@ def state_encoder(layout: StateLayout) -> StateEncoder:
 def leader_and_isr_end(
     version: int, adding: IntTuple, removing: IntTuple, is_new: bool, recovery_state: int
 ) -> bytes:
-    """What follows the state in an entry of a LeaderAndIsr request."""
+    """The fields that follow the state in an entry of a LeaderAndIsr request."""
     wire = pieces(is_flexible=version >= 4)
     reassignment = wire.int32_array[adding] + wire.int32_array[removing] if version >= 3 else b""
     new = bytes([is_new]) if version >= 1 else b""
@@ -136,7 +136,7 @@ def leader_and_isr_end(
 
 @lru_cache(maxsize=4096)
 def update_metadata_end(version: int, offline_replicas: IntTuple) -> bytes:
-    """What follows the state in an entry of an UpdateMetadata request."""
+    """The fields that follow the state in an entry of an UpdateMetadata request."""
     wire = pieces(is_flexible=version >= 6)
     return (wire.int32_array[offline_replicas] if version >= 4 else b"") + wire.tags
 
@@ -151,7 +151,10 @@ def leader_and_isr_body(
     live_leaders: Sequence[tuple[int, str, int]],
     request_type: int = 0,
 ) -> tuple[bytes, ...]:
-    """A LeaderAndIsr request from (topic, topic id, entries) and (broker id, host, port)."""
+    """The body of a LeaderAndIsr request.
+
+    ``topics``: (topic, topic id, entries).  ``live_leaders``: (broker id, host, port).
+    """
     assert version in LEADER_AND_ISR_VERSIONS
     wire = pieces(is_flexible=version >= 4)
     head = _head(version, 7, 2, controller_id, controller_epoch, broker_epoch)
@@ -181,7 +184,7 @@ def _head(
 def _topics(
     wire: Pieces, topics: Sequence[TopicEntries], *, is_flat: bool, has_topic_ids: bool
 ) -> list[bytes]:
-    if is_flat:  # the entries name their topics themselves
+    if is_flat:  # each entry begins with its topic
         count = sum(len(entries) for _, _, entries in topics)
         return [wire.length(count), *(b"".join(entries) for _, _, entries in topics)]
     chunks = [wire.length(len(topics))]
@@ -194,14 +197,14 @@ def _topics(
 
 
 def update_metadata_topics(version: int, topics: Sequence[TopicEntries]) -> tuple[bytes, ...]:
-    """All partitions of an UpdateMetadata request, to be shared by every broker it goes to."""
+    """All partitions of an UpdateMetadata request, encoded once for all brokers."""
     assert version in UPDATE_METADATA_VERSIONS
     wire = pieces(is_flexible=version >= 6)
     return tuple(_topics(wire, topics, is_flat=version < 5, has_topic_ids=version >= 7))
 
 
 def update_metadata_live_brokers(version: int, brokers: Sequence[Broker]) -> bytes:
-    """All live brokers of an UpdateMetadata request, to be shared by every broker it goes to.
+    """All live brokers of an UpdateMetadata request, encoded once for all brokers.
 
     Version 0 carries one endpoint, that of the listener named PLAINTEXT.  Raises UnsupportedVersion
     if a broker has no such listener.
@@ -246,7 +249,7 @@ def update_metadata_body(
     topics: tuple[bytes, ...],
     live_brokers: bytes,
 ) -> tuple[bytes, ...]:
-    """An UpdateMetadata request to one broker: its own head, then what all brokers share.
+    """The body of an UpdateMetadata request: the broker's own head, then the shared bytes.
 
     The tagged field ``Type`` of version 8 is not written, because its value is the default, 0.
     """
@@ -264,10 +267,12 @@ def stop_replica_body(
     topics: Sequence[tuple[str, Sequence[tuple[int, int, bool]]]],
     delete_partitions: bool = False,
 ) -> tuple[bytes, ...]:
-    """A StopReplica request from (topic, [(partition, leader_epoch, is_deleted)]).
+    """The body of a StopReplica request.
 
-    Before version 3 a request deletes all of its partitions or none: ``delete_partitions`` says
-    which, the flags per partition are not looked at.
+    ``topics``: (topic, [(partition, leader_epoch, is_deleted)]).
+
+    Before version 3 a request deletes all of its partitions or none.  ``delete_partitions`` decides
+    that, and ``is_deleted`` is ignored.
     """
     assert version in STOP_REPLICA_VERSIONS
     wire = pieces(is_flexible=version >= 2)

@@ -23,12 +23,12 @@ _INT32: Final = Struct(">i").pack
 def encoded_groups(
     version: int, error_code: int, groups: Collection[tuple[str, str, str, str]]
 ) -> bytes:
-    """The body behind the throttle time; ``groups``: (group id, protocol type, state, type)."""
+    """The response after its throttle time; ``groups``: (group id, protocol type, state, type)."""
     assert version in LIST_GROUPS_VERSIONS
     wire = pieces(is_flexible=version >= 3)
     string = wire.string
 
-    @cache  # few groups differ in anything but their ids
+    @cache  # most groups differ only in their ids
     def tail(protocol_type: str, state: str, group_type: str) -> bytes:
         return b"%b%b%b%b" % (
             string(protocol_type),
@@ -45,5 +45,5 @@ def encoded_groups(
 
 
 def encoded_throttle_time(version: int, throttle_ms: int) -> bytes:
-    """What stands before it."""
+    """The throttle time, the first field of the response; empty in version 0."""
     return _INT32(throttle_ms) if version >= 1 else b""

@@ -1,8 +1,8 @@
 """The response to Metadata, written straight to bytes for 100,000 partitions.
 
-What a client asks of a big cluster is about all of its partitions, and a message object for each
-costs ten times what the bytes cost.  As in :mod:`.bulk`, what depends on the version is chosen
-once, and what a version does not know is left out.
+A client often asks for all partitions of a big cluster, and a message object for each costs ten
+times what the bytes cost.  As in :mod:`.bulk`, the encoders are chosen once for a version, and
+fields that the version lacks are left out.
 
 Versions 0-12.  Source: Kafka ``MetadataResponse.json``.
 """
@@ -31,7 +31,7 @@ _INT32: Final = Struct(">i").pack
 
 
 class TopicHead(NamedTuple):
-    """A topic of the response without its partitions; no name only from version 12 on."""
+    """A topic of the response without its partitions; ``name`` may be None from version 12 on."""
 
     error_code: int
     name: str | None
@@ -41,7 +41,7 @@ class TopicHead(NamedTuple):
 
 
 def metadata_pieces(version: int) -> Pieces:
-    """How that version writes lengths and strings."""
+    """The functions that write lengths, strings and arrays in that version of the response."""
     assert version in METADATA_VERSIONS
     return pieces(is_flexible=version >= 9)
 
@@ -95,7 +95,7 @@ def metadata_topic(version: int, head: TopicHead, partitions: Sequence[bytes]) -
     return b"".join(
         (
             _INT16(head.error_code),
-            wire.nullable_string(head.name),  # a string that is there looks alike in both kinds
+            wire.nullable_string(head.name),  # the same bytes as a string that cannot be null
             uuid_bytes(head.topic_id) if version >= 10 else b"",
             bytes([head.is_internal]) if version >= 1 else b"",
             wire.length(len(partitions)),
@@ -116,7 +116,7 @@ def metadata_body(
     cluster_authorized_operations: int,
     throttle_ms: int = 0,
 ) -> tuple[bytes, ...]:
-    """The whole response, from (broker id, host, port, rack) and encoded topics."""
+    """The body of the whole response; ``brokers``: (broker id, host, port, rack)."""
     wire = metadata_pieces(version)
     listed = [
         b"%b%b%b%b%b"

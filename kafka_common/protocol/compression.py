@@ -1,8 +1,9 @@
 """The codecs of record batches: the records' bytes as one block, packed and unpacked.
 
-gzip is zlib's; snappy carries the framing of xerial's Java streams, but a bare snappy block is read
-too, as librdkafka writes them; lz4 is an LZ4 frame and zstd a zstd frame.  What a block unpacks to
-is limited, for a few kilobytes of hostile zstd hold gigabytes, and so is the number of its parts.
+gzip comes from zlib.  snappy has the framing of xerial's Java streams; a bare snappy block, as
+librdkafka writes it, is read too.  lz4 is an LZ4 frame and zstd a zstd frame.  The unpacked size is
+limited, because a few kilobytes of hostile zstd hold gigabytes.  The number of gzip members or
+snappy blocks is limited too.
 
 Source: Kafka ``CompressionType``, ``SnappyCompression``, ``Lz4Compression``, ``ZstdCompression``.
 """
@@ -23,12 +24,13 @@ from kafka_common.errors import CorruptRecord, UnpackedTooLarge
 Buffer = bytes | bytearray | memoryview
 
 MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
-"""More than this in one batch is refused; Kafka has no limit."""
+"""A batch that unpacks to more bytes is refused; Kafka has no limit."""
 
 MOST_PARTS: Final = 8 * 1024
 """Members of a gzip stream, or blocks of a snappy stream, in one batch.
 
-Kafka has no limit.  Its clients write one member, or blocks of 32 KiB: 256 MiB in so many.
+Kafka has no limit.  Its clients write one gzip member, or snappy blocks of 32 KiB each; 8,192
+blocks of that size hold 256 MiB.
 """
 
 GZIP_DEFAULT_LEVEL: Final = -1
@@ -41,23 +43,25 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + _INT32.pack(1) + _INT32.pack(1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _UINT32_LE: Final = Struct("<I")
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
-"""Magic, version 1 with independent blocks, blocks of 64 KiB, and the checksum of these."""
+"""Header of an LZ4 frame: magic, independent blocks of at most 64 KiB, header checksum."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
-"""In a block's length: it is not compressed."""
+"""The bit in a block's length that says that the block is not compressed."""
 _GZIP_WINDOW: Final = 31
-"""zlib's word for: 32 KiB of window, gzip's header and trailer."""
+"""The ``wbits`` of zlib for a window of 32 KiB with gzip's header and trailer."""
 _FIRST_FED_BYTES: Final = 1024
 _MOST_FED_BYTES: Final = 1024 * 1024
-"""After the first, gzip members are fed in pieces of rising size.
+"""The largest piece of input given to zlib at once.
 
-zlib copies what it was fed beyond a member's end; most streams are one member.
+The first gzip member is given in pieces of this size, because most streams have only one member.
+Later members begin with pieces of ``_FIRST_FED_BYTES``, which double: zlib copies the input that
+lies beyond a member's end.
 """
 _PIECE_BYTES: Final = 1024 * 1024
-"""So much of a gzip stream is unpacked in one call."""
+"""At most so many bytes of a gzip stream are unpacked in one call."""
 
 _FIRST_GUESS: Final = 8
-"""A block is expected to unpack to at most so many times its size; if not, the room grows."""
+"""The output buffer is at first so many times the block's size; it grows if that is too small."""
 
 
 class Codec(IntEnum):
@@ -71,7 +75,7 @@ class Codec(IntEnum):
 
 
 _CODECS: Final = tuple(Codec)
-"""By number: a lookup costs a tenth of what the enumeration's own does."""
+"""Codecs by number: ten times faster than ``Codec(number)``."""
 
 CODECS_BY_NAME: Final = {
     "uncompressed": Codec.NONE,
@@ -80,11 +84,11 @@ CODECS_BY_NAME: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""Values of ``compression.type``, without ``producer``."""
+"""Codecs by the values of ``compression.type``, except ``producer``."""
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec named by a batch's attributes; CorruptRecord if there is none of that number."""
+    """The codec in a batch's attributes; CorruptRecord if no codec has that number."""
     number = attributes & 0x07
     if number >= len(_CODECS):
         raise CorruptRecord(f"Unknown compression type id: {number}")
@@ -92,7 +96,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def pack(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` packed; ``level`` is for gzip, lz4 and zstd, None means Kafka's default."""
+    """``data`` compressed; ``level`` is for gzip, lz4 and zstd, None means Kafka's default."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -112,9 +116,10 @@ def pack(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def unpack(codec: Codec, data: Buffer, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-    """``data`` unpacked; CorruptRecord if it is not the codec's.
+    """``data`` decompressed; CorruptRecord if it is malformed.
 
-    UnpackedTooLarge, which is one, if it gives more than ``limit``.
+    Raises UnpackedTooLarge, a CorruptRecord, if the result has more than ``limit`` bytes; codec
+    NONE is not limited.
     """
     match codec:
         case Codec.NONE:
@@ -128,10 +133,10 @@ def unpack(codec: Codec, data: Buffer, limit: int = MAX_UNPACKED_BYTES) -> bytes
 
 
 def unpack_aside(codec: Codec, data: Buffer, limit: int) -> tuple[mmap, int]:
-    """As :func:`unpack`, for a thread of its own: pages with the unpacked bytes, and their number.
+    """Decompresses in a worker thread: memory pages with the unpacked bytes, and their number.
 
-    Other threads need not wait meanwhile.  To make, copy or free an object of many megabytes
-    would stop them; pages come and go without them.  The caller closes the pages.
+    Raises as :func:`unpack`; codec NONE is limited too.  Allocating or freeing a ``bytes`` of many
+    megabytes would stop all other threads; with pages they go on.  The caller closes the pages.
     """
     pages = mmap(-1, max(limit, 1))
     try:
@@ -191,7 +196,7 @@ def _unpack_gzip(data: Buffer, limit: int) -> bytes:
 
 
 def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
-    """What every member of the stream unpacks to, as Java's ``GZIPInputStream`` reads it."""
+    """The unpacked bytes of all members, in pieces, as Java's ``GZIPInputStream`` reads them."""
     position, members = 0, 0
     with memoryview(data) as view:
         while position < len(view):
@@ -225,7 +230,7 @@ def _pack_snappy(data: memoryview) -> bytes:
 
 
 def _pack_lz4(data: memoryview, level: int) -> bytes:
-    """A frame of independent blocks: Kafka's Java clients refuse blocks that refer to others."""
+    """An LZ4 frame of independent blocks; Kafka's Java clients refuse dependent ones."""
     pieces = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         plain = data[start : start + _LZ4_BLOCK_BYTES]
@@ -260,7 +265,7 @@ def _unpack_snappy(data: bytes, limit: int) -> bytes:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[bytes]:
-    """The blocks of a xerial stream; a bare block is the only one."""
+    """The blocks of a xerial stream; data without xerial's header is one bare block."""
     if not data.startswith(_XERIAL_MAGIC):
         yield data
         return
@@ -296,12 +301,12 @@ def _unpack_frame(codec: Codec, data: bytes, limit: int) -> bytes:
 
 
 def _decompressed_into(codec: Codec, data: bytes, room: bytearray | mmap) -> int | None:
-    """How many bytes the frame unpacks to; None if the room is too small for them."""
+    """Unpacks a frame into ``room``: the number of bytes, or None if ``room`` is too small."""
     unpacker = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
     try:
         return int(unpacker.decompress_into(data, room))
     except cramjam.DecompressionError as failure:
-        # The only way to tell a room that was too small: cramjam has one error for all.
+        # cramjam has one exception for all errors: only its text says that the room was too small.
         if "whole buffer" in str(failure):
             return None
         raise CorruptRecord(f"A {codec.name.lower()} batch cannot be unpacked: {failure}") from None

@@ -1,7 +1,7 @@
-"""What brokers answer to the controller's three requests, read without a message per partition.
+"""Reads brokers' responses to the controller's three requests, without an object per partition.
 
-A broker answers LeaderAndIsr with one error code per partition, 100,000 of them after a failover,
-and nearly all of them 0.  Only those that are not 0 become values, unless the caller needs all.
+A LeaderAndIsr response has one error code per partition: 100,000 after a failover, and nearly all
+of them are 0.  Only codes that are not 0 become values, unless the caller needs all.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PARTITION: Final = Struct(">ih").unpack_from
 """partition_index, error_code."""
 
 TopicName: TypeAlias = str | UUID
-"""LeaderAndIsr 5 and later answers with topic ids, everything else with names."""
+"""A topic id in LeaderAndIsr responses from version 5 on, a topic name in all other responses."""
 
 
 class PartitionError(NamedTuple):
-    """A partition that the broker answered for; 0 if it did what it was asked."""
+    """The error code of one partition in a response; 0 if the broker did what was requested."""
 
     topic: TopicName
     partition: int
@@ -37,9 +37,9 @@ class PartitionError(NamedTuple):
 
 
 class ControlResponse(NamedTuple):
-    """A broker's response: the error of the request, and an error for each partition it names.
+    """A broker's response: the error code of the request and those of its partitions.
 
-    Without ``names_all`` the partitions whose error is 0 are left out.
+    Partitions whose error code is 0 are left out, unless it was read with ``names_all``.
     """
 
     error_code: int
@@ -49,7 +49,7 @@ class ControlResponse(NamedTuple):
 def read_leader_and_isr_response(
     version: int, data: bytes, offset: int = 0, *, names_all: bool = False
 ) -> ControlResponse:
-    """The response to LeaderAndIsr of that version, 0 to 7; InvalidFrame if it is none."""
+    """Reads a LeaderAndIsr response of version 0 to 7; InvalidFrame if it is malformed."""
     read_errors = _by_topic_id if version >= 5 else _flat
     return _read(data, offset, read_errors, is_flexible=version >= 4, names_all=names_all)
 
@@ -57,17 +57,17 @@ def read_leader_and_isr_response(
 def read_stop_replica_response(
     version: int, data: bytes, offset: int = 0, *, names_all: bool = False
 ) -> ControlResponse:
-    """The response to StopReplica of that version, 0 to 4; InvalidFrame if it is none."""
+    """Reads a StopReplica response of version 0 to 4; InvalidFrame if it is malformed."""
     return _read(data, offset, _flat, is_flexible=version >= 2, names_all=names_all)
 
 
 def read_update_metadata_response(version: int, data: bytes, offset: int = 0) -> ControlResponse:
-    """The response to UpdateMetadata of that version, 0 to 8; InvalidFrame if it is none."""
+    """Reads an UpdateMetadata response of version 0 to 8; InvalidFrame if it is malformed."""
     return _read(data, offset, _nothing, is_flexible=version >= 6)
 
 
 class _Errors(list[PartitionError]):
-    """The partitions that become values."""
+    """The partition errors of a response; with ``names_all`` also those whose code is 0."""
 
     def __init__(self, *, names_all: bool) -> None:
         super().__init__()
@@ -126,14 +126,14 @@ def _by_topic_id(data: bytes, position: int, is_flexible: bool, errors: _Errors)
 
 
 def _has_no_error(data: bytes, position: int, partitions: int) -> bool:
-    """Whether these partitions all say 0 and carry no tagged fields: seven bytes each.
+    """Whether these partitions all have error code 0 and no tagged fields: seven bytes each.
 
-    Not a loop, because thirty thousand partitions of every broker are looked at this way.
+    Slices instead of a loop, because a response of one broker may have 30,000 partitions.
     """
     end = position + 7 * partitions
     if end > len(data):
         return False
-    # Where each seventh byte is an empty tag section, the bytes before it are where they should be.
+    # If each seventh byte is an empty tag section, every partition has exactly seven bytes.
     return not (
         any(data[position + 6 : end : 7])
         or any(data[position + 4 : end : 7])
@@ -149,7 +149,7 @@ def _end(data: bytes, position: int, is_flexible: bool) -> int:
 
 
 def _count(data: bytes, position: int, is_flexible: bool) -> tuple[int, int]:
-    # No array of these is nullable; the loops stop at the end of the data, whatever is announced.
+    # No array here may be null.  A count that is too large makes the loops end with IndexError.
     if is_flexible:
         count, position = read_unsigned_varint(data, position)
         count -= 1

@@ -1,7 +1,7 @@
 """HMAC and expiry of delegation tokens, for ZooKeeper mode and KRaft.
 
-The proof is the HMAC of the token's id under a secret that all brokers or controllers share.  It
-stands in no znode and no record.
+The HMAC of a token is that of its id, with a secret key that all brokers or controllers share.  A
+client proves with the HMAC that it has the token.  No znode and no record holds the HMAC.
 
 Source: Kafka ``DelegationTokenManager.createHmac`` (KIP-48).
 """
@@ -17,12 +17,12 @@ USER_TYPE = "User"
 
 
 LAST_TIMESTAMP: Final = 2**63 - 1
-"""No token can be valid longer: a field has 64 bits."""
+"""The latest expiry of a token, in milliseconds since 1970: the field has 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegationTokenConfig:
-    """``delegation.token.…``; without a secret there are no tokens."""
+    """The ``delegation.token.…`` configuration; tokens are disabled without ``secret_key``."""
 
     secret_key: str | None = field(default=None, repr=False)
     max_lifetime_ms: int = 7 * 24 * 3_600_000
@@ -40,5 +40,5 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def is_expired(max_timestamp: int, expiry_timestamp: int, now_ms: int) -> bool:
-    """Whether the token's lifetime is over, or it was not renewed in time."""
+    """Whether the token's maximum lifetime or its last renewal has expired; all in milliseconds."""
     return max_timestamp < now_ms or expiry_timestamp < now_ms

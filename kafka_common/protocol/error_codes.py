@@ -64,9 +64,10 @@ def error_name(code: int) -> str:
 
 
 def error_code_for(error: BaseException) -> ErrorCode:
-    """What to answer a client whose request ended with that exception.
+    """The error code in the response to a request that ended with that exception.
 
-    Whatever is not expected is UNKNOWN_SERVER_ERROR, as in Kafka, ZooKeeper's troubles too.
+    An exception that is not in the table becomes UNKNOWN_SERVER_ERROR, as in Kafka; errors of
+    ZooKeeper are among them.
     """
     return next(
         (code for kind, code in _BY_EXCEPTION if isinstance(error, kind)),

@@ -1,8 +1,8 @@
-"""Fetch requests, read and written, and responses; record bytes are passed through, not copied.
+"""Reads and writes Fetch requests, and writes responses without copying their records.
 
-A consumer or follower that keeps up sends hundreds of these a second, each with a few partitions.
-What stands for the records in a response may be anything with a length: a slice of a file is put
-among the bytes, for the connection that sends them.
+A consumer or follower that keeps up sends hundreds of these requests a second, each with a few
+partitions.  The records in a response may be any object with a length, such as a slice of a file:
+it becomes a chunk of the response, and the connection sends it.
 
 Source: Kafka ``FetchRequestData.json``, ``FetchResponse.json`` (versions 0 to 17).
 """
@@ -54,11 +54,11 @@ _LEADER: Final = Struct(">ii")
 _MAX_INT32: Final = 2**31 - 1
 
 TopicName: TypeAlias = str | UUID | None
-"""By name, or by id since version 13; None is the id of zeros."""
+"""The topic's name, or its id from version 13 on; None stands for an id of all zeros."""
 
 
 class Sized(Protocol):
-    """Anything with a length that stands for records."""
+    """Any object that stands for records; its length is their number of bytes."""
 
     def __len__(self) -> int: ...
 
@@ -70,15 +70,15 @@ class FetchPartition(NamedTuple):
     """The request for one partition; -1 where the version has no such field."""
 
     topic_id: UUID | None
-    """None in a request that names topics."""
+    """None before version 13, whose topics have names, and for an id of all zeros."""
     fetch_offset: int
     partition_max_bytes: int
     current_leader_epoch: int = -1
-    """-1: nothing is checked."""
+    """The leader epoch that the fetcher knows; -1: the leader does not check it."""
     last_fetched_epoch: int = -1
-    """Epoch of the last record the follower has; -1: do not look for a divergence."""
+    """Leader epoch of the follower's last record; -1: do not look for a divergence."""
     log_start_offset: int = -1
-    """The follower's own; -1 from consumers."""
+    """The follower's log start offset; -1 from consumers."""
 
 
 class FetchRequestData(NamedTuple):
@@ -93,7 +93,7 @@ class FetchRequestData(NamedTuple):
     session_id: int
     session_epoch: int
     topics: Sequence[tuple[TopicName, Sequence[tuple[int, FetchPartition]]]]
-    """By topic, each partition with what is asked of it."""
+    """(topic, [(partition, its request)])."""
     forgotten: Sequence[tuple[TopicName, Sequence[int]]]
     rack_id: str
 
@@ -108,16 +108,16 @@ class PartitionData(NamedTuple, Generic[R]):
     log_start_offset: int
     records: R
     aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """Producer id and first offset; None where the reader did not ask."""
+    """(producer id, first offset) of each; None unless the request is read-committed."""
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
-    """Epoch and end offset."""
+    """(leader epoch, end offset) where the logs diverge; None if they do not."""
     current_leader: tuple[int, int] | None = None
-    """Leader and leader epoch, for who asked the wrong broker."""
+    """(leader, leader epoch) if the request went to the wrong broker; otherwise None."""
 
 
 def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequestData:
-    """The request that starts at ``offset``; InvalidFrame if none does."""
+    """The request that starts at ``offset``; InvalidFrame if it is malformed."""
     try:
         return _Reader(version, data, offset).read()
     except (IndexError, struct_error, UnicodeDecodeError):
@@ -125,13 +125,13 @@ def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequestDa
 
 
 class _PartitionLayout(NamedTuple):
-    """A partition in a request of one version; its number stands first."""
+    """How a request version encodes a partition: its index, then the fields of FetchPartition."""
 
     layout: Struct
     places: tuple[int | None, ...]
-    """Where the fields of a :class:`FetchPartition` stand, but for its first."""
+    """Index of each field after ``topic_id`` in the unpacked values; None if there is no such."""
     written: Callable[[FetchPartition], tuple[int, ...]]
-    """The fields of one in the order of the layout."""
+    """Returns the fields of a FetchPartition in the order of ``layout``."""
 
 
 def _partition_layout(version: int) -> _PartitionLayout:
@@ -160,7 +160,7 @@ _LAYOUTS: Final = [_partition_layout(version) for version in range(LAST_VERSION 
 
 
 def write_fetch_request(version: int, request: FetchRequestData) -> bytes:
-    """The body of a request; what the version has no field for is left out."""
+    """The body of a request; values that the version has no field for are left out."""
     with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
     chunks = [] if version >= _REPLICA_STATE_SINCE else [_INT32.pack(request.replica_id)]
     chunks += [_INT32.pack(request.max_wait_ms), _INT32.pack(request.min_bytes)]
@@ -272,7 +272,7 @@ def fetch_response(
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> list[bytes | R]:
-    """The body of the response in chunks: bytes, and the records as given."""
+    """The body of the response in chunks: bytes, and the records objects unchanged."""
     with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
     chunks: list[bytes | R] = []
     if version >= 1:
@@ -298,7 +298,7 @@ def fetch_response(
 
 
 def _head(version: int, with_pieces: Pieces, response: PartitionData[R]) -> bytes:
-    """Everything before the records, including their length."""
+    """The fields of a partition before its records, including the length of the records."""
     out = _PARTITION_HEAD.pack(response.partition, response.error_code, response.high_watermark)
     if version >= _ISOLATION_SINCE:
         out += _INT64.pack(response.last_stable_offset)

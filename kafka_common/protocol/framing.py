@@ -39,14 +39,14 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
-    """None where the header has none; Kafka treats that as the empty name."""
+    """None if the header has no client id; Kafka treats that as an empty one."""
 
 
 def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
-    """The header of a request, and where its body starts.
+    """The header of a request, and the position where its body starts.
 
-    UnsupportedVersion (an InvalidFrame) if Kafka 3.9 has no such API.  The version is not checked:
-    that is for :func:`~kafka_common.protocol.api_versions.check_version`.
+    Raises UnsupportedVersion (an InvalidFrame) if Kafka 3.9 has no such API.  The caller must check
+    the version.
     """
     try:
         api_key, api_version, correlation_id = _REQUEST.unpack_from(data)
@@ -58,7 +58,7 @@ def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
         end = start + max(size, 0)
         if size < -1 or end > len(data):
             raise InvalidFrame(f"a client id of {size} bytes")
-        # Java replaces what is not UTF-8, too; a name is no reason to close a connection.
+        # Invalid UTF-8 is replaced, as in Java: a bad client id must not close the connection.
         client_id = data[start:end].decode("utf-8", "replace") if size >= 0 else None
         position = skip_tagged_fields(data, end) if version == 2 else end
     except (struct_error, IndexError):

@@ -1,7 +1,7 @@
 """``inter.broker.protocol.version``: the message versions that brokers use among each other.
 
-Every value that Kafka 3.9 knows stands in one ordered table; everything that depends on it (request
-versions, znode versions, features) is a comparison with a row.  Source: Kafka ``MetadataVersion``,
+Every value that Kafka 3.9 knows is in one ordered table.  Request versions, znode versions and
+features follow from comparing a value with rows of it.  Source: Kafka ``MetadataVersion``,
 ``AbstractControllerBrokerRequestBatch``.
 """
 
@@ -15,7 +15,7 @@ from kafka_common.errors import ConfigInvalid
 
 CONFIG_KEY: Final = "inter.broker.protocol.version"
 
-# One release a row, with its internal versions; "" where the release has a single one, unnamed.
+# One row per release, with its internal versions; "" if the release has only one, without a name.
 _RELEASES: Final = (
     ("0.8.0", ("",)),
     ("0.8.1", ("",)),
@@ -52,11 +52,14 @@ _RELEASES: Final = (
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class InterBrokerVersion:
-    """One version.  Ordered by age: ``version >= version_of("2.8-IV1")``."""
+    """One value of ``inter.broker.protocol.version``, ordered by age.
+
+    ``version >= version_of("2.8-IV1")`` compares two of them.
+    """
 
     order: int
     name: str = field(compare=False)
-    """As Kafka prints it: ``3.9-IV0``."""
+    """The name that Kafka prints, such as ``3.9-IV0``."""
 
     def __lt__(self, other: InterBrokerVersion) -> bool:
         return self.order < other.order
@@ -81,7 +84,7 @@ LATEST: Final = VERSIONS[-1]
 """Kafka 3.9's default."""
 
 _BY_NAME: Final = {version.name: version for version in VERSIONS}
-# A release without internal version means the last internal version of it.
+# A name without an internal version ("3.7") means the last internal version of that release.
 _BY_NAME.update({version.name.partition("-")[0]: version for version in VERSIONS})
 
 
@@ -182,7 +185,10 @@ def controlled_shutdown_version(version: InterBrokerVersion) -> int:
 
 
 def fetch_version(version: InterBrokerVersion) -> int:
-    """Version of Fetch that a follower sends where every topic has an id; else at most 12."""
+    """Version of Fetch that a follower sends if every topic has an id.
+
+    If a topic has none, the follower sends at most version 12.
+    """
     return _first_match(version, _FETCH)
 
 
@@ -212,7 +218,7 @@ def is_feature_versioning_supported(version: InterBrokerVersion) -> bool:
 
 
 def is_offsets_for_leader_epoch_supported(version: InterBrokerVersion) -> bool:
-    """Whether a follower may ask where an epoch ends (KIP-101)."""
+    """Whether a follower may ask the leader for the end offset of a leader epoch (KIP-101)."""
     return version.is_at_least("0.11.0-IV2")
 
 
@@ -242,9 +248,9 @@ def write_txn_markers_version(version: InterBrokerVersion) -> int:
 
 
 def transaction_verification_version(version: InterBrokerVersion) -> int | None:
-    """The version of AddPartitionsToTxn by which brokers ask a coordinator (KIP-890).
+    """Version of AddPartitionsToTxn with which a broker verifies a transaction (KIP-890).
 
-    None: some coordinator may not know such a question.
+    None if a transaction coordinator in the cluster may be too old to verify.
     """
     if not version.is_at_least("3.5-IV0"):
         return None

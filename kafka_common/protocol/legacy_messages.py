@@ -1,8 +1,9 @@
 """Messages of magic 0 and 1, as clients wrote them before Kafka 0.11.
 
-A message stands alone, or its value wraps compressed messages; then its offset is the last one's,
-and in magic 1 theirs count from zero.  Produce requests up to version 2 still bring such messages,
-and Fetch requests up to version 3 still want them.
+A message is a single record, or its value holds compressed inner messages.  A wrapping message has
+the offset of its last inner message, and in magic 1 the inner offsets count from zero.  Produce
+requests up to version 2 still carry messages of magic 0 or 1, and Fetch requests up to version 3
+still expect them in the response.
 
 Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``, ``RecordsUtil``.
 """
@@ -63,7 +64,7 @@ def iterate_message(
     inner = list(_wrapped(unpack(header.codec, message.value, limit), header))
     if not inner:
         raise InvalidRecord("Found invalid compressed record set with no inner records")
-    # The wrapper has the last one's absolute offset; before Kafka 0.10 inner offsets were absolute.
+    # The wrapper's offset is that of its last inner message; in magic 0 inner ones are absolute.
     shift = header.base_offset - inner[-1].offset if header.magic == MAGIC_1 else 0
     for record in inner:
         timestamp = header.max_timestamp if header.is_log_append_time else record.timestamp
@@ -116,9 +117,9 @@ def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
 def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
     """The batches as messages of an older magic, from ``first_offset`` on, for an old consumer.
 
-    Compressed ones begin with their first record all the same, as in Kafka.  Headers are lost,
-    control batches left out.  Raises UnsupportedCompressionType for zstd, which no such consumer
-    knows, and CorruptRecord or InvalidRecord for what cannot be read.
+    A compressed batch is converted whole, as in Kafka, also if it begins before ``first_offset``.
+    Record headers are lost and control batches left out.  Raises UnsupportedCompressionType for
+    zstd, which no old consumer knows, and CorruptRecord or InvalidRecord for malformed batches.
     """
     pieces: list[bytes] = []
     for position, header in iterate_batches(data):
@@ -152,9 +153,10 @@ def encode_messages(
     *,
     is_log_append_time: bool = False,
 ) -> bytes:
-    """Messages of magic 0 or 1, or one that wraps them; headers are lost.
+    """The records as messages of magic 0 or 1, wrapped in one message if a codec is given.
 
-    lz4 in magic 0 is left uncompressed: such frames have a checksum of their own, a wrong one.
+    Record headers are lost.  With lz4 in magic 0 the messages stay uncompressed, because old Kafka
+    clients expect a wrong header checksum in such LZ4 frames.
     """
     attributes = LOG_APPEND_TIME if is_log_append_time and magic == MAGIC_1 else 0
     if codec is Codec.NONE or (codec is Codec.LZ4 and magic == MAGIC_0):

@@ -1,8 +1,7 @@
 """Bodies of requests and responses: bytes to kio's message classes and back.
 
-Whatever is wrong with the bytes, the caller sees :class:`~kafka_common.errors.InvalidFrame`, and no
-input can make the reader allocate more than the input justifies (:mod:`.wire_guard`).  Bytes behind
-a message are ignored, as Kafka does.
+Malformed bytes raise :class:`~kafka_common.errors.InvalidFrame`, and a small input cannot make the
+reader allocate much memory (:mod:`.wire_guard`).  Bytes after a message are ignored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -45,41 +44,42 @@ def response_type(api_key: int, version: int) -> type[ResponsePayload]:
 
 
 def read_type(api_key: int, version: int) -> type[RequestPayload]:
-    """The class that a request is read as; UnsupportedVersion if there is none.
+    """The class that a request is read as; UnsupportedVersion if Kafka 3.9 has no such request.
 
-    The durations in requests about delegation tokens are numbers of milliseconds: a client may ask
-    for any, and kio's durations do not hold the largest.
+    In requests about delegation tokens durations are read as numbers of milliseconds, because a
+    client may send a duration that is too large for kio's ``timedelta``.
     """
     kind = request_type(api_key, version)
     return with_numbers(kind) if api_key in _NUMERIC else kind
 
 
 def read_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> RequestPayload:
-    """The request that starts at ``offset``, of its :func:`read_type`; InvalidFrame if none does.
+    """The request that starts at ``offset``, of class :func:`read_type`.
 
-    For a handler it is one of the :mod:`.request_types`.
+    Raises InvalidFrame if it is malformed.  A handler annotates it with one of the
+    :mod:`.request_types`.
     """
     return read(read_type(api_key, version), buffer, offset)
 
 
 def read_response(api_key: int, version: int, buffer: bytes, offset: int = 0) -> ResponsePayload:
-    """The response that starts at ``offset``; InvalidFrame if none does."""
+    """The response that starts at ``offset``; InvalidFrame if it is malformed."""
     return read(response_type(api_key, version), buffer, offset)
 
 
 def read(entity_type: type[E], buffer: bytes, offset: int = 0) -> E:
-    """The message of that class that starts at ``offset``; InvalidFrame if none does."""
+    """The message of that class that starts at ``offset``; InvalidFrame if it is malformed."""
     data, start = checked(entity_type, buffer, offset)
     try:
         entity, _ = entity_reader(entity_type)(data, start)
     except (SerialError, ValueError, OverflowError, LookupError) as error:
-        # Overflow: a point in time or a duration beyond what datetime holds.
+        # OverflowError: a time or a duration that datetime or timedelta cannot hold.
         raise InvalidFrame(f"{entity_type.__name__}: {error}") from error
     return entity
 
 
 def write(entity: Entity) -> bytes:
-    """The bytes of a message.  A value that its field cannot hold is the caller's mistake."""
+    """The bytes of a message; raises kio's error if a field cannot hold its value."""
     buffer = BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()

@@ -9,5 +9,5 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def milliseconds(duration: timedelta) -> int:
-    """How many they are, rounded down."""
+    """The duration in whole milliseconds, rounded down."""
     return duration // _MILLISECOND

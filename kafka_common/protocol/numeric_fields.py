@@ -1,7 +1,7 @@
 """Makes kio's message classes with plain numbers instead of datetimes and long timedeltas.
 
-On the wire both are 64 bits of milliseconds, and any value may come.  Kio makes moments and
-durations of them, which have no room for -1 (no time at all) or for the largest numbers.
+On the wire both are 64-bit numbers of milliseconds, and a peer may send any value.  kio reads them
+as ``datetime`` and ``timedelta``, which cannot hold -1 (no time) or the largest numbers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ OF_THE_CLASS: Final = (
     "__api_key__",
     "__header_schema__",
 )
-"""What kio's readers and writers ask of a class itself."""
+"""The class attributes that kio's readers and writers need."""
 
 
 @cache
 def with_numbers(original: type[E]) -> type[E]:
-    """The same class, with times and 64-bit durations in milliseconds."""
+    """The same message class, with times and 64-bit durations as numbers of milliseconds."""
     made = dataclasses.make_dataclass(
         original.__name__,
         [_numeric(field) for field in dataclasses.fields(original)],

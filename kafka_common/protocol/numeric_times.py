@@ -1,6 +1,6 @@
 """Response classes whose times are numbers, as on the wire: milliseconds since 1970.
 
-Kio makes moments of them, which have no room for -1: Kafka's word for no time at all.
+kio reads them as ``datetime``, which cannot hold -1, Kafka's value for no time.
 
 Source: Kafka ``DelegationTokenManager.ErrorTimestamp`` (KIP-48).
 """

@@ -1,7 +1,7 @@
 """Encodes the smallest parts of the wire format: varints, strings and int32 arrays.
 
-Two families exist: the *flexible* one of KIP-482 (compact lengths, tagged fields at the end of each
-structure) and the fixed one before it.  :func:`pieces` chooses once, outside of every loop.
+Two encodings exist: the *flexible* one of KIP-482 (compact lengths, tagged fields at the end of
+each structure) and the older *fixed* one.  Callers choose with :func:`pieces` before their loops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_TAGS: Final = b"\x00"
 ZERO_UUID: Final = bytes(16)
 
 MAX_STRING_BYTES: Final = 0x7FFF
-"""Of a string on the wire; its compact length could be larger, but Kafka reads no longer one."""
+"""The longest string that Kafka reads, also where a compact length could be larger."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -26,7 +26,7 @@ INT32_ARRAY_CACHE_SIZE: Final = 50_000
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Seven bits a byte, least significant first."""
+    """The number as a varint: seven bits per byte, least significant first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -67,9 +67,9 @@ def uuid_bytes(uuid: UUID | None) -> bytes:
 
 
 class Int32Arrays(dict[tuple[int, ...], bytes]):
-    """Encoded arrays by value: a cluster of a million partitions has few distinct replica lists.
+    """A cache of encoded arrays: a cluster of a million partitions has few distinct replica lists.
 
-    Bounded: past INT32_ARRAY_CACHE_SIZE entries it starts again from nothing.
+    It is cleared when it has INT32_ARRAY_CACHE_SIZE entries.
     """
 
     __slots__ = ("_length",)
@@ -87,7 +87,10 @@ class Int32Arrays(dict[tuple[int, ...], bytes]):
 
 
 class Pieces(NamedTuple):
-    """Writes lengths, strings and int32 arrays of one family, and the end of a structure."""
+    """Writes lengths, strings and int32 arrays in the flexible or the fixed encoding.
+
+    ``tags`` ends a structure: an empty tagged-field section, or nothing in the fixed encoding.
+    """
 
     length: Callable[[int], bytes]
     string: Callable[[str], bytes]

@@ -1,7 +1,7 @@
 """Reads Produce requests and writes responses; the records are not copied.
 
-A message library makes a dozen objects around each batch and copies the records, which are nearly
-all of the request; a broker does this for every batch it takes.
+A message library makes a dozen objects for each batch and copies its records, which are nearly all
+of the request.  A broker would pay that for every batch that it appends.
 
 Source: Kafka ``ProduceRequest.json``, ``ProduceResponse.json`` (versions 0 to 11).
 """
@@ -38,7 +38,7 @@ class PartitionProduceData(NamedTuple):
 
     partition: int
     records: MemoryRecords
-    """A view of the request.  Empty where it says null."""
+    """A view of the request's bytes, not a copy; empty if the request has null."""
 
 
 class ProduceRequest(NamedTuple):
@@ -61,7 +61,7 @@ class PartitionProduceResponse(NamedTuple):
     record_errors: Sequence[tuple[int, str]] = ()
     message: str | None = None
     current_leader: tuple[int, int] | None = None
-    """Leader and leader epoch, for who asked the wrong broker."""
+    """(leader, leader epoch) if the request went to the wrong broker; otherwise None."""
 
 
 class NodeEndpoint(NamedTuple):
@@ -74,15 +74,15 @@ class NodeEndpoint(NamedTuple):
 
 
 class TooManyPartitions(Exception):
-    """The request has more partitions than are read at once."""
+    """The request has more topics and partitions than the ``at_once`` of the reader."""
 
 
 def read_produce_request(
     version: int, data: bytes, offset: int, at_once: int | None = None
 ) -> ProduceRequest:
-    """The request that starts at ``offset``; InvalidFrame if none does.
+    """The request that starts at ``offset``; InvalidFrame if it is malformed.
 
-    TooManyPartitions past so many topics and partitions ``at_once``; None: all of them are read.
+    Raises TooManyPartitions for more than ``at_once`` topics and partitions; None: no limit.
     """
     try:
         return _Reader(version, memoryview(data), offset, at_once).read()
@@ -133,7 +133,7 @@ def produce_response(
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> bytes:
-    """The body of the response."""
+    """The body of a Produce response."""
     with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
     out = [with_pieces.length(len(topics))]
     for name, partitions in topics:
@@ -166,12 +166,12 @@ def _partition(version: int, with_pieces: Pieces, response: PartitionProduceResp
 
 
 def tagged(tag: int, value: bytes) -> bytes:
-    """A section of tagged fields with this one field."""
+    """A tagged-field section that holds one field."""
     return b"\x01" + unsigned_varint(tag) + unsigned_varint(len(value)) + value
 
 
 def encoded_endpoints(endpoints: Iterable[NodeEndpoint]) -> bytes:
-    """The array of ``NodeEndpoints``, compact: Produce from version 10, Fetch from 16."""
+    """The compact array ``NodeEndpoints`` of Produce (from version 10) and Fetch (from 16)."""
     with_pieces = pieces(is_flexible=True)
     encoded = [
         _INT32.pack(node.node_id)

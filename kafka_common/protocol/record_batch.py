@@ -1,10 +1,10 @@
 """Record batches: the 61-byte header as a value, and the fields that may be changed in place.
 
-A log, a Produce request and a Fetch response are all a row of batches.  Base offset, length and
-partition leader epoch stand before the checksum and are not covered by it, so that a leader can
-assign them without touching the records.  Magic 0 and 1, which clients wrote before Kafka 0.11, are
-read as headers too (one message is one batch), so that an old log can be served; appending
-them is for :mod:`kafka_common.protocol.legacy_messages`.
+A log, a Produce request and a Fetch response all hold record batches one after the other.  The
+checksum does not cover base offset, length and partition leader epoch, so that a leader can assign
+them without touching the records.  Messages of magic 0 and 1, which clients wrote before Kafka
+0.11, get a header too (one message is one batch), so that an old log can be served.
+:mod:`kafka_common.protocol.legacy_messages` reads and writes their records.
 
 Source: Kafka ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``AbstractLegacyRecordBatch``.
 """
@@ -28,10 +28,10 @@ from kafka_common.protocol.records import (
 )
 
 LOG_OVERHEAD: Final = 12
-"""Base offset and length, which the length does not count."""
+"""Bytes of base offset and length, which the batch length does not include."""
 HEADER_BYTES: Final = 61
 MAGIC_PREFIX_BYTES: Final = 17
-"""So much must be there to know the magic."""
+"""Bytes from the start of a batch to the end of its magic."""
 MAX_BATCH_BYTES: Final = 2**31 - 1
 
 MAGIC_0: Final = 0
@@ -60,7 +60,7 @@ _CRC_END: Final = 21
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 _MIN_LEGACY_BYTES: Final = 14
-"""crc, magic, attributes, and the lengths of key and value: the shortest message of magic 0."""
+"""The shortest message of magic 0: crc, magic, attributes, and the lengths of key and value."""
 _LEGACY_V1_EXTRA: Final = 8
 _LEGACY_CRC_END: Final = 16
 
@@ -70,8 +70,8 @@ assert _HEADER.size == HEADER_BYTES
 class BatchHeader(NamedTuple):
     """The header of a batch.
 
-    Of a message of magic 0 or 1 ``base_offset`` is the only offset that it has outside, the last
-    one if it wraps compressed messages; ``record_count`` is -1, for nothing says it.
+    In magic 0 and 1 ``base_offset`` is the message's only offset (that of its last inner message if
+    it wraps compressed messages), and ``record_count`` is -1, unknown.
     """
 
     base_offset: int
@@ -90,7 +90,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -103,7 +103,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """The compression codec; CorruptRecord if there is none of that number."""
+        """The compression codec; CorruptRecord if no codec has the number in the attributes."""
         return codec_of(self.attributes)
 
     @property
@@ -124,14 +124,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 without an idempotent producer; 0 follows 2^31-1."""
+        """Sequence of the last record, -1 without an idempotent producer.
+
+        Sequence 0 follows 2^31-1.
+        """
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may delete the batch's tombstones and markers; None if not set."""
+        """When the cleaner may delete tombstones and markers, in ms since 1970; None if not set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     def encode(self) -> bytes:
@@ -142,8 +145,8 @@ class BatchHeader(NamedTuple):
 def read_header(data: Buffer, position: int = 0) -> BatchHeader | None:
     """The header at ``position``; None if it is incomplete.
 
-    Raises CorruptRecord for a length that no batch has and for an unknown magic.  Whether the rest
-    of the batch is there is for the caller to see.
+    Raises CorruptRecord for a length that is too small and for an unknown magic.  The caller must
+    check that the rest of the batch is complete.
     """
     if len(data) - position < MAGIC_PREFIX_BYTES:
         return None
@@ -193,8 +196,8 @@ def iterate_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, Batc
 class MemoryRecords:
     """The record batches of one partition, in memory; the first header is parsed once.
 
-    A Produce request since version 3 has one batch for a partition.  Its handler, the verification
-    of its transaction and the log read the same header.  Source: Kafka ``MemoryRecords``.
+    A Produce request from version 3 on has one batch per partition.  The request's handler, the
+    verification of its transaction and the log need its header.  Source: Kafka ``MemoryRecords``.
     """
 
     __slots__ = ("_first_header", "buffer")
@@ -226,7 +229,7 @@ class MemoryRecords:
 
 
 def is_intact(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch's checksum is that of its bytes, all of which must be in ``data``."""
+    """Whether the checksum of the batch is correct; ``data`` must hold the whole batch."""
     end = position + header.size
     with memoryview(data) as view:
         if header.magic == MAGIC_2:
@@ -235,7 +238,10 @@ def is_intact(data: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def is_intact_in_pieces(header: BatchHeader, start: bytes, rest: Iterable[bytes]) -> bool:
-    """As :func:`is_intact`, of a batch too large to hold: its first 61 bytes, then the others."""
+    """Whether the checksum is correct, for a batch of magic 2 that is too large for memory.
+
+    ``start`` is the batch's first 61 bytes, ``rest`` yields the others.
+    """
     crc = crc32c(start[_CRC_END:HEADER_BYTES])
     for piece in rest:
         crc = crc32c(piece, crc)
@@ -243,9 +249,9 @@ def is_intact_in_pieces(header: BatchHeader, start: bytes, rest: Iterable[bytes]
 
 
 def records_block(data: Buffer, position: int, header: BatchHeader) -> tuple[bytes, int]:
-    """The records unpacked, and where in those bytes they begin.
+    """Bytes with the uncompressed records, and the position in them where the records begin.
 
-    Raises CorruptRecord if they cannot be unpacked.
+    Raises CorruptRecord if the records cannot be decompressed.
     """
     start, end = position + HEADER_BYTES, position + header.size
     codec = header.codec
@@ -278,7 +284,7 @@ def assigned_header(
     max_timestamp: int,
     is_log_append_time: bool = False,
 ) -> BatchHeader:
-    """The batch's header with what the leader assigns; the records stay as they are.
+    """The batch's header with the fields that the leader assigns; ``data`` is not changed.
 
     The checksum is computed again only if ``max_timestamp`` or the timestamp type changes.
     """
@@ -317,9 +323,9 @@ def encode_batch(
 ) -> bytes:
     """A batch of magic 2 with these records, whose offsets must rise.
 
-    ``base_offset`` and ``last_offset`` are those of the first and last record unless compaction
-    keeps wider ones; with ``log_append_time`` that is the batch's one timestamp.  ``max_timestamp``
-    is for a batch without records, which still knows theirs.
+    ``base_offset`` and ``last_offset`` are given when compaction removed the first or last records
+    but keeps the offset range; None means those of the records.  ``log_append_time`` becomes the
+    timestamp of all records.  ``max_timestamp`` is given if all records of the batch were removed.
     """
     assert records or (base_offset is not None and last_offset is not None)
     base = records[0].offset if base_offset is None else base_offset

@@ -1,11 +1,13 @@
 """Checks the records of a batch of magic 2 without making values of them.
 
-A leader must look at every length and every timestamp of a batch before it appends the batch.  The
-walk does that at about a microsecond a record.  Where neighbours are equally long it is much
-faster: their lengths and timestamps are columns, which slices with a step take out at C's speed.
+A leader must check every length and every timestamp of a batch before it appends the batch.  The
+*walk* does that in about a microsecond per record.  It is much faster for a *run*: neighbouring
+records with equal lengths.  The same field of all records in a run is a *column*, which a Python
+slice with a step reads at C's speed.
 
 A batch of a few kilobytes can hold millions of records once it is unpacked.  The walk is therefore
-a generator that yields after each slice of work, so that its caller can stop, or go on elsewhere.
+a generator that yields after each slice of work, so that its caller can stop it or continue it in
+another thread.
 
 Source: Kafka ``DefaultRecord.readFrom``, ``DefaultRecordBatch``.
 """
@@ -27,42 +29,42 @@ from kafka_common.protocol.records import (
 T = TypeVar("T")
 
 RECORDS_AT_ONCE: Final = 1_000
-"""Records and headers that the walk looks at before it yields: about a millisecond."""
+"""The walk yields after so many records and headers, about a millisecond of work."""
 MOST_HEADERS: Final = 2_000_000
-"""Headers in all records of one batch; Kafka has no limit."""
+"""The limit of record headers in one batch; Kafka has no limit."""
 
 _SHORTEST: Final = MIN_RECORD_BODY_BYTES << 1
 _BELOW_ALL: Final = -(1 << 63)
 _NOT_POSITIVE_ZIGZAG: Final = bytes(range(1, 128, 2))
-"""The negative ones among the zigzag numbers of one byte."""
+"""All zigzag numbers of one byte that are negative."""
 _OFFSET_BYTES: Final = 2
-"""Offset deltas of up to 8191 are looked at in columns."""
+"""Offset deltas in a column have at most so many bytes, which hold deltas up to 8191."""
 _NULL: Final = 1
 """The zigzag number -1 as a byte."""
 _FIRST_RUN: Final = 16
 _RUN_GROWTH: Final = 8
 _MOST_IN_RUN: Final = 8_192
-"""Equal neighbours that are looked at before the walk counts its work again."""
+"""The longest run that is checked in one step."""
 _LONGEST_REST: Final = 64
-"""After short runs of equal neighbours the walk does not look for runs for so many records."""
+"""After short runs the walk does not look for a run during at most so many records."""
 
 
 _ONE_BYTE: Final = bytes(range(0, 128, 2))
-"""The offset deltas 0, 1, 2… as they are written, as far as they have one byte."""
+"""The offset deltas 0 to 63 as zigzag varints of one byte each."""
 _TWO_BYTES: Final = (
     bytes(delta << 1 & 0x7F | 0x80 for delta in range(8_192)),
     bytes(delta >> 6 for delta in range(8_192)),
 )
-"""The first and the second bytes of those of two bytes, by their deltas."""
+"""First and second bytes of zigzag varints of two bytes, indexed by the offset delta."""
 
 
 class Walked(NamedTuple):
     """The result of a walk over records."""
 
     largest_delta: int
-    """The largest of the timestamp deltas."""
+    """The largest timestamp delta, in milliseconds."""
     is_counted: bool
-    """Whether the offset deltas are 0, 1, 2…; True if they were not looked at."""
+    """Whether the offset deltas are 0, 1, 2…; True if they were not checked."""
 
 
 def finish(work: Generator[None, None, T]) -> T:
@@ -80,9 +82,9 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
 ) -> Generator[None, None, Walked]:
     """The largest timestamp delta of ``count`` records that must fill ``data`` up to ``end``.
 
-    Every length in every record is checked, as if they were all decoded; with ``counts`` their
-    offset deltas are looked at, too.  Raises InvalidRecord if
-    a record is malformed or the lengths do not add up, MessageTooLarge for too many headers.
+    Every length in every record is checked, as decoding would do; with ``counts`` the offset deltas
+    are checked too.  Raises InvalidRecord if a record is malformed or the lengths do not add up,
+    and MessageTooLarge for more than MOST_HEADERS headers.
     """
     largest = _BELOW_ALL
     total, is_counted = count, True
@@ -90,7 +92,7 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
     rest = longer_rest = 0
     try:
         while count > 0:
-            # The walk pauses when so many records are left; a record's headers count as records.
+            # The walk yields when ``pause_at`` records are left; a header counts as a record.
             pause_at = max(0, count - RECORDS_AT_ONCE)
             while count > pause_at:
                 start = position
@@ -119,7 +121,7 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
                     key_at += 1
                 if counts and not _is_delta(data, offset_at, total - count):
                     counts = is_counted = False
-                # Most keys are null or short and most values have lengths of one or two bytes.
+                # The fast cases: a key that is null or short, a value below 8 KiB.
                 field = data[key_at]
                 if field == _NULL:
                     value_at = key_at + 1
@@ -182,7 +184,7 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
 
 
 def _is_delta(data: bytes | mmap, position: int, delta: int) -> bool:
-    """Whether the number at ``position`` is ``delta``, in as few bytes as it needs."""
+    """Whether the varint at ``position`` is ``delta``; deltas below 8192 must be minimal."""
     if delta < 64:
         return data[position] == delta << 1
     if delta < 8_192:
@@ -192,7 +194,7 @@ def _is_delta(data: bytes | mmap, position: int, delta: int) -> bool:
 
 
 def _after_field(data: bytes | mmap, position: int) -> int:
-    """Where the field ends whose length stands at ``position``; a negative length means null."""
+    """The end of the field whose length begins at ``position``; a negative length means null."""
     size = data[position]
     if size < 0x80:
         return position + 1 if size & 1 else position + 1 + (size >> 1)
@@ -219,7 +221,7 @@ def _check_headers(data: bytes | mmap, place: int, end: int, count: int) -> None
 def _walk_headers(
     data: bytes | mmap, place: int, end: int, count: int
 ) -> Generator[None, None, None]:
-    """As :func:`_check_headers`, in slices."""
+    """Checks headers as :func:`_check_headers` does, but yields after RECORDS_AT_ONCE headers."""
     while count > RECORDS_AT_ONCE:
         place = _after_headers(data, place, RECORDS_AT_ONCE)
         count -= RECORDS_AT_ONCE
@@ -250,10 +252,11 @@ class _Layout(NamedTuple):
 def _equal_neighbours(
     data: bytes | mmap, end: int, layout: _Layout, count: int, offset_delta: int | None
 ) -> tuple[int, int, bool]:
-    """How many records after this one have every length in the same place and of the same value.
+    """The number of records after this one with the same lengths at the same places: a run.
 
-    With them the largest of their timestamp deltas; none if a delta has several bytes, or the
-    record has headers.  And whether their offset deltas go on with ``offset_delta``, if given.
+    Also the largest timestamp delta of the run, and whether the offset deltas in it continue from
+    ``offset_delta`` (True if that is None).  A run ends before a timestamp delta that is negative
+    or has several bytes; records with headers form no run.
     """
     start, body, offset, key, value, headers, position = layout
     if offset != body + 2 or key - offset > _OFFSET_BYTES or data[headers]:
@@ -298,7 +301,7 @@ def _equal_neighbours(
 
 
 def _length_bytes(data: bytes | mmap, start: int, position: int) -> range:
-    """Places of the bytes of the length at ``position``, counted from ``start``."""
+    """The bytes of the varint at ``position``, as distances from ``start``."""
     end = position
     while data[end] >= 0x80:
         end += 1
@@ -306,7 +309,7 @@ def _length_bytes(data: bytes | mmap, start: int, position: int) -> range:
 
 
 def _ends_with(data: bytes | mmap, first: int, stop: int, stride: int, size: int) -> bool:
-    """Whether the numbers in these columns all have ``size`` bytes."""
+    """Whether the varints in these columns all have ``size`` bytes, 1 or 2."""
     return max(data[first + size - 1 : stop : stride]) < 0x80 and (
         size == 1 or min(data[first:stop:stride]) >= 0x80
     )
@@ -315,7 +318,7 @@ def _ends_with(data: bytes | mmap, first: int, stop: int, stride: int, size: int
 def _are_deltas(
     data: bytes | mmap, first: int, stop: int, stride: int, size: int, delta: int, count: int
 ) -> bool:
-    """Whether the numbers of ``size`` bytes in these columns are ``delta`` and those after it."""
+    """Whether the varints of ``size`` bytes in these columns are ``delta``, ``delta`` + 1, …."""
     tables = (_ONE_BYTE,) if size == 1 else _TWO_BYTES
     return all(
         data[first + place : stop : stride] == table[delta : delta + count]

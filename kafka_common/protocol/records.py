@@ -1,7 +1,7 @@
 """The records within a batch of magic 2: bytes <-> values.
 
-A record is a zigzag varint length, a byte of attributes, then as zigzag varints the deltas to the
-batch's base timestamp and base offset, key, value and headers.
+A record is its length, a byte of attributes, the deltas to the batch's base timestamp and base
+offset, then key, value and headers.  All lengths and deltas are zigzag varints.
 :mod:`kafka_common.protocol.record_walk` checks records without making values of them.
 
 Source: Kafka ``DefaultRecord``.
@@ -21,7 +21,7 @@ VARINT_BYTES: Final = 5
 VARLONG_BYTES: Final = 10
 _MASK64: Final = (1 << 64) - 1
 MIN_RECORD_BODY_BYTES: Final = 6
-"""Attributes and five numbers of a byte each: what the shortest record has after its length."""
+"""Size of the shortest record without its length: attributes and five varints of one byte."""
 
 _MARKER_KEY: Final = Struct(">hh")
 _MARKER_VALUE: Final = Struct(">hi")
@@ -58,7 +58,7 @@ class EndTransactionMarker(NamedTuple):
 
     @staticmethod
     def decode(record: Record) -> EndTransactionMarker | None:
-        """The marker; None for another control record; InvalidRecord if malformed."""
+        """The marker, or None if it is another control record; InvalidRecord if malformed."""
         if record.key is None or len(record.key) < _MARKER_KEY.size:
             raise InvalidRecord("A control record has no key of at least 4 bytes")
         version, kind = _MARKER_KEY.unpack_from(record.key)
@@ -75,7 +75,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def zigzag(value: int) -> bytes:
-    """A signed number as a zigzag varint, of up to 64 bits."""
+    """A signed number of up to 64 bits as a zigzag varint."""
     rest = (value << 1 ^ value >> 63) & _MASK64
     if rest < 0x80:
         return rest.to_bytes(1, "big")
@@ -88,7 +88,10 @@ def zigzag(value: int) -> bytes:
 
 
 def read_zigzag(data: bytes | mmap, position: int, longest: int = VARINT_BYTES) -> tuple[int, int]:
-    """The number at ``position`` and where it ends; InvalidRecord if it does not end in time."""
+    """The zigzag varint at ``position``, and the position after it.
+
+    Raises InvalidRecord if it has more than ``longest`` bytes.
+    """
     value = shift = 0
     for place in range(position, min(position + longest, len(data))):
         byte = data[place]
@@ -128,7 +131,7 @@ def _append_field(body: bytearray, field: bytes | None) -> None:
 def iterate_records(
     data: bytes, position: int, count: int, base_offset: int, base_timestamp: int
 ) -> Iterator[Record]:
-    """The ``count`` records from ``position`` to the end of ``data``; InvalidRecord otherwise."""
+    """The ``count`` records that fill ``data`` from ``position``; InvalidRecord if malformed."""
     for _ in range(count):
         size, start = read_zigzag(data, position)
         position = start + size

@@ -1,9 +1,9 @@
 """Encodes responses and shortens error messages that are too long for the wire.
 
-An error message often quotes what the client sent, and that may be as long as a string of the wire
-can be.  The message is then longer than one, and the whole response could not be sent, or not be
-read by its client.  So such a message is clipped where the response is encoded, in one place for
-all APIs.
+An error message often quotes what the client sent, and that may be as long as a string on the wire
+can be.  The message is then longer than that limit, and the response could not be written, or the
+client could not read it.  So such a message is clipped when the response is encoded, in one place
+for all APIs.
 
 Source: Kafka ``MessageDataGenerator.generateStringToBytes``: Kafka gives up the whole response.
 """
@@ -24,13 +24,13 @@ from kafka_common.protocol.primitives import MAX_STRING_BYTES
 E = TypeVar("E", bound=Entity)
 
 LONGEST_MESSAGE: Final = 8_000
-"""Characters that are left of a clipped message; each has at most four bytes."""
+"""Characters of a clipped message; each has at most four bytes in UTF-8."""
 _MESSAGE: Final = "error_message"
-"""How the name of a field ends that holds such a sentence."""
+"""The ending of the names of fields that hold an error message."""
 
 
 class _Places(NamedTuple):
-    """The fields of a message class that may hold an error message."""
+    """The fields of a message class that hold an error message, directly or in nested messages."""
 
     messages: tuple[str, ...]
     entities: tuple[str, ...]
@@ -38,12 +38,15 @@ class _Places(NamedTuple):
 
 
 def write_response(response: Entity) -> bytes:
-    """The bytes of the response; OutOfBoundValue if another field than a message does not fit."""
+    """The bytes of the response, with error messages clipped if they are too long.
+
+    Raises OutOfBoundValue if another field does not fit.
+    """
     try:
         body = write(response)
     except OutOfBoundValue:
         return write(with_clipped_messages(response))
-    # A compact string may be longer here than any client of Kafka reads.
+    # kio writes compact strings that are longer than Kafka's clients read.
     if len(body) > MAX_STRING_BYTES:
         fitting = with_clipped_messages(response)
         if fitting is not response:
@@ -52,14 +55,14 @@ def write_response(response: Entity) -> bytes:
 
 
 def clipped(message: str) -> str:
-    """The text, cut to the longest string of the wire."""
+    """The text, cut to LONGEST_MESSAGE characters if it is too long for a string on the wire."""
     if len(message) <= LONGEST_MESSAGE or len(message.encode()) <= MAX_STRING_BYTES:
         return message
     return message[:LONGEST_MESSAGE] + "…"
 
 
 def with_clipped_messages(entity: E) -> E:
-    """The message with every error message clipped; the same object if all of them fit."""
+    """The entity with every error message clipped; the same object if all of them fit."""
     places = _places(type(entity))
     changes: dict[str, object] = {}
     for name in places.messages:

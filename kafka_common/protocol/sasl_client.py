@@ -14,7 +14,11 @@ from kafka_common.protocol.scram import MAX_CLIENT_ITERATIONS, MIN_ITERATIONS, S
 
 
 class SaslClient(Protocol):
-    """One login.  ``is_complete`` once the server has sent its proof, if the mechanism has one."""
+    """One login.
+
+    ``is_complete`` becomes true with the first message of PLAIN, and in SCRAM when the server's
+    signature was verified.
+    """
 
     is_complete: bool
 
@@ -22,7 +26,10 @@ class SaslClient(Protocol):
         """The first message of the client."""
 
     def step(self, challenge: bytes) -> bytes:
-        """The next message; may take some milliseconds.  SaslRefused if the server's is invalid."""
+        """The client's next message; SaslRefused if the server's ``challenge`` is invalid.
+
+        Computing it may take some milliseconds.
+        """
 
 
 class PlainClient:
@@ -33,7 +40,7 @@ class PlainClient:
         self._message = b"\0" + username.encode() + b"\0" + password.encode()
 
     def first(self) -> bytes:
-        """Name and password, the only message."""
+        """The client's only message: name and password."""
         self.is_complete = True
         return self._message
 
@@ -62,11 +69,11 @@ class ScramClient:
         self._expected_signature: bytes | None = None
 
     def first(self) -> bytes:
-        """The name and the nonce."""
+        """The client's first message: its name and its nonce."""
         return f"n,,{self._first_bare}".encode()
 
     def step(self, challenge: bytes) -> bytes:
-        """The proof; then nothing, once the server's signature is verified."""
+        """The client's proof; on the second call empty bytes, if the signature is valid."""
         if self._expected_signature is None:
             return self._proof(challenge)
         signature = scram.decode_server_final(challenge)

@@ -1,6 +1,6 @@
 """SCRAM: messages, formulas, and the credential that a server stores instead of a password.
 
-Pure; random nonces are handed in.  A credential never shows its keys when it is printed.
+Pure: random nonces are arguments.  A credential never shows its keys when it is printed.
 
 Source: RFC 5802, RFC 7677; Kafka ``ScramMessages``, ``ScramFormatter``, ``ScramCredentialUtils``.
 """
@@ -20,14 +20,14 @@ from kafka_common.errors import SaslRefused
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""What AlterUserScramCredentials allows."""
+"""The most iterations that AlterUserScramCredentials allows."""
 
 MAX_CLIENT_ITERATIONS: Final = 1_000_000
-"""More would keep a client computing for a second or longer because a server said so."""
+"""A client refuses more: a server could make it compute for a second or longer."""
 
 
 class ScramMechanism(Enum):
-    """``value``: the type on the wire, and the name of the hash."""
+    """A SCRAM mechanism; ``value`` is (type id on the wire, name of the hash)."""
 
     SCRAM_SHA_256 = (1, "sha256")
     SCRAM_SHA_512 = (2, "sha512")
@@ -42,7 +42,7 @@ class ScramMechanism(Enum):
 
     @property
     def mechanism_name(self) -> str:
-        """``SCRAM-SHA-256``."""
+        """The name that SASL uses, such as ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
 
@@ -81,7 +81,7 @@ class ScramCredential:
 
     @classmethod
     def decode(cls, text: str) -> ScramCredential:
-        """The credential in that text; ValueError, without its content, if there is none."""
+        """The credential in that text; raises ValueError, which does not quote the text."""
         pairs = dict(token.partition("=")[::2] for token in text.split(","))
         if set(pairs) != {"salt", "stored_key", "server_key", "iterations"}:
             raise ValueError("not a SCRAM credential")
@@ -173,9 +173,9 @@ class ClientFirst(NamedTuple):
     authorization_id: str
     nonce: str
     bare: str
-    """The message behind its header, which both sides sign."""
+    """The message after its header ``n,,``; both sides sign it."""
     is_token: bool
-    """The client means a delegation token (``tokenauth=true``)."""
+    """Whether the client logs in with a delegation token (``tokenauth=true``)."""
 
     @classmethod
     def decode(cls, message: bytes) -> ClientFirst:
@@ -193,7 +193,7 @@ class ClientFirst(NamedTuple):
 
 
 def client_first_bare(username: str, nonce: str, *, is_token: bool = False) -> str:
-    """What a client without an authorization id sends behind ``n,,``.
+    """The client's first message after its header ``n,,``, without an authorization id.
 
     ``is_token``: the name is the id of a delegation token (KIP-48).
     """
@@ -244,7 +244,7 @@ def server_final(signature: bytes) -> bytes:
 
 
 def decode_server_final(message: bytes) -> bytes:
-    """The server's signature; SaslRefused if it answered an error instead."""
+    """The server's signature; SaslRefused if the server sent an error instead."""
     match = _SERVER_FINAL.fullmatch(_text(message))
     if match is None:
         raise SaslRefused("not a SCRAM server final message")

@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS: Final = 40
 
 
 def uuid_text(value: UUID) -> str:
-    """``AAAAAAAAAAAAAAAAAAAAAQ`` for the id of the metadata topic."""
+    """The id as text, such as ``AAAAAAAAAAAAAAAAAAAAAQ`` for the metadata topic."""
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
@@ -29,9 +29,9 @@ def parse_uuid(text: str) -> UUID:
 
 
 def usable_uuid(new_uuid: Callable[[], UUID]) -> UUID:
-    """The first id of ``new_uuid`` that is not reserved.
+    """Calls ``new_uuid`` until it returns an id that may be used.
 
-    0 and 1 are reserved, and a text that begins with a dash is taken for an option by tools.
+    The ids 0 and 1 are reserved, and tools take a text that begins with a dash for an option.
     Source: Kafka ``Uuid.randomUuid``.
     """
     while True:

@@ -40,7 +40,7 @@ class MessageSchema:
         return made_of(getattr(self._module, class_name), values)
 
     def whole(self, **values: object) -> Any:
-        """The request or response itself."""
+        """The request or response, with those values that its version has fields for."""
         return made_of(self._whole, values)
 
 
@@ -51,7 +51,7 @@ class RequestSchema(MessageSchema):
         super().__init__(api_key, version, EntityType.request)
 
     def request(self, **values: object) -> RequestPayload:
-        """The request itself."""
+        """The request, with those values that its version has fields for."""
         return cast(RequestPayload, self.whole(**values))
 
 
@@ -62,7 +62,7 @@ class ResponseSchema(MessageSchema):
         super().__init__(api_key, version, EntityType.response)
 
     def response(self, **values: object) -> ResponsePayload:
-        """The response itself; ``throttle_time`` is zero."""
+        """The response, with the values its version has; ``throttle_time`` is zero unless given."""
         return cast(ResponsePayload, self.whole(**{"throttle_time": NO_THROTTLE} | values))
 
 

@@ -2,16 +2,16 @@
 
 kio's native reader is fast and trusts its input in five ways that a server must not:
 
-* it reserves memory for as many array items as the peer *says* there are: five bytes make it ask
-  for 34 GB, and Rust ends the whole process when that fails;
+* it reserves memory for as many array items as the peer announces: five bytes make it ask for
+  34 GB, and Rust ends the whole process when that fails;
 * it raises for tagged fields it does not know, which KIP-482 obliges every reader to skip;
 * it does not compare a tagged field with the size written before it;
 * it reads null as None where the schema does not allow null;
 * it reads strings of any length, where Kafka allows 32,767 bytes.
 
-A *walk* is made once per message type from the same schema classes.  It goes over the bytes without
-making values, checks every length against the bytes that are left, and notes what has to be cut out
-for kio.  Source: KIP-482, Kafka ``MessageDataGenerator``.
+For each message type a *walk* is made once, from the same schema classes.  A walk is a function
+that goes over the bytes without making values, checks every length against the bytes that are left,
+and lists the bytes that must be cut out for kio.  Source: KIP-482, Kafka ``MessageDataGenerator``.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.primitives import MAX_STRING_BYTES, unsigned_varint
 
 MOST_TAGS: Final = 1_000
-"""Tagged fields in one section.  Kafka's messages have a handful; each costs time to skip."""
+"""Limit of tagged fields in one section.
+
+Kafka's messages have a handful, and each costs time to skip.
+"""
 
 Cut: TypeAlias = tuple[int, int, bytes]
-"""From, to, and what takes that place."""
+"""(start, end, the bytes that replace that range)."""
 
 Walk: TypeAlias = Callable[[bytes, int, list[Cut]], int]
-"""(data, position, cuts) to the position behind; never beyond the end of data."""
+"""Maps (data, position, cuts) to the position after the field; at most the end of data."""
 
 _FIXED_SIZES: Final = {
     "int8": 1,
@@ -72,14 +75,15 @@ class _Step(NamedTuple):
     """How to skip one field: by a fixed number of bytes, or by walking."""
 
     size: int
-    """Of the field if it is fixed, else the least a walk needs."""
+    """Bytes of a field of fixed size; otherwise the least bytes that the field can have."""
     walk: Walk | None
 
 
 def checked(entity_type: type[Entity], data: bytes, offset: int) -> tuple[bytes, int]:
-    """The bytes for kio's reader of that type; InvalidFrame if a length is not allowed.
+    """The bytes that kio's reader can read, and the position in them where the message starts.
 
-    Nothing is copied unless a tagged field unknown to kio had to be cut out.
+    Raises InvalidFrame if a length is not allowed.  The data is copied only if a tagged field that
+    kio does not know had to be cut out.
     """
     cuts: list[Cut] = []
     try:
@@ -96,7 +100,7 @@ def checked(entity_type: type[Entity], data: bytes, offset: int) -> tuple[bytes,
 
 
 def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A variable-length number of at most 32 bits and the position behind it."""
+    """An unsigned varint of at most 32 bits, and the position after it."""
     byte = data[position]
     if byte < 0x80:
         return byte, position + 1
@@ -112,7 +116,7 @@ def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: Buffer, position: int) -> int:
-    """The position behind a section of tagged fields of which none is known."""
+    """The position after a section of tagged fields, all of which are skipped."""
     count, position = read_unsigned_varint(data, position)
     for _ in range(_tag_count(count, data, position)):
         _, position = read_unsigned_varint(data, position)
@@ -163,7 +167,7 @@ def _entity_walk(entity_type: type[Entity], is_nullable: bool) -> Walk:
             else:
                 position = field_walk(data, position, cuts)
         if tags_walk is not None:
-            # Without a tagged field, and that is nearly always, one byte 0.
+            # Nearly always there is no tagged field: the section is one byte 0.
             position = position + 1 if data[position] == 0 else tags_walk(data, position, cuts)
         if position > len(data):
             raise InvalidFrame(f"{entity_type.__name__} ends too early")
@@ -209,7 +213,7 @@ def _merged(steps: list[_Step]) -> list[_Step]:
 
 def _field_step(field: Field[Any], is_flexible: bool, *, is_nullable: bool, is_tag: bool) -> _Step:
     kind = classify_field(field)
-    # A tagged field is optional by being absent; only arrays, strings and bytes have a null.
+    # A tagged field that is None is absent; only tagged arrays, strings and bytes can be null.
     match kind:
         case EntityField(entity_type):
             item = _entity_step(entity_type, is_nullable and not is_tag)
@@ -251,7 +255,7 @@ def _null(is_nullable: bool) -> None:
 
 
 def _compact_bytes_walk(is_nullable: bool, most: int | None) -> Walk:
-    """``most``: the length that is allowed; None for as many bytes as are left."""
+    """Walks a compact string or bytes; ``most``: the longest allowed length, None: no limit."""
 
     def walk(data: bytes, position: int, _cuts: list[Cut]) -> int:
         size, position = read_unsigned_varint(data, position)

@@ -1,8 +1,8 @@
 """Reads one message field by field, in the fixed or in the flexible encoding.
 
-For the messages that are too frequent or too large for a message library.  No count is believed:
-each item is read, and there must be bytes for it.  What ends early raises IndexError,
-:class:`struct.error` or InvalidFrame; text that is none, UnicodeDecodeError.
+It is for messages that are too frequent or too large for a message library.  No memory is reserved
+by an announced count: items are read one by one.  A message that ends too early raises IndexError,
+:class:`struct.error` or InvalidFrame; text that is not UTF-8 raises UnicodeDecodeError.
 
 Source: Kafka ``ByteBufferAccessor``; KIP-482.
 """
@@ -27,9 +27,9 @@ BytesT = TypeVar("BytesT", bytes, memoryview)
 
 
 class WireReader(Generic[BytesT]):
-    """A position in a message; each method moves it behind what it reads.
+    """A position in a message; each method moves the position past the field that it reads.
 
-    Slices are of the kind of the data: copies of bytes, views of a memoryview.
+    Slices of ``bytes`` are copies, slices of a ``memoryview`` are views.
     """
 
     def __init__(self, data: BytesT, position: int, *, is_flexible: bool) -> None:
@@ -57,7 +57,7 @@ class WireReader(Generic[BytesT]):
         return value
 
     def _count(self) -> int:
-        """The length of an array or of bytes; negative for null."""
+        """Reads the length of an array or of bytes; negative for null."""
         return self._varint() - 1 if self._is_flexible else self._int32()
 
     def _nullable_text(self) -> str | None:
@@ -77,7 +77,7 @@ class WireReader(Generic[BytesT]):
             self._at = skip_tagged_fields(self._data, self._at)
 
     def _tags(self, wanted: int) -> BytesT | None:
-        """The tagged field of that number, if it exists; others are skipped."""
+        """Reads all tagged fields: the bytes of field ``wanted``, or None if it is absent."""
         found: BytesT | None = None
         for _ in range(self._varint() if self._is_flexible else 0):
             tag = self._varint()

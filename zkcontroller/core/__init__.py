@@ -6,19 +6,19 @@ them: the controller-event-thread in production, a seeded simulator in the tests
 
 How to read it, top down:
 
-* :mod:`.controller` — which part of the core handles an event;
+* :mod:`.controller`: which part of the core handles an event;
 * one file per concern: :mod:`.failover` (becoming controller and ceasing to be it),
   :mod:`.brokers`, :mod:`.topics`, :mod:`.topic_deletion`, :mod:`.reassignment`,
   :mod:`.preferred_election`, :mod:`.isr_changes`, :mod:`.controlled_shutdown`, :mod:`.responses`,
   :mod:`.log_dir_failures`, :mod:`.producer_ids`, :mod:`.features`;
 * the two state machines that they use: :mod:`.partition_states`, :mod:`.replica_states`, with
   the tables of legal transitions; :mod:`.elections`, the choice of a leader as plain functions;
-  :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, what they all
-  read and write; :mod:`.refused_partitions`, what ZooKeeper refused and is tried again;
-* :mod:`.broker_requests` — the requests to the brokers;
-* what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions),
+  :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, which reads and
+  writes the states of partitions; :mod:`.refused_partitions`, which retries refused writes;
+* :mod:`.broker_requests`: the requests to the brokers;
+* the state in memory: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions),
   :mod:`.states`;
-* :mod:`.tools`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
+* :mod:`.tools`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches`: the
   tools that all of them share.
 
 May import ``state_changes``, ``zookeeper``'s values and :mod:`kafka_common`; not ``runtime``, and

@@ -5,8 +5,8 @@ set of partitions for all of them), StopReplica per broker.  :meth:`RequestBatch
 into ``SendControlRequest`` effects in Kafka's order.  A partition's state is encoded once for all
 of them.
 
-A batch lives for one state change and is then dropped; Kafka keeps three for ever and trips over
-a batch that an earlier failure left filled.
+A batch is used for one state change and then dropped.  Kafka keeps three batches for ever, and
+fails if an earlier error left requests in one.
 
 Source: Kafka ``AbstractControllerBrokerRequestBatch``.
 """
@@ -118,10 +118,10 @@ class RequestBatch:
     def add_stop_replica(
         self, broker_ids: Iterable[int], rows: Iterable[int], *, delete: bool
     ) -> None:
-        """Adds StopReplica for these replicas; ``delete`` also removes their logs, and it sticks.
+        """Adds StopReplica for these replicas; ``delete`` also removes their logs.
 
-        The request carries the current leader epoch: leaving the ISR afterwards, in the same batch,
-        raises it, and a replica that stops with the older epoch is what Kafka's brokers expect.
+        A replica that was once added with ``delete`` in this batch stays so.  The request has the
+        leader epoch from before the replica leaves the ISR, as Kafka's brokers expect.
         """
         context = self._context
         for broker_id in self._reachable(broker_ids):
@@ -368,7 +368,7 @@ class RequestBatch:
             topics=list(by_topic.items()),
             delete_partitions=delete,
         )
-        # The replica that a move leaves behind is deleted too, but nothing waits for that.
+        # Replicas that a reassignment removes are deleted too, but no event waits for that.
         deleting = tuple(
             table.topic_partition(row)
             for row, stop in rows.items()
@@ -451,7 +451,7 @@ def event_for_response(send: SendControlRequest, body: bytes) -> Event | None:
     if not send.deleting:
         return None
     response = read_stop_replica_response(send.api_version, body, names_all=True)
-    # What the response does not name was neither deleted nor refused.
+    # A partition that the response does not name was neither deleted nor refused.
     codes = {(topic, partition): code for topic, partition, code in response.partition_errors}
     named = tuple((*each, codes[each]) for each in send.deleting if each in codes)
     if not named:

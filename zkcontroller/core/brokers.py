@@ -1,7 +1,7 @@
 """Brokers start, fail, restart and change their listeners: watches ``/brokers/ids``.
 
-A *bounce* is a broker that died and returned between two looks: same id, larger czxid.  It is
-treated as a death followed by a start, because it has lost all earlier control requests.
+A *bounce* is a broker that stopped and started between two reads: same id, larger czxid.  It is
+handled as a failure followed by a start, because it has lost all earlier control requests.
 
 Source: Kafka ``KafkaController.processBrokerChange``, ``onBrokerStartup``, ``onBrokerFailure``.
 """
@@ -48,8 +48,8 @@ class Brokers:
     def read_all(self) -> Procedure[list[tuple[Broker, int]]]:
         """Every registered broker with its epoch, by id; leaves the child watch.
 
-        A corrupt registration is logged with its path and watched.  A broker that is known in the
-        same epoch keeps the registration that it had; else it is not live until that is mended.
+        A corrupt registration is logged with its path and watched.  A broker that is known with the
+        same epoch keeps its earlier registration; any other is not live until its znode is valid.
         """
         names = yield from self._tools.children(BrokerIdsZnode.PATH, watch=True)
         ids = []
@@ -100,7 +100,7 @@ class Brokers:
         return found
 
     def watch_modifications(self, broker_ids: Sequence[int], kind: str = "Set") -> Procedure[None]:
-        """A data watch on each broker's znode."""
+        """Sets a data watch on each broker's znode; ``kind`` is for the log line."""
         ids = ", ".join(map(str, broker_ids))
         self._journal.debug(f"Register BrokerModifications handler for {kind}({ids})")
         yield from self._tools.exists([BrokerIdZnode.path(b) for b in broker_ids], watch=True)
@@ -164,7 +164,7 @@ class Brokers:
             return
         broker = self._decode(broker_id, znode)
         if broker is None:
-            return  # what was known of it is kept
+            return  # the earlier registration is kept
         if broker.endpoints == cached.endpoints and broker.features == cached.features:
             return
         self._journal.info(
@@ -182,8 +182,8 @@ class Brokers:
         for broker_id in broker_ids:
             context.offline_dir_rows.pop(broker_id, None)
         started = set(broker_ids)
-        # The others must know the new brokers before they get the order to follow them; the new
-        # ones must know everything before they learn what they lead.
+        # The other brokers must know the new ones before LeaderAndIsr makes them follow those.  The
+        # new brokers must know all metadata before LeaderAndIsr makes them leaders.
         self._tools.send_update_metadata(
             [b for b in context.live_or_shutting_down_broker_ids if b not in started]
         )
@@ -261,7 +261,7 @@ class Brokers:
 
 
 def broker_text(broker: Broker) -> str:
-    """As Kafka's log has it: ``1 : (EndPoint(h1,9092,ListenerName(CLIENT),SSL)) : r1 : …``."""
+    """As Kafka logs it: ``1 : (EndPoint(h1,9092,ListenerName(CLIENT),SSL)) : r1 : …``."""
     endpoints = ",".join(
         f"EndPoint({e.host},{e.port},ListenerName({e.listener_name}),{e.security_protocol})"
         for e in broker.endpoints

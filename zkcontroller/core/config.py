@@ -39,11 +39,11 @@ class ControllerConfig:
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
     leader_imbalance_per_broker_percentage: int = 10
-    """A broker's share of leaderships elsewhere above which they are given back to it."""
+    """Leaders are rebalanced if this share of a broker's preferred leaders is elsewhere."""
     supported_features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Features this broker supports, name to (min, max); a ZooKeeper-mode broker has none."""
     trace_state_changes: bool = False
-    """Make the records that Kafka logs at TRACE: one per partition of each request."""
+    """Whether to make the records that Kafka logs at TRACE: one per partition of each request."""
     inter_broker_version: InterBrokerVersion = field(init=False)
     leader_and_isr_version: int = field(init=False)
     update_metadata_version: int = field(init=False)

@@ -26,23 +26,23 @@ class ControllerContext:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything.  A controller that is elected again starts from ZooKeeper alone."""
+        """Clears all state; a controller that is elected again reads everything from ZooKeeper."""
         self.epoch = 0
         self.epoch_zk_version = 0
         self.live_brokers: dict[int, Broker] = {}
         self.live_broker_epochs: dict[int, int] = {}
         self.shutting_down: set[int] = set()
         self.finalized_features: dict[str, int] = {}
-        """Feature to the level that every broker must support (KIP-584)."""
+        """Finalized features: name to the level that every broker must support (KIP-584)."""
         self.table = PartitionTable()
         self.topic_names: dict[UUID, str] = {}
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         self.offline_dir_rows: dict[int, set[int]] = {}
-        """Broker to rows whose replica lies in a failed log directory of that broker."""
+        """Broker id to the rows whose replica is in a failed log directory of that broker."""
         self.offline_partition_count = 0
         self.refused_states: dict[TopicPartition, None] = {}
-        """Partitions whose state ZooKeeper refused to write; it may stand there nevertheless.
+        """Partitions whose state ZooKeeper refused to write; it may have been written all the same.
 
         A write whose reply was lost is repeated, and the repetition may be refused.
         """

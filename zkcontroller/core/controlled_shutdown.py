@@ -19,7 +19,7 @@ from zkcontroller.core.tools import ControllerTools
 
 
 class ControlledShutdowns:
-    """Answers ControlledShutdown events."""
+    """Handles ControlledShutdown events and makes their responses."""
 
     def __init__(
         self,

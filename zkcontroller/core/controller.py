@@ -86,7 +86,7 @@ from zkcontroller.core.topics import TopicChanges
 
 ZK_MIGRATION_STATE_ZK = 4
 REGISTRATION_RETRY_MS = 5_000
-"""From a registration that ZooKeeper refused to the next one."""
+"""The pause after ZooKeeper refused the broker's registration until the next attempt."""
 
 
 Notice: TypeAlias = (
@@ -168,7 +168,7 @@ class KafkaController:
 
     @property
     def active_controller_id(self) -> int:
-        """Broker id that ``/controller`` was last seen to name; -1 for none."""
+        """The controller's broker id in ``/controller`` at the last read; -1 for none."""
         return self._failover.active_controller_id
 
     # ------------------------------------------------------------------ events
@@ -200,9 +200,9 @@ class KafkaController:
             raise
 
     def _refuse(self, event: Event) -> None:
-        """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered.
+        """Refuses a request on a broker that is not the controller; Kafka sends no response.
 
-        One that was answered while it was controller keeps its response: the first one counts.
+        A response that was made before is kept: only the first one for a request is sent.
         """
         if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.refusal(event)
@@ -304,8 +304,8 @@ class KafkaController:
     def refusal(self, event: RequestEvent, error_code: ErrorCode | None = None) -> Result | None:
         """The response when the request cannot be handled; None if the event needs no response.
 
-        Without ``error_code`` it is what a broker answers that is not the controller.  May be
-        called from any thread: it looks at nothing but the event.
+        Without ``error_code`` it is the response of a broker that is not the controller.  Any
+        thread may call: only the event is read.
         """
         code = ErrorCode.not_controller if error_code is None else error_code
         match event:

@@ -40,7 +40,7 @@ class RegisterBrokerZnode:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait this long because ZooKeeper was too busy to answer.  Result: None."""
+    """Wait ``delay_ms`` because ZooKeeper was too busy to reply.  Result: None."""
 
     delay_ms: int
 
@@ -57,7 +57,7 @@ class AddChannel:
 
 @dataclass(frozen=True, slots=True)
 class RemoveChannel:
-    """Close the channel to a broker; what is queued is lost."""
+    """Close the channel to a broker; its queued requests are lost."""
 
     broker_id: int
 
@@ -96,7 +96,7 @@ class ControlledShutdownResult:
 
 
 class PartitionResult(NamedTuple):
-    """The outcome for one partition of a request; ``message`` None where the code says it all."""
+    """The outcome for one partition of a request; ``message`` None: the code has no text."""
 
     partition: TopicPartition
     error_code: ErrorCode

@@ -23,7 +23,7 @@ IsOnline: TypeAlias = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class OfflineElection:
-    """The leader is lost.  ``allow_unclean``: an operator accepts that records are lost."""
+    """The leader is offline.  ``allow_unclean``: an operator accepts that records are lost."""
 
     allow_unclean: bool = False
 
@@ -159,9 +159,9 @@ def without_replica(
     """The state after a replica went offline: out of the ISR, unless it is the last one in it.
 
     The last member stays, so that only its return (or an unclean election) can bring a leader back.
-    A broker that an interrupted order has dropped may be in the ISR beside it; it holds no replica
-    any more and cannot lead, so it does not count.  In Kafka it does, and then no replica leads for
-    ever.
+    After an interrupted reassignment a broker that has no replica any more may still be in the ISR.
+    It cannot lead, so it does not count as a member.  In Kafka it counts, and then the partition
+    never gets a leader again.
     """
     leader, leader_epoch, isr, zk_version, _, recovery = current
     if broker_id not in isr:

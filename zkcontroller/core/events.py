@@ -102,7 +102,7 @@ class TopicDeletion:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletionStopReplicaResponseReceived:
-    """A broker answered a StopReplica that asked it to delete partitions.
+    """A broker's response to a StopReplica that deletes partitions.
 
     ``partition_errors``: (topic, partition, error code) of those that were sent with delete, whose
     topic is being deleted, and that the response names; ``request_error``: top-level code, not 0
@@ -125,7 +125,7 @@ class ControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponseReceived:
-    """A broker answered LeaderAndIsr.
+    """A broker's response to LeaderAndIsr.
 
     ``partition_errors``: (topic id or name, partition, error code), ids from version 5 on.  All
     that the response names if ``is_probe``: the request held partitions that were believed to be in
@@ -142,7 +142,10 @@ class LeaderAndIsrResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataResponseReceived:
-    """A broker answered UpdateMetadata; ``response`` as above."""
+    """A broker's response to UpdateMetadata.
+
+    ``response``: the whole response as Kafka prints it, if ``request_error`` is not 0.
+    """
 
     broker_id: int
     request_error: int
@@ -154,7 +157,7 @@ class UncleanLeaderElectionEnable:
     """The broker default ``unclean.leader.election.enable`` changed to ``enabled``.
 
     Kafka's event exists only for false→true and reads the configuration itself; ours carries the
-    value, so that the core needs no configuration that changes behind its back.
+    value, so that the core never reads a configuration that another thread may change.
     """
 
     enabled: bool
@@ -184,7 +187,7 @@ class ZkPartitionReassignment:
 
 @dataclass(frozen=True, slots=True)
 class ApiPartitionReassignment:
-    """AlterPartitionReassignments: partition to its new replicas, None to cancel (KIP-455)."""
+    """AlterPartitionReassignments: partitions with new replicas, None to cancel (KIP-455)."""
 
     targets: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
     request_id: int
@@ -209,8 +212,8 @@ class PartitionReassignmentIsrChange:
 class AutoPreferredReplicaLeaderElection:
     """The periodic check of whether leaders should move back to preferred replicas is due.
 
-    Only in the controller epoch in which it was scheduled: one that waited in the queue while this
-    broker was elected again would begin a second row of checks.
+    It is ignored in any later controller epoch: the new election schedules its own checks, and this
+    one would begin a second series of them.
     """
 
     controller_epoch: int = field(repr=False)
@@ -218,7 +221,7 @@ class AutoPreferredReplicaLeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPartitionRetry:
-    """Time to try again what ZooKeeper refused for single partitions; Kafka has no such event."""
+    """The retry of operations that ZooKeeper refused is due; Kafka has no such event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +336,7 @@ RequestEvent: TypeAlias = (
     | AllocateProducerIds
     | UpdateFeatures
 )
-"""Events that a client waits for: answered by RequestResponse(request_id, …) on every broker."""
+"""Events of a client's request; each gets a RequestResponse, on every broker."""
 
 STATE_OF: dict[type[Event], ControllerState] = {
     Startup: ControllerState.CONTROLLER_CHANGE,
@@ -395,11 +398,11 @@ WATCH_EVENTS = (
     PartitionModifications, TopicDeletion, IsrChangeNotification, LogDirEventNotification,
     PartitionReassignmentIsrChange,
 )  # fmt: skip
-"""Events that only say "look again": one that is queued already need not be queued twice."""
+"""Events that only say "read again": an event that waits in the queue is not queued twice."""
 
 
 PRINTED_CHARACTERS: Final = 1_000
-"""Of an event's fields in a log line; a response about 100,000 partitions has megabytes."""
+"""The most characters of an event's fields in a log line; a response may have megabytes."""
 
 
 def event_text(event: Event) -> str:

@@ -13,7 +13,7 @@ Five things differ from Kafka on purpose, each after a defect seen there:
   whichever earlier session owns it (KAFKA-13407, KAFKA-4229);
 * resigning drops the whole context and starts from an empty one (KAFKA-5310);
 * an election or a failover that failed is tried again after a pause, and only then ``/controller``
-  is given up, as the next candidate may fail over the same;
+  is given up, because the next candidate may fail for the same reason;
 * a topic or a partition state that is corrupt, or that ZooKeeper refuses to show, is logged with
   its path and left out; it does not end a failover.
 
@@ -74,12 +74,12 @@ from zkcontroller.zookeeper.znodes import (
 NO_CONTROLLER = -1
 CONTROLLER_MOVED = "org.apache.kafka.common.errors.ControllerMovedException"
 ELECTION_RETRY_MS = 5_000
-"""From an election or a failover that failed to the next look at ``/controller``, and from a
-failover that failed to the deletion of ``/controller``."""
+"""The pause after a failed election or failover before ``/controller`` is read again, and after a
+failed failover before ``/controller`` is deleted."""
 STATES_PER_READ = 50_000
 """Partition states read at once at failover; bounds memory at a million partitions."""
 STATES_PER_STEP = 5_000
-"""States taken in at once, whole columns in C: other threads wait for as long as it takes."""
+"""States stored in the table at once by C code, which other threads must wait for."""
 
 
 class Failover:
@@ -108,7 +108,7 @@ class Failover:
         self._elections = elections
         self._broker_id = tools.config.broker_id
         self.active_controller_id = NO_CONTROLLER
-        """Broker id that ``/controller`` was last seen to name; -1 for none."""
+        """The controller's broker id in ``/controller`` at the last read; -1 for none."""
 
     @property
     def is_active(self) -> bool:
@@ -233,7 +233,7 @@ class Failover:
             return
         znode = found[1]
         if znode.ephemeral_owner == 0:
-            return  # a KRaft controller that claimed the cluster: not ours to take away
+            return  # a KRaft controller has taken over the cluster: its znode must stay
         self._journal.warn(
             f"{ControllerZnode.PATH} names this broker, which does not act as controller (owner"
             f" session 0x{znode.ephemeral_owner:x}); removing it and running again"
@@ -299,7 +299,7 @@ class Failover:
         table = self._context.table
         count = len(table.topic_of)
         assert count == len(table), "the table is fresh, so no row was freed"
-        # Thousands of partitions share a state to the last byte: each is read once.
+        # Thousands of partitions have byte-equal states: equal bytes are decoded once.
         decoded: dict[bytes, PartitionStateZnode | None] = {}
         for start in range(0, count, STATES_PER_READ):
             part = slice(start, start + STATES_PER_READ)
@@ -395,13 +395,13 @@ class Failover:
     def trigger_controller_move(self, pause_ms: int = 0) -> Procedure[None]:
         """Resign, then delete ``/controller`` so that every broker tries to be elected again.
 
-        After a failover that failed ``pause_ms`` lies between the two: the next one may fail as
-        well, and candidates that wake each other would hold elections without a pause.
+        After a failed failover it waits ``pause_ms`` between the two.  The next failover may fail
+        as well, and the candidates would hold one election after another without a pause.
 
         A controller that holds an epoch resigns first, and asks ZooKeeper afterwards: Kafka reads
         ``/controller`` before, and keeps its context if that fails or names another broker.  The
-        fence keeps the successor's znode from being deleted.  The delayed look is for what no watch
-        reports: a failed delete, a lost watch, a corrupt znode that was mended.
+        fence protects the successor's znode from being deleted.  The delayed Reelect handles what
+        no watch reports: a failed delete, a lost watch, a corrupt znode that became valid.
         """
         fence, is_in_office = self._context.epoch_zk_version, self._context.epoch > 0
         if is_in_office:

@@ -71,7 +71,7 @@ def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
 
 
 class FeatureUpdates:
-    """Answers UpdateFeatures."""
+    """Handles UpdateFeatures and makes its response."""
 
     def __init__(self, tools: ControllerTools) -> None:
         self._tools = tools

@@ -64,7 +64,7 @@ class IsrChanges:
         try:
             results = yield from self._alter(event)
         except ControllerMoved as moved:
-            # Kafka answers so too: the leader asks again, and by then finds the next controller.
+            # As in Kafka, the response lets the leader retry, and it finds the next controller.
             self._journal.error(
                 f"Error when processing AlterPartition: {event}", exception=str(moved)
             )
@@ -143,8 +143,8 @@ class IsrChanges:
         name, row = self._name(change.topic), self._row(change)
         unread = self._refused.topics
         if row == NO_ROW and (name in unread or (name is None and unread)):
-            # A leader whose topic is said to be unknown waits for a LeaderAndIsr of a new epoch;
-            # with this code it asks again, and by then the topic may have been read.
+            # With UNKNOWN_TOPIC_OR_PARTITION the leader would wait for a new leader epoch.  With
+            # this code it retries, and by then the topic may have been read.
             return refused(ErrorCode.unknown_server_error)
         if name is None:
             return refused(ErrorCode.unknown_topic_id)
@@ -192,8 +192,8 @@ class IsrChanges:
                 " the leader recovery state cannot change from RECOVERED to RECOVERING"
             )
             return ErrorCode.invalid_request
-        # A replica that an order dropped may stay in the ISR until its turn; no other broker
-        # without a replica comes in.  A leader that missed the end of a move would let it.
+        # A replica that a reassignment dropped may stay in the ISR until it is removed there.  No
+        # other broker without a replica may join: a leader with an old assignment may propose one.
         holding = {*self._context.table.replicas[self._row(change)], *current.in_sync_replicas}
         ineligible = [b for b in change.new_isr if b not in holding or not self._context.is_live(b)]
         if ineligible:
@@ -237,11 +237,11 @@ class IsrChanges:
         return codes
 
     def _settle_bad_version(self, row: int, state: LeaderAndIsr) -> Procedure[ErrorCode]:
-        """What a write refused for its version means: it may be our own that landed before.
+        """The error code after BAD_VERSION; NONE if this write was done by an earlier sending.
 
-        A write whose reply was lost is sent again and then finds its own work.  Kafka answers
-        INVALID_UPDATE_VERSION, keeps what it knew, and the leader waits for a newer LeaderAndIsr
-        that is never sent.
+        A write whose reply was lost is sent again and then finds its own state.  Kafka responds
+        with INVALID_UPDATE_VERSION and keeps the old state in memory, and the leader waits for a
+        newer LeaderAndIsr that is never sent.
         """
         table = self._context.table
         (znode,) = yield from self._tools.try_read([state_path(table, row)])

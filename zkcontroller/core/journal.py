@@ -39,7 +39,7 @@ class Journal:
             REQUEST_BATCH: "",
         }
         self.is_tracing = is_tracing
-        """Whether records that Kafka logs at TRACE are wanted: one per partition and request."""
+        """Whether to make records that Kafka logs at TRACE: one per partition and request."""
 
     def log(
         self,

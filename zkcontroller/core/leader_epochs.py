@@ -20,8 +20,8 @@ def bump_leader_epochs(
 ) -> Procedure[dict[int, LeaderAndIsr]]:
     """Raises leader epochs by 1 in ZooKeeper and in memory; retries a lost race.
 
-    Rows that are missing in the result have no legible state znode, or one that a later controller
-    wrote.  A refused one, read or write, is noted in the context, to be looked at again.
+    A row is missing in the result if its state znode cannot be read or was written by a later
+    controller.  Refused reads and writes are noted in the context, for a retry.
     """
     context, table = tools.context, tools.context.table
     raised: dict[int, LeaderAndIsr] = {}

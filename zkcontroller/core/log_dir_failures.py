@@ -42,12 +42,12 @@ class LogDirFailures:
                 self._tools.journal.error(str(corrupt))
                 continue
             brokers[failure.broker_id] = None
-        # Kafka says so for no broker, too: after each deletion of what it has dealt with.
+        # As in Kafka this is also logged for no broker: after the notifications were deleted.
         self._tools.journal.info(f"Handling log directory failure for brokers {csv(brokers)}")
         table = self._tools.context.table
         rows = {broker: table.rows_on_broker(broker) for broker in brokers}
-        # A replica that a move has added becomes online without a request, and may lead already:
-        # as one that is online it is asked, too.  Kafka does not ask it.
+        # A replica that a reassignment added may lead already although its state is still New: a
+        # LeaderAndIsr is sent for it, too.  Kafka sends none.
         added = {
             broker: [row for row in some if table.replica_state(row, broker) is ReplicaState.NEW]
             for broker, some in rows.items()

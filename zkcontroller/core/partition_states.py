@@ -6,8 +6,8 @@
 
 Only a move to Online touches ZooKeeper: a new partition gets its first state znode, any other
 an election (elect, write the state znodes by version, send LeaderAndIsr to the replicas).  All
-partitions of one call share one round of writes, and one of reads if the states in memory do not
-do.
+partitions of one call share one round of writes, and one round of reads if the states in memory do
+not suffice.
 
 Source: Kafka ``ZkPartitionStateMachine``.
 """
@@ -215,7 +215,7 @@ class PartitionStateMachine:
         leaderships: Sequence[LeaderAndIsr] = (),
     ) -> None:
         """Sets the state of the partitions; those that become online have a leadership."""
-        # Kafka logs the others at TRACE, but losing a leader belongs into every export.
+        # Kafka logs other changes at TRACE, but the export must have each loss of a leader.
         is_logged = target is not PartitionState.NON_EXISTENT or self._journal.is_tracing
         table = self._context.table
         at = 0
@@ -265,8 +265,8 @@ class PartitionStateMachine:
     def _initialize(self, rows: Sequence[int]) -> Procedure[tuple[list[int], list[int]]]:
         """First leader and ISR of new partitions.
 
-        Returns the rows whose znode landed, and those that had a state already, which are offline
-        now: it could not be read before.  Kafka leaves these New until the next failover.
+        Returns the rows whose znode was created, and those that had one already, which could not be
+        read before and are Offline now.  Kafka leaves these New until the next failover.
         """
         context, table = self._context, self._context.table
         chosen: list[tuple[int, LeaderAndIsr]] = []
@@ -290,7 +290,7 @@ class PartitionStateMachine:
             else:
                 chosen.append((row, first))
         topics = dict.fromkeys(table.topic_of[row] for row, _ in chosen)
-        # A parent that exists already is fine; what matters is the verdict on the state znode.
+        # A parent may exist already; only the result of the state znode counts.
         yield from self._tools.write([Create(TopicPartitionsZnode.path(t)) for t in topics])
         yield from self._tools.write(
             [Create(TopicPartitionZnode.path(*table.topic_partition(row))) for row, _ in chosen]
@@ -310,7 +310,7 @@ class PartitionStateMachine:
         created: dict[int, LeaderAndIsr] = {}
         existing: dict[int, LeaderAndIsr] = {}
         for (row, first), result in zip(chosen, results, strict=True):
-            # A create whose reply was lost is sent again and finds its own work.
+            # A create whose reply was lost is sent again, and then its own znode exists already.
             if isinstance(result, Written) or states.found.get(row) == first:
                 created[row] = first
             elif row in states.found:
@@ -346,7 +346,8 @@ class PartitionStateMachine:
     def _elect(self, rows: Sequence[int], strategy: Strategy) -> Procedure[ElectionOutcome]:
         """Elect until each partition has a leader or a reason; retries a lost race at once.
 
-        The first try goes by the states in memory; who cannot be helped by these is read.
+        The first try uses the states in memory.  States of partitions that it gives no leader are
+        read from ZooKeeper.
         """
         outcome = ElectionOutcome()
         chosen: dict[int, LeaderAndIsr] = {}

@@ -29,7 +29,7 @@ from zkcontroller.core.states import PartitionState, ReplicaState
 NO_ROW: Final = sys.maxsize
 """No row: a column that is asked for it raises IndexError.  -1 would be the last partition."""
 LEAST_INTERNED: Final = 4_096
-"""So many interned values are kept whether or not a partition still has them."""
+"""Unused interned values are dropped only when there are at least so many values."""
 T = TypeVar("T")
 _REPLICA_STATES = {state.value: state for state in ReplicaState}
 _NO_LEADER_AND_ISR = -1  # in the leader_epoch column: no state znode is known
@@ -84,8 +84,8 @@ class TopicRows:
 class PartitionTable:
     """Columns over all partitions, with the counters that Kafka's gauges show.
 
-    ``is_deleting(topic)`` says whether a topic is queued for deletion: the imbalance of such a
-    topic no longer counts.  The owner calls :meth:`forget_imbalance` when it queues a topic.
+    The imbalance of a topic in ``deleting`` does not count.  The owner calls
+    :meth:`forget_imbalance` when it queues a topic for deletion.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class PartitionTable:
         self.reassigning: dict[int, ReplicaAssignment] = {}
         """Rows whose assignment has adding or removing replicas."""
         self._departing: dict[int, dict[int, ReplicaState]] = {}
-        """Row to replicas that left the assignment but are not gone yet, with their states."""
+        """By row: the states of replicas that left the assignment but are not deleted yet."""
         self.with_leader_and_isr = 0
         """Number of partitions whose state znode is known."""
         self.imbalanced = 0
@@ -200,7 +200,8 @@ class PartitionTable:
         if gone is None:
             self.deleting.discard(topic)  # queued by its request alone
             return
-        # The last is used again first: backwards, and the next topic of this size is one run again.
+        # Freed rows are used again from the end of the list.  In reverse order they are one
+        # ascending run for the next topic of this size.
         for row in reversed(gone.rows):
             if self.has_leader_and_isr(row):
                 self.imbalanced -= self._counts_as_imbalanced(row)
@@ -236,7 +237,7 @@ class PartitionTable:
         return TopicPartition(self.topic_of[row], self.partition_of[row])
 
     def text(self, row: int) -> str:
-        """``topic-N``."""
+        """The partition as ``topic-N``."""
         return f"{self.topic_of[row]}-{self.partition_of[row]}"
 
     def replica_text(self, row: int, broker_id: int) -> str:
@@ -311,7 +312,7 @@ class PartitionTable:
         return self.leader_epoch[row] != _NO_LEADER_AND_ISR
 
     def leader_and_isr(self, row: int) -> LeaderAndIsr:
-        """What the partition's state znode says; only where :meth:`has_leader_and_isr`."""
+        """The content of the partition's state znode; IllegalState if it is not known."""
         if self.leader_epoch[row] == _NO_LEADER_AND_ISR:
             raise IllegalState(f"the state of {self.text(row)} is not known")
         fields = (
@@ -322,7 +323,7 @@ class PartitionTable:
             self.state_controller_epoch[row],
             self.leader_recovery_state[row],
         )
-        return tuple.__new__(LeaderAndIsr, fields)  # a death asks for 40,000 of these
+        return tuple.__new__(LeaderAndIsr, fields)  # a failed broker causes 40,000 of these
 
     def put_leader_and_isr(self, states: Mapping[int, LeaderAndIsr]) -> None:
         """Stores the content of these partitions' state znodes."""

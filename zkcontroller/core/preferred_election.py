@@ -43,7 +43,7 @@ _NONE: Final = ErrorCode.none
 _ELECTION_NOT_NEEDED: Final = ErrorCode.election_not_needed
 
 FIRST_CHECK_MS = 5_000
-"""``auto.leader.rebalance``: from failover to the first look."""
+"""``auto.leader.rebalance``: the time from failover to the first check."""
 
 
 class ReplicaLeaderElections:
@@ -58,7 +58,7 @@ class ReplicaLeaderElections:
     # ------------------------------------------------------------------ on request
 
     def run(self, event: ReplicaLeaderElection) -> Procedure[None]:
-        """ElectLeaders, or the znode; the response holds an outcome per partition."""
+        """Handles ElectLeaders or the znode; the response holds an outcome per partition."""
         table = self._context.table
         asked = event.partitions
         if event.trigger is ElectionTrigger.ZOOKEEPER:
@@ -94,7 +94,7 @@ class ReplicaLeaderElections:
             partition = table.topic_partition(row)
             reason = outcome.failed.get(row)
             if reason is None and not table.has_leader_and_isr(row):
-                # New, and none of its replicas was ever alive.
+                # A new partition, none of whose replicas was ever online.
                 results[partition] = PartitionResult(partition, not_available)
             elif reason is None:
                 results[partition] = PartitionResult(partition, _NONE)
@@ -136,7 +136,7 @@ class ReplicaLeaderElections:
     def resume(self) -> Procedure[None]:
         """At failover: finishes the elections in ``/admin/preferred_replica_election``.
 
-        Runs, and deletes the znode, also when there is nothing to do: that leaves the watch.
+        It also deletes the znode if there is nothing to elect, because that sets the watch.
         """
         table = self._context.table
         yield from self._tools.exists([PreferredReplicaElectionZnode.PATH], watch=True)
@@ -244,7 +244,7 @@ class ReplicaLeaderElections:
                 self._report(rows)
         if trigger is ElectionTrigger.ZOOKEEPER:
             yield from self._tools.delete([PreferredReplicaElectionZnode.PATH])
-            # Leaves the watch for the next order, and takes one that came meanwhile.
+            # The event sets the watch for the next znode, and handles one created meanwhile.
             again = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
             self._tools.outbox.append(Put(again))
         return outcome

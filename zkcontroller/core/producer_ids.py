@@ -24,7 +24,7 @@ LAST_PRODUCER_ID = 0x7FFFFFFFFFFFFFFF
 
 
 class ProducerIdBlocks:
-    """Answers AllocateProducerIds."""
+    """Handles AllocateProducerIds and makes its response."""
 
     def __init__(self, tools: ControllerTools) -> None:
         self._tools = tools

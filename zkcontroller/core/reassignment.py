@@ -64,7 +64,7 @@ class Reassignments:
     # ------------------------------------------------------------------ events
 
     def process_api(self, event: ApiPartitionReassignment) -> Procedure[None]:
-        """AlterPartitionReassignments: answered when the move has begun, not when it ends."""
+        """AlterPartitionReassignments: the response is sent when the reassignment has begun."""
         results: dict[TopicPartition, PartitionResult] = {}
         wanted: list[_Target] = []
         for partition, target in event.targets:
@@ -76,7 +76,7 @@ class Reassignments:
                     partition, ErrorCode.invalid_replica_assignment, refusal
                 )
         started = {p for p, target in wanted if self._build(p, target) is not None}
-        # The latest order counts, whichever way it came.
+        # The latest request for a partition counts, whether by API or znode.
         yield from self._znode.remove(lambda partition, _: partition in started)
         for result in (yield from self._start(wanted)):
             results[result.partition] = result
@@ -90,10 +90,10 @@ class Reassignments:
         )
 
     def process_znode(self) -> Procedure[list[TopicPartition]]:
-        """``/admin/reassign_partitions`` was created; returns the partitions whose move it started.
+        """``/admin/reassign_partitions`` was created; returns the partitions that it started.
 
-        Replicas that cannot be (none, one twice, a negative id) are refused here too, dead ones are
-        not.  Kafka carries such an order out, and the topic's znode is unreadable afterwards.
+        Invalid replica lists (empty, an id twice, a negative id) are refused; dead brokers are not.
+        Kafka accepts an invalid list, and the topic's znode is malformed afterwards.
         """
         if not (yield from self._znode.is_there()):
             return []
@@ -116,13 +116,13 @@ class Reassignments:
     def watch_znode(self) -> Procedure[None]:
         """Sets a new watch after ``/admin/reassign_partitions`` was rewritten.
 
-        Kafka does not, so that it misses the next order if an operator removes this one by hand
+        Kafka does not.  If an operator removes the znode by hand, Kafka misses the next one
         (KAFKA-9478).
         """
         yield from self._znode.is_there()
 
     def list_ongoing(self, event: ListPartitionReassignments) -> None:
-        """Answers with the reassignments under way."""
+        """Responds with the current reassignments."""
         table = self._context.table
         if event.partitions is None:
             rows: Iterable[int] = sorted(table.reassigning)
@@ -138,7 +138,7 @@ class Reassignments:
         )
 
     def resume_all(self) -> Procedure[None]:
-        """At failover: starts what the znode asks for, then resumes what was under way."""
+        """At failover: starts the reassignments in the znode, then resumes unfinished ones."""
         listed = set((yield from self.process_znode()))
         table = self._context.table
         yield from self.resume(
@@ -181,7 +181,7 @@ class Reassignments:
         yield from self._phases.complete({row: moving[row] for row in done})
 
     def retry_refused(self) -> Procedure[None]:
-        """Does again what ZooKeeper refused: states, elections, and the ends of reassignments."""
+        """Retries what ZooKeeper refused: states, elections, and the ends of reassignments."""
         table = self._context.table
         rows = self._partitions.refused.take()
         yield from self._write_again(rows.states)
@@ -193,9 +193,9 @@ class Reassignments:
         )
 
     def _write_again(self, rows: Sequence[int]) -> Procedure[None]:
-        """Raises the leader epochs on top of what stands in ZooKeeper, and tells all replicas.
+        """Raises the leader epochs in ZooKeeper, and sends LeaderAndIsr to all replicas.
 
-        A partition whose leader died while the controller knew another one gets a new leader.
+        A partition gets a new leader if its leader in ZooKeeper, unknown here until now, is dead.
         """
         table, context = self._context.table, self._context
         raised = yield from bump_leader_epochs(self._tools, rows)
@@ -214,7 +214,7 @@ class Reassignments:
         )
 
     def _is_doomed(self, row: int) -> bool:
-        """Whether the topic is queued for deletion; a move would only hold the deletion up.
+        """Whether the topic is queued for deletion, which a reassignment would only delay.
 
         Kafka does both at once, and after a failover lets the deletion wait for the move.
         """

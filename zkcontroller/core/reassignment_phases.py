@@ -49,7 +49,7 @@ from zkcontroller.zookeeper.znodes import TopicZnode
 
 
 class ReassignmentPhases:
-    """Moves partitions through the phases.  Moves are given as row to assignment."""
+    """Takes partitions through the phases; ``moves`` maps rows to their new assignments."""
 
     def __init__(
         self,
@@ -151,8 +151,8 @@ class ReassignmentPhases:
     def _elect_where_there_is_no_leader(self, rows: Sequence[int]) -> Procedure[None]:
         """Elects leaders for rows whose leader was dropped, or whose former replicas all were dead.
 
-        A second order drops an adding replica, which may lead by then.  Kafka leaves such a
-        partition Online without a leader, so no later election looks at it.
+        A second reassignment drops an adding replica, which may be the leader by then.  Kafka
+        leaves such a partition Online without a leader, so no later election considers it.
         """
         table = self._context.table
         leaderless = [row for row in rows if table.leader[row] == NO_LEADER]

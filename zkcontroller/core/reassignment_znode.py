@@ -46,8 +46,9 @@ class ReassignmentZnode:
     def remove_topics(self, topics: Iterable[str]) -> Procedure[None]:
         """Removes the entries of these topics, which are queued for deletion.
 
-        An order that outlived its topic would refuse every later order, and the next controller
-        would carry it out on a topic of the same name.  Kafka lets the deletion wait for the move.
+        While an entry of a deleted topic remains, no later reassignment can be written here, and
+        the next controller would apply it to a new topic of that name.  In Kafka the deletion waits
+        for the reassignment.
         """
         table = self._tools.context.table
         moving = {
@@ -76,7 +77,7 @@ class ReassignmentZnode:
                 f" {ReassignPartitionsZnode.PATH}"
             )
             yield from self._tools.delete([ReassignPartitionsZnode.PATH])
-            # Leaves the watch for the next order, and takes one that came meanwhile.
+            # The event sets the watch for the next znode, and handles one created meanwhile.
             self._tools.outbox.append(Put(ZkPartitionReassignment()))
             return
         if not removed:

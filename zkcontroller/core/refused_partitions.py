@@ -1,17 +1,17 @@
-"""Topics and partitions for which ZooKeeper refused something, to be done again by this controller.
+"""Topics and partitions for which ZooKeeper refused an operation, to be retried.
 
-Five refusals would otherwise last until a broker starts or fails, or another controller comes:
+Without retries, five refusals would last until a broker starts or fails, or the controller changes:
 
 * an election without which a partition has no leader;
 * the last write of a reassignment;
 * the content of a topic's znode;
 * the end of a topic's deletion;
-* any other write of a partition's state.  What stands in ZooKeeper is not known then, because a
-  write whose reply was lost is repeated and may be refused only then; and brokers have not learned
-  what they should.  The leader epoch of such a partition is raised, so that ZooKeeper, controller
-  and brokers agree again.
+* any other write of a partition's state.  The state in ZooKeeper is then unknown, because a write
+  whose reply was lost is repeated, and only the repetition may be refused.  The brokers also lack
+  the new state.  The leader epoch of such a partition is raised, so that ZooKeeper, controller and
+  brokers agree again.
 
-A state that is corrupt counts as one that was refused: no watch tells when it is mended.
+A corrupt state is retried like a refused one, because no watch reports when it is valid again.
 
 All are tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs
 the failure and waits for one of these events.
@@ -37,7 +37,7 @@ LONGEST_RETRY_MS: Final = 300_000
 
 
 class RefusedRows(NamedTuple):
-    """What is to be tried again, as rows."""
+    """The rows of partitions to retry, by what was refused."""
 
     states: list[int]
     elections: list[int]
@@ -60,7 +60,7 @@ class RefusedPartitions:
         self._is_waiting = False
 
     def forget(self) -> None:
-        """Forgets everything: another term begins or ends, and no delayed event is left."""
+        """Clears everything when this broker becomes or ceases to be controller."""
         self.topics.clear()
         self._elections.clear()
         self._assignments.clear()
@@ -92,7 +92,7 @@ class RefusedPartitions:
         self._is_waiting = True
 
     def take(self) -> RefusedRows:
-        """The retry is due: what still needs it.  What is refused again has to be added again."""
+        """The rows that still need the retry, which is due now; add those that fail again."""
         table = self._tools.context.table
         elections = [row for row in self._rows(self._elections) if self._has_no_leader(row)]
         electing = frozenset(elections)

@@ -251,8 +251,8 @@ class ReplicaStateMachine:
         """Removes the broker from ISRs; returns the rows in whose ISR it no longer is."""
         replicas, epoch = self._context.table.replicas, self._context.epoch
         done: list[int] = []
-        # Who is in an ISR by what is in memory leaves it without a look at ZooKeeper; and where
-        # this controller has taken it out, a moment ago by an election, there is nothing to see.
+        # If the state in memory is valid, it is changed without reading ZooKeeper.  If an election
+        # of this controller has just removed the broker from the ISR, nothing must be written.
         held = {
             row: state
             for row, state in held_states(self._tools, rows).items()
@@ -276,7 +276,7 @@ class ReplicaStateMachine:
             remaining = list(verdicts.lost)  # their leaders changed the ISR meanwhile
             for row, code in verdicts.refused.items():
                 if row in held and code is ZkCode.NO_NODE:
-                    remaining.append(row)  # what a read makes of it is what is to be said
+                    remaining.append(row)  # read the znode: its error is the one to report
                     continue
                 cause = keeper_exception(code, self._context.table.text(row))
                 self._fail(broker_id, row, ReplicaState.OFFLINE, cause)

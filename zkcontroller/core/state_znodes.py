@@ -1,4 +1,4 @@
-"""Partition state znodes: many are read or written in one round, writes check the version.
+"""Reads and writes many partition state znodes at once; writes check the version.
 
 Every change of leadership has the same steps: read, decide, write with the version that was read.
 The callers differ in how they handle a znode that cannot be read and a write that lost a race; so
@@ -52,10 +52,10 @@ def encode_state(state: LeaderAndIsr) -> bytes:
 def held_states(tools: ControllerTools, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:
     """The states in memory that can be changed without being read again.
 
-    Where leaders ask the controller for their ISRs, it alone writes state znodes, so what it holds
-    is what stands there; a write by hand shows in the version.  Not so where leaders
-    write themselves (below inter.broker.protocol.version 2.7), nor of a state that a later
-    controller has written: that one must be looked at.
+    If leaders change their ISR with AlterPartition, only the controller writes state znodes, so its
+    memory is up to date; a write by hand is detected by the version.  Below
+    inter.broker.protocol.version 2.7-IV2 leaders write them too, so they must be read again.  So
+    must a state that another controller has written.
     """
     if not tools.config.is_alter_partition_supported:
         return {}
@@ -109,7 +109,7 @@ def report_unreadable(tools: ControllerTools, states: States) -> None:
 def write_states(tools: ControllerTools, states: Mapping[int, LeaderAndIsr]) -> Procedure[Verdicts]:
     """Write each state if its znode is still at the ``zk_version`` in it; fenced.
 
-    A refused one is noted in the context, to be looked at again (:mod:`.refused_partitions`).
+    Refused writes are noted in the context, for a retry (:mod:`.refused_partitions`).
     """
     table = tools.context.table
     results = yield from tools.write(

@@ -41,11 +41,11 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 BUSY: Final = frozenset({ZkCode.THROTTLED_OP, ZkCode.OPERATION_TIMEOUT})
-"""Results of a ZooKeeper that has too much to do: nothing is wrong with the question."""
+"""Results of an overloaded ZooKeeper; the same question may succeed later."""
 BUSY_TRIES: Final = 10
 """How often a question is asked again while ZooKeeper is busy."""
 BUSY_PAUSE_MS: Final = 100
-"""Between two of these tries."""
+"""The pause between two of these tries."""
 
 
 class ControllerTools:

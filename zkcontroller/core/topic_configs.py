@@ -22,8 +22,8 @@ def read_unclean_election_flags(
 ) -> Procedure[dict[str, bool | None]]:
     """Topic to whether an unclean election is allowed: its own setting or the default.
 
-    A topic whose configuration cannot be read is not allowed one: losing records needs a clear yes.
-    None if ZooKeeper refused to read it, so that it can be asked again.
+    False for a topic whose configuration is corrupt, because records may be lost only if that is
+    configured.  None if ZooKeeper refused the read, so that the caller can retry.
     """
     names = list(topics)
     flags: dict[str, bool | None] = {}

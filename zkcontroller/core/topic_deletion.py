@@ -92,8 +92,8 @@ class TopicDeletionManager:
         self._journal.info(f"Starting topic deletion for topics {csv(topics)}")
         self._context.queue_for_deletion(topics)
         yield from self._orders.remove_topics(topics)
-        # A topic whose replicas move is deleted where they are and where they were going.  Kafka
-        # means to let it wait, but marks it before it queues it, which has no effect.
+        # A topic under reassignment is deleted from its old and its new replicas.  Kafka intends to
+        # let it wait, but marks it ineligible before it queues it, which has no effect.
         yield from self.resume()
 
     def _remove_requests(self, topics: Sequence[str]) -> Procedure[None]:
@@ -201,8 +201,8 @@ class TopicDeletionManager:
         context, table = self._context, self._context.table
         fresh = [topic for topic in topics if topic not in context.topics_with_deletion_started]
         rows = [row for topic in fresh for row in table.rows_of(topic)]
-        # Offline and gone *before* deletion counts as started: the gauge of offline partitions
-        # goes up and down again, and ignores the topic from then on.
+        # Offline and NonExistent *before* the deletion counts as started: the gauge of offline
+        # partitions rises and falls again, and ignores the topic from then on.
         yield from self._partitions.handle_state_changes(rows, PartitionState.OFFLINE)
         yield from self._partitions.handle_state_changes(rows, PartitionState.NON_EXISTENT)
         context.topics_with_deletion_started.update(fresh)

@@ -71,7 +71,7 @@ class TopicChanges:
         rows = yield from self.load(new)
         yield from self._orders.remove_topics(deleted)
         if self._context.topics_to_be_deleted.intersection(deleted):
-            # Its znode went by another hand; the request to delete it must not outlive it.
+            # The topic's znode was deleted by hand; its znode under delete_topics must go, too.
             self._tools.outbox.append(Put(TopicDeletion()))
         for topic in deleted:
             self._context.remove_topic(topic)
@@ -108,8 +108,8 @@ class TopicChanges:
             return []
         znode = read.znode
         if known.topic_id is not None and znode.topic_id is None:
-            # A tool rewrote it without the id.  The next controller would give it another one, and
-            # the brokers refuse a topic of another id than partition.metadata has.
+            # A tool rewrote the znode without the id.  The next controller would assign another id,
+            # and brokers refuse a topic whose id differs from that in partition.metadata.
             self._journal.warn(f"The znode of topic {topic} has lost its id; writing it back")
             yield from self._assign_ids([read])
         elif known.topic_id is None:
@@ -220,8 +220,8 @@ class TopicChanges:
         try:
             self._context.put_topic_id(read.topic, read.znode.topic_id)
         except IllegalState as contradiction:
-            # Two znodes were given one id by hand.  The topic is served without an id, as one that
-            # was created before topics had them.
+            # Two znodes have the same id, written by hand.  The topic is used without an id, like
+            # one that was created before topics had ids.
             self._journal.error(str(contradiction))
 
     def _add_all(

@@ -1,9 +1,9 @@
-"""The shell of the ZooKeeper controller: what its pure core asks for is done here.
+"""The shell of the ZooKeeper controller: performs the questions and effects of its pure core.
 
 Read :mod:`.controller_runtime` (the assembly), then :mod:`.event_queue`, :mod:`.event_thread`,
 :mod:`.driver` (performs what a procedure asks for) and :mod:`.controller_channel_manager`
-(requests to brokers, whose responses :mod:`.response_text` writes into the log), and
-:mod:`.session_metrics` (how the ZooKeeper session is).
+(requests to brokers, whose responses :mod:`.response_text` formats for the log), and
+:mod:`.session_metrics` (the metrics of the ZooKeeper session).
 
 May import every package of ``zkcontroller``; none of them imports ``runtime``.
 

@@ -1,13 +1,13 @@
-"""Channels to brokers: each has a queue, one connection, one request in flight, endless retries.
+"""Channels to brokers: each has a queue, one connection and one request in flight.
 
-A channel takes a request, connects if it must, sends, and waits for the response.  Whatever fails,
-it says so in ``controller.log``, closes, pauses 100 ms and sends *the same request again*: a
-broker that is down is the business of ``/brokers/ids``, and only the removal of the channel ends
-it.  What is queued then is lost, as it must be: the next controller, or the broker's next
-incarnation, gets the full state.
+A channel takes a request from its queue, connects if necessary, sends it, and waits for the
+response.  After any failure it logs the failure in ``controller.log``, closes the connection, waits
+100 ms and sends *the same request again*, without limit.  When the broker's znode disappears the
+controller removes the channel, and the queued requests are lost.  That is harmless: the next
+controller, or this one when the broker returns, sends the full state.
 
-All of it lives on the asyncio loop.  The event thread hands over a batch of effects with one
-wake-up.
+Channels run on the asyncio loop.  The event thread passes a batch of effects with one wake-up of
+the loop.
 
 Source: Kafka ``ControllerChannelManager`` and ``RequestSendThread``.  Deviation: the line about a
 failed request does not print the request's partitions (20 MB a line for 100,000 partitions), only
@@ -71,20 +71,20 @@ class BrokerResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """How channels behave; defaults are Kafka's."""
+    """Settings of the channels to brokers; the defaults are Kafka's."""
 
     controller_id: int
     listener_name: str
-    """Listener by which brokers are reached: the control plane's, or the inter-broker one."""
+    """The brokers' listener to connect to: control-plane or inter-broker listener."""
     connect_timeout_ms: int = 30_000  # controller.socket.timeout.ms
     request_timeout_ms: int = 30_000  # request.timeout.ms
     retry_pause_s: float = RETRY_PAUSE_S
     security: ClientSecurity = PLAINTEXT
-    """What that listener requires of a client."""
+    """The TLS and SASL that the listener requires."""
 
 
 class ControllerChannelManager:
-    """The channels of one controller.  ``submit`` from any thread; all else on the loop."""
+    """The channels of one controller.  Any thread may call ``submit``, the loop all others."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ControllerChannelManager:
         metrics: Metrics,
         on_response: Callable[[BrokerResponse], None],
     ) -> None:
-        """No channels yet.  ``on_response`` is called on the loop and must not block."""
+        """Creates no channels.  ``on_response`` is called on the loop and must not block."""
         self._settings = settings
         self._loop = loop
         self._metrics = metrics
@@ -107,9 +107,9 @@ class ControllerChannelManager:
         )
 
     def submit(self, effects: Sequence[ChannelEffect]) -> None:
-        """Performs these effects in order on the loop: one wake-up for all of them.
+        """Performs these effects in order on the loop, with one wake-up for all of them.
 
-        When the loop is closed there are no channels any more, and nothing happens.
+        If the loop is closed, the effects are dropped.
         """
         if effects:
             with contextlib.suppress(RuntimeError):
@@ -196,7 +196,7 @@ class _Channel:
         self._queue: deque[tuple[SendControlRequest, float]] = deque()
         self._has_work = asyncio.Event()
         self._connection: Connection | None = None
-        # One count for the life of the channel, over all its connections.
+        # The channel's connections share one counter.
         self._correlation_ids = itertools.count()
         self._prefix = f"[RequestSendThread controllerId={settings.controller_id}] "
         self._metrics = metrics
@@ -283,7 +283,7 @@ class _Channel:
         try:
             self._connection = await self._connect()
         except OSError as error:
-            # Kafka's own sentence, whatever the operating system's reason is.
+            # Kafka logs this sentence for every reason of the operating system.
             cause = f"java.io.IOException: Connection to {self._node} failed.\nCaused by: "
             self._log(
                 "WARN",
@@ -323,7 +323,7 @@ class _Channel:
         try:
             self._on_response(response)
         except Exception as error:  # noqa: BLE001 the channel outlives every response
-            # A whole response that says nonsense: sending the request again would not change that.
+            # The response is malformed: sending the request again would not change that.
             self._log(
                 "ERROR",
                 f"Controller {self._settings.controller_id} fails to send a request "

@@ -1,8 +1,8 @@
 """Assembles one controller candidate: core, queue, thread, channels and session.
 
-Data goes one way round: a fired watch becomes an event, the event waits in the queue, the event
-thread runs the core, the core's questions go to ZooKeeper and its requests to the brokers, whose
-responses come back as events.
+Data flows in one direction: a fired watch becomes an event, the event waits in the queue, and the
+event thread runs the core.  The core's questions go to ZooKeeper, its requests to the brokers, and
+the brokers' responses come back as events.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from zkcontroller.zookeeper.session import SessionState
 from zkcontroller.zookeeper.session_router import SessionRouter
 
 RESPONSE_TIMEOUT_S: Final = 30.0
-"""After this long an asking broker has given up (``controller.socket.timeout.ms``)."""
+"""A broker waits so long for a response (``controller.socket.timeout.ms``)."""
 
 CHANNELS_CLOSE_TIMEOUT_S: Final = 10.0
 
@@ -76,8 +76,7 @@ class ControllerRuntime:
     """The controller of one broker.
 
     ``put``, ``on_watch`` and ``on_session_state`` may be called from any thread and never block;
-    ``controlled_shutdown`` belongs to the loop; ``shutdown`` blocks and belongs to any other
-    thread.
+    call ``controlled_shutdown`` on the loop.  ``shutdown`` blocks: call it in another thread.
     """
 
     def __init__(
@@ -93,9 +92,9 @@ class ControllerRuntime:
         new_uuid: Callable[[], UUID] | None = None,
         logs_in_by_sasl: bool = False,
     ) -> None:
-        """Starts nothing before :meth:`start`, but events may be put.
+        """Creates the controller without starting it; events may be put before :meth:`start`.
 
-        ``logs_in_by_sasl``: each connection to ZooKeeper begins with such a login.
+        ``logs_in_by_sasl``: each connection to ZooKeeper begins with a SASL login.
 
         ``register_broker`` registers the broker in a new ZooKeeper session and returns its epoch;
         it is called in the event thread and may block.
@@ -154,14 +153,14 @@ class ControllerRuntime:
         return self._controller.context.epoch
 
     def start(self) -> None:
-        """Starts the thread; the broker then tries to become controller."""
+        """Starts the event thread; the broker then tries to become controller."""
         self._queue.put(Startup())
         self._thread.start()
 
     def shutdown(self) -> None:
         """Preempts queued events, ends the thread, resigns, and closes the channels.
 
-        ``/controller`` is not deleted: it goes with the session.
+        ``/controller`` is not deleted here: it disappears with the session.
         """
         assert not self._is_on_loop(), "shutdown waits for the loop"
         self._is_shutting_down = True
@@ -209,7 +208,7 @@ class ControllerRuntime:
             self._queue.put(RegisterBrokerAndReelect())
 
     def on_request_latency(self, latency_ms: float) -> None:
-        """ZooKeeper has answered a request after so long."""
+        """ZooKeeper has replied to a request after so many milliseconds."""
         self._session_metrics.request_latency.update(latency_ms)
 
     async def controlled_shutdown(
@@ -217,8 +216,8 @@ class ControllerRuntime:
     ) -> ControlledShutdownResult:
         """The controller's response to a broker that wants to stop.
 
-        STALE_CONTROLLER_EPOCH if this broker is not the controller, or stops being it meanwhile;
-        REQUEST_TIMED_OUT if the response takes too long or too many are waiting;
+        Its error code is STALE_CONTROLLER_EPOCH if this broker is not the controller or ceases to
+        be it, REQUEST_TIMED_OUT if there is no response in time or too many requests wait, and
         UNKNOWN_SERVER_ERROR if the core failed.
         """
         result = await self.ask(
@@ -232,11 +231,10 @@ class ControllerRuntime:
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
         """Puts the event that ``make`` builds from a request id, and waits for its response.
 
-        None if the response takes longer than ``timeout_ms`` and longer than a broker waits, or too
-        many are waiting.  Kafka waits until its controller comes to the request, however long that
-        takes and whatever the client's time: a late response still says what happened.  A broker
-        that is not the controller, or stops being it meanwhile, gives the request's own kind of
-        refusal.
+        None if there is no response within ``timeout_ms`` or RESPONSE_TIMEOUT_S, whichever is
+        longer, or if too many requests wait.  Kafka waits without limit and ignores the client's
+        timeout, because a late response still shows what happened.  If this broker is not the
+        controller, or ceases to be it, the response is the request's own refusal.
         """
         timeout_s = max(RESPONSE_TIMEOUT_S, timeout_ms / 1000)
         request_id = self._responses.new_id()
@@ -302,7 +300,7 @@ class ControllerRuntime:
         for effect in effects:
             if self._hold_points is not None and (point := point_of_effect(effect)) is not None:
                 if self._hold_points.is_held(point):
-                    # What comes before it goes out first.
+                    # Send the effects before this point, then hold the thread.
                     self._channels.submit(for_channels)
                     for_channels = []
                 self._hold_points.at(point, effect_text(effect))
@@ -369,7 +367,7 @@ class ControllerRuntime:
         }
         for name, read in computed.items():
             self._metrics.gauge(name, read)
-        # Kafka has these meters from the start, not from the first occurrence.
+        # Kafka registers these meters at the start, not at the first occurrence.
         self._metrics.meter(
             mbean("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec"),
             "elections",

@@ -1,4 +1,4 @@
-"""Drives one procedure of the core: performs its effects and questions, sends the results in.
+"""Drives a procedure of the core: performs its effects and questions, sends it the results.
 
 The order matters (see :mod:`zkcontroller.core.effects`): the outbox is performed before each
 question and at the end, so no effect overtakes a write that precedes it.
@@ -30,11 +30,11 @@ class Session(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The current session; 0 when there is none."""
+        """The id of the current session; 0 when there is none."""
         ...
 
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The result; SessionExpired if ``session_id`` is not the current session any more."""
+        """The result of ``request``; SessionExpired if the session is not ``session_id``."""
         ...
 
 
@@ -50,7 +50,7 @@ class Driver:
         sleep_s: Callable[[float], object] = time.sleep,
         hold_points: HoldPoints | None = None,
     ) -> None:
-        """``register_broker`` returns the new broker epoch; ``do`` performs the outbox.
+        """``register_broker`` returns the new broker epoch; ``do`` performs effects of the outbox.
 
         A test may hold the thread at ``hold_points``.
         """
@@ -64,9 +64,9 @@ class Driver:
     def run(self, procedure: Procedure[None]) -> None:
         """Runs the procedure to its end, every question in the current ZooKeeper session.
 
-        An event that began in one session must not go on in the next: what it has read is stale
-        and its watches are gone.  Raises what the procedure lets escape; its effects are performed
-        all the same.
+        An event that began in one session must not continue in the next: its reads are stale and
+        its watches are lost.  An error that the procedure does not handle is raised after its
+        effects have been performed.
         """
         session_id = self._session.session_id
         result: object = None
@@ -96,7 +96,7 @@ class Driver:
             self._sleep_s(question.delay_ms / 1000)
             return None
         if session_id == NO_SESSION:
-            # The session would wait for the next one; Expire, which is queued behind, must not.
+            # perform() would wait for the next session, and delay Expire, which is in the queue.
             raise SessionExpired("there was no ZooKeeper session when the event began")
         return self._session.perform(question, session_id)
 

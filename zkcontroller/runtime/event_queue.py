@@ -2,13 +2,14 @@
 
 Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
 
-* **A watch that already waits is not queued again.**  A watch event carries no data; it says "read
-  that again".  The waiting one has not been processed, so its read still lies ahead and will see
-  whatever made the second watch fire.  An event that is being processed is no longer waiting: its
-  read may be over, so the next one is queued.
-* **Requests from outside have a bound.**  Kafka's queue has none.  Watch events are bounded by
-  their deduplication, responses by what was sent, and the controller's own events are one at a
-  time of each kind; but anyone may send requests.  A request is what carries a ``request_id``.
+* **A watch event that already waits is not queued again.**  A watch event has no data; it only
+  says which znodes to read again.  The waiting event will read them later, and will see the change
+  that fired the second watch.  An event that is being processed may have read them already, so an
+  equal event is then queued.
+* **Requests from clients are limited.**  Kafka's queue has no limit.  The number of watch events is
+  limited because equal ones are dropped, that of responses by the requests sent, and the
+  controller's own events wait at most once per kind.  Only clients may send any number of events:
+  those with a ``request_id``.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from kafka_common.errors import EventQueueFull, IllegalState
 from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
 
 REQUEST_CAPACITY: Final = 1_000
-"""Requests that may wait; the next one is refused."""
+"""The number of requests that may wait; the next one is refused."""
 
 
 @dataclass(eq=False, slots=True)
 class QueuedEvent:
-    """An event with the moment it was put; runs at most once, preempted or processed."""
+    """An event and the time it was queued; it is processed or preempted, and only once."""
 
     event: Event
     enqueued_ms: float
-    """Monotonic clock."""
+    """Milliseconds of the monotonic clock at which the event was queued."""
     is_spent: bool = False
 
 
 class EventQueue:
-    """First in, first out; ``put`` from any thread, ``take`` from the event thread alone."""
+    """First in, first out.  Any thread may call ``put``, only the event thread ``take``."""
 
     def __init__(
         self,
@@ -46,10 +47,10 @@ class EventQueue:
         preempt: Callable[[Event], None],
         request_capacity: int = REQUEST_CAPACITY,
     ) -> None:
-        """An empty queue.
+        """Creates an empty queue.
 
-        ``preempt`` is called for every event that ``clear_and_put`` drops, in that caller's
-        thread: a client may be waiting for its response.
+        ``clear_and_put`` calls ``preempt`` for every event that it drops, because a client may wait
+        for its response.
         """
         self._monotonic_ms = monotonic_ms
         self._preempt = preempt
@@ -60,7 +61,7 @@ class EventQueue:
         self._requests = 0
 
     def __len__(self) -> int:
-        """Events that wait (the gauge ``EventQueueSize``)."""
+        """The number of events that wait (the gauge ``EventQueueSize``)."""
         return len(self._waiting)
 
     def put(self, event: Event) -> QueuedEvent:
@@ -77,7 +78,7 @@ class EventQueue:
             return self._append(event)
 
     def clear_and_put(self, event: Event) -> QueuedEvent:
-        """In one step: drains the queue, preempts what was in it, and queues the event."""
+        """Removes and preempts all waiting events and queues the event, in one atomic step."""
         with self._changed:
             drained = list(self._waiting)
             self._waiting.clear()
@@ -89,7 +90,7 @@ class EventQueue:
             return self._append(event)
 
     def take(self, timeout_s: float | None = None) -> QueuedEvent | None:
-        """The next event, or None if none came in time; releases those who await its processing."""
+        """Waits for the next event and removes it from the queue; None after ``timeout_s``."""
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._waiting), timeout_s):
                 return None
@@ -119,5 +120,8 @@ class EventQueue:
 
 
 def _is_request(event: Event) -> bool:
-    """Whether a client sent it; the controller and watches put elections too."""
+    """Whether the event is a client's request.
+
+    The controller and watches put elections too, without a ``request_id``.
+    """
     return isinstance(event, RequestEvent) and event.request_id is not None

@@ -1,7 +1,7 @@
 """The controller-event-thread: takes one event after the other and runs it to its end.
 
-Whatever an event does, the thread lives: an error is logged and the next event is taken.  So it is
-with an expired session, which ends the event in the middle; Expire is in the queue by then.
+No error ends the thread: the error is logged and the next event is taken.  An expired session also
+ends only the current event; Expire is then in the queue already.
 
 Source: Kafka ``ControllerEventManager.ControllerEventThread``, ``KafkaController.process``.
 """
@@ -34,13 +34,13 @@ EVENT_THREAD_LOGGER: Final = "kafka.controller.ControllerEventManager$Controller
 KAFKA_CONTROLLER: Final = "kafka.controller.KafkaController"
 
 IDLE_CLEAR_S: Final = 300.0
-"""After this long without an event the histogram of queue times is cleared."""
+"""After so many seconds without an event the histogram of queue times is cleared."""
 
 JOIN_TIMEOUT_S: Final = 30.0
 
 
 class EventHandler(Protocol):
-    """What the thread needs of the core's Controller."""
+    """The method of KafkaController that the thread needs."""
 
     def handle(self, event: Event, now_ms: int) -> Procedure[None]:
         """The procedure that processes this event."""
@@ -48,7 +48,7 @@ class EventHandler(Protocol):
 
 
 class EventThread:
-    """One thread that empties the queue into the core."""
+    """The thread that takes events from the queue and processes them with the core."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class EventThread:
         idle_clear_s: float = IDLE_CLEAR_S,
         hold_points: HoldPoints | None = None,
     ) -> None:
-        """Not yet running.  A test may hold the thread at ``hold_points``.
+        """Creates the thread without starting it.  A test may hold it at ``hold_points``.
 
-        In the thread, ``refresh_gauges`` is called after every event, and ``on_failure`` for one
-        that an error has ended: a client may be waiting for its response.
+        The thread calls ``refresh_gauges`` after every event.  It calls ``on_failure`` after an
+        event that ended with an error, because a client may wait for its response.
         """
         self.state = ControllerState.IDLE
-        """What the thread is doing, for the gauge ControllerState."""
+        """The kind of event that is being processed, for the gauge ControllerState."""
         self._controller_id = controller_id
         self._handler = handler
         self._queue = queue
@@ -91,7 +91,7 @@ class EventThread:
             state: metrics.timer(mbean("kafka.controller", "ControllerStats", name))
             for state, name in RATE_AND_TIME_OF.items()
         }
-        # A daemon: a process that wants to end is not held by a ZooKeeper that does not answer.
+        # A daemon: the process can end while the thread still waits for ZooKeeper.
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     @property
@@ -104,9 +104,9 @@ class EventThread:
         self._thread.start()
 
     def close(self, timeout_s: float = JOIN_TIMEOUT_S) -> bool:
-        """Preempts what is queued, lets the event under way end, and ends the thread.
+        """Preempts queued events, waits for the current event to end, and ends the thread.
 
-        False if that event did not end in time: it goes on, and the core must not be touched.
+        False if the current event did not end in time: it continues, so do not use the core.
         """
         self._log("Shutting down")
         self._queue.clear_and_put(ShutdownEventThread())

@@ -6,12 +6,13 @@ lines of JSON::
 
     broker: {"broker_id": 1, "pid": 4711}                   once
     test:   {"number": 3, "held": {"controller.before_write": 7}, "clock_offset_ms": 0}
-    broker: {"taken": 3}                                    it is held so, and the clock set so
+    broker: {"taken": 3}                                    message 3 is in effect
     broker: {"reached": "controller.before_write", "arm": 7, "detail": "2 writes"}
 
-The test sends all that is held after each change.  The thread goes on once its name is no longer
-held, or is held by another arm.  A broker whose test has gone ends at once, as by a power cut: no
-test leaves a broker behind.
+``held`` maps the names of points to an *arm*, a number that is new each time the test holds a
+point.  After each change the test sends all points that it holds.  The thread continues when its
+point is no longer held, or is held with another arm.  If the test closes the connection, the broker
+process ends at once without any clean-up, so that no test leaves a broker running.
 """
 
 from __future__ import annotations
@@ -86,16 +87,19 @@ HOLD_POINTS: Final[Mapping[str, str]] = {
         for event in STATE_OF
     },
 }
-"""Every name, and what it means."""
+"""The meaning of each hold point, by name."""
 
 
 class HoldPoints:
-    """The broker's end of the socket."""
+    """The points at which a test holds this broker, received over the broker's socket."""
 
     def __init__(
         self, path: str, broker_id: int, on_lost: Callable[[], object] | None = None
     ) -> None:
-        """Connects; OSError if no test listens.  ``on_lost``: by default the process ends."""
+        """Connects to the test; OSError if none listens.
+
+        ``on_lost`` is called when the connection is lost; by default it ends the process.
+        """
         self._on_lost = on_lost or _end_process
         self._changed = threading.Condition()
         self._held: Mapping[str, int] = {}
@@ -109,7 +113,7 @@ class HoldPoints:
             raise
         self._say({"broker_id": broker_id, "pid": os.getpid()})
         self._lines = self._socket.makefile("rb")
-        # What the test already holds counts from the first event on.
+        # Points that the test holds already must be in effect for the first event.
         self._take(self._lines.readline(_MOST_LINE_BYTES))
         self._socket.settimeout(None)
         threading.Thread(target=self._listen, name="hold-points", daemon=True).start()
@@ -119,7 +123,7 @@ class HoldPoints:
         return name in self._held
 
     def at(self, name: str, detail: str = "") -> None:
-        """Says that the point is reached, and returns once it is not held any more."""
+        """Waits while a test holds the thread at this point, after reporting that it is reached."""
         with self._changed:
             arm = self._held.get(name)
             if arm is None:
@@ -128,13 +132,13 @@ class HoldPoints:
             self._changed.wait_for(lambda: self._is_closed or self._held.get(name) != arm)
 
     def at_event(self, event: Event) -> None:
-        """As :meth:`at`, where an event is taken."""
+        """As :meth:`at`, for the point at which an event of this type is taken."""
         name = f"controller.on_{_snake(type(event).__name__)}"
         if self.is_held(name):
             self.at(name, event_text(event))
 
     def at_question(self, when: str, question: Question) -> None:
-        """As :meth:`at`, ``before`` or ``after`` a question is answered."""
+        """As :meth:`at`, for the point ``before`` or ``after`` a question is performed."""
         if isinstance(question, Pause):
             return
         name = f"controller.{when}_{_QUESTIONS[type(question)]}"
@@ -142,7 +146,7 @@ class HoldPoints:
             self.at(name, _question_text(question))
 
     def close(self) -> None:
-        """Ends the connection; a held thread goes on."""
+        """Closes the connection; a held thread continues."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -171,13 +175,13 @@ class HoldPoints:
             self._changed.notify_all()
 
     def _say(self, message: Mapping[str, object]) -> None:
-        # A lost connection is noticed by the thread that listens.
+        # The thread that reads from the socket handles a lost connection.
         with contextlib.suppress(OSError):
             self._socket.sendall(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def hold_points(broker_id: int) -> HoldPoints | None:
-    """Those that the environment asks for; None, the usual case, if it does not.
+    """Connects to the test that the environment names; None, the usual case, if it names none.
 
     ConfigInvalid if no test listens there.
     """
@@ -193,7 +197,7 @@ def hold_points(broker_id: int) -> HoldPoints | None:
 
 
 def point_of_effect(effect: Effect) -> str | None:
-    """The name of the point before an effect; None for one at which nothing is held."""
+    """The name of the hold point before an effect; None if the effect has no hold point."""
     match effect:
         case SendControlRequest():
             return f"controller.before_{_SENDS[effect.api_key]}"
@@ -204,7 +208,7 @@ def point_of_effect(effect: Effect) -> str | None:
 
 
 def effect_text(effect: Effect) -> str:
-    """Which effect it is, for the test."""
+    """Details of an effect for the test; empty if there are none."""
     return f"to broker {effect.broker_id}" if isinstance(effect, SendControlRequest) else ""
 
 

@@ -16,11 +16,11 @@ _NO_TOPIC_ID = UUID(int=0)
 
 
 def response_text(api_key: int, api_version: int, body: bytes) -> str:
-    """``StopReplicaResponseData(errorCode=0, …)``; the bytes if ``body`` cannot be read.
+    """The response as ``StopReplicaResponseData(errorCode=0, …)``, or its bytes in hexadecimal.
 
-    kio refuses an error code that it does not know, which is no reason to lose the line.
+    The bytes are printed if kio cannot read ``body``, for example for an unknown error code.
     """
-    # Which fields a response has depends on its version, and so does its class.
+    # The class and the fields of a response depend on its version.
     try:
         response: Any = read_response(api_key, api_version, body)
     except InvalidFrame:

@@ -15,7 +15,7 @@ _METER_OF: Final = {
     SessionState.EXPIRED: ("ZooKeeperExpiresPerSec", "expires"),
 }
 _READ_ONLY_CONNECTS: Final = ("ZooKeeperReadOnlyConnectsPerSec", "readonlyconnects")
-"""It stays at 0: a read-only server is no server for a session."""
+"""This meter stays at 0, because a session never uses a read-only server."""
 _SASL_LOGINS: Final = ("ZooKeeperSaslAuthenticationsPerSec", "saslauthentications")
 
 _KAFKA_NAME_OF: Final = {
@@ -25,7 +25,7 @@ _KAFKA_NAME_OF: Final = {
     SessionState.AUTH_FAILED: "AUTH_FAILED",
     SessionState.CLOSED: "CLOSED",
 }
-"""The states of ZooKeeper's own client, which Kafka shows."""
+"""The names of the states in ZooKeeper's own client, which Kafka shows."""
 
 
 class SessionMetrics:
@@ -35,7 +35,7 @@ class SessionMetrics:
     """
 
     def __init__(self, metrics: Metrics, *, logs_in_by_sasl: bool = False) -> None:
-        """``logs_in_by_sasl``: the session stands only after such a login."""
+        """``logs_in_by_sasl``: a connection is usable only after a SASL login."""
 
         def meter(name: str, event_type: str) -> Meter:
             return metrics.meter(mbean("kafka.server", "SessionExpireListener", name), event_type)
@@ -45,7 +45,7 @@ class SessionMetrics:
         self._logs_in_by_sasl = logs_in_by_sasl
         self._sasl_logins = meter(*_SASL_LOGINS)
         meter(*_READ_ONLY_CONNECTS)
-        # The runtime is made on a session that stands.
+        # The runtime is created after the session has been opened.
         self.entered(SessionState.CONNECTED)
         self.request_latency = metrics.histogram(
             mbean("kafka.server", "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs")

@@ -1,12 +1,12 @@
-"""The record of what happened: state changes as values, as Kafka's lines, and exported.
+"""State changes: as values, as lines of Kafka's log, and as JSON lines for export.
 
 * :mod:`.record`: one change as a value.  Read this first: controller and brokers make these.
 * :mod:`.kafka_lines`, :mod:`.controller_lines`, :mod:`.broker_lines`, :mod:`.kafka_values`: the
   record as the line that Kafka writes into ``state-change.log``.
 * :mod:`.export`: the record as a line of ``state-changes.jsonl``.
-* :mod:`.log_files`: which logger writes to which file; :mod:`.log_writer`: the thread that writes.
+* :mod:`.log_files`: the file of each logger; :mod:`.log_writer`: the thread that writes the files.
 
-What is made of them, by Spark, is in :mod:`kafka_history`.
+:mod:`kafka_history` analyses the export with Spark.
 
 May import :mod:`kafka_common`.
 

@@ -1,4 +1,4 @@
-"""What a broker writes into ``state-change.log``: the message of each kind, without prefix.
+"""The messages that a broker logs in ``state-change.log``, by kind of record, without prefix.
 
 Source: Kafka ``ReplicaManager``, ``Partition``, ``ZkMetadataCache``.
 """
@@ -291,4 +291,4 @@ BROKER_MESSAGES: Final[dict[Kind, Callable[[StateChange], str]]] = {
     Kind.TOPIC_ID_INCONSISTENT: _topic_id_inconsistent,
     Kind.LEADER_UNAVAILABLE: _leader_unavailable,
 }
-"""The message of a record of that kind."""
+"""Functions that make the message of a record, by its kind."""

@@ -1,4 +1,4 @@
-"""What the controller writes into ``state-change.log``: the message of each kind, without prefix.
+"""The messages that a controller logs in ``state-change.log``, by kind of record, without prefix.
 
 Source: Kafka ``ZkPartitionStateMachine``, ``ZkReplicaStateMachine``, ``ControllerChannelManager``,
 ``KafkaController``.
@@ -142,4 +142,4 @@ CONTROLLER_MESSAGES: Final[dict[Kind, Callable[[StateChange], str]]] = {
     Kind.REASSIGNMENT_SENT: _reassignment_sent,
     Kind.REASSIGNMENT_SEND_FAILED: _reassignment_send_failed,
 }
-"""The message of a record of that kind."""
+"""Functions that make the message of a record, by its kind."""

@@ -16,7 +16,7 @@ from zkcontroller.state_changes.kafka_values import topic_id
 from zkcontroller.state_changes.record import StateChange
 
 SCHEMA_VERSION: Final = 1
-"""Grows when a field changes its meaning or goes away; new fields do not count."""
+"""Raised when a field is removed or changes its meaning, not when a field is added."""
 
 FILE_NAME: Final = "state-changes.jsonl"
 

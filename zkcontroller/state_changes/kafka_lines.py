@@ -1,9 +1,9 @@
 """State changes as lines of Kafka's ``state-change.log``.
 
-:func:`kafka_line` gives level and message of one record, prefix included, letter by letter what
-Kafka 3.9 logs under ``state.change.logger``.  :func:`level_of` gives the level alone, so that a
-TRACE record without a reader is never formatted.  :data:`FIELDS` says which fields each kind must
-carry.
+:func:`kafka_line` returns level and message of one record, prefix included, exactly as Kafka 3.9
+logs them with ``state.change.logger``.  :func:`level_of` returns the level alone, so that a TRACE
+record that no file takes is never formatted.  :data:`FIELDS` lists the fields that each kind must
+have.
 
 Source: Kafka ``StateChangeLogger`` and its callers (``ZkPartitionStateMachine``,
 ``ZkReplicaStateMachine``, ``ControllerChannelManager``, ``KafkaController``, ``ReplicaManager``,
@@ -79,7 +79,7 @@ FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
             "topic partition leader_epoch offset zk_version high_watermark leader "
             "previous_leader_epoch"
         ),
-        # ``leader`` too for a follower
+        # for a follower also ``leader``
         Kind.TRANSITION_STARTED: f"{_REQUEST} role topic partition",
         Kind.TRANSITION_COMPLETED: f"{_REQUEST} role topic partition",
         # and what the reason prints: see broker_lines
@@ -104,11 +104,11 @@ FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
         Kind.LEADER_UNAVAILABLE: f"{_REQUEST} topic partition state_controller_epoch leader",
     }.items()
 }
-"""The fields without which a record of that kind has no line."""
+"""The fields that a record must have for its line, by its kind."""
 
 
 class KafkaLine(NamedTuple):
-    """One record of the log; ``cause`` is what Kafka prints as an exception on the lines below."""
+    """A line of the log; ``cause`` is the exception that Kafka prints on the lines after it."""
 
     level: str
     message: str

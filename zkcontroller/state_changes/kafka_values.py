@@ -17,17 +17,17 @@ _RECOVERY = ("RECOVERED", "RECOVERING")
 
 
 def csv(values: Iterable[object]) -> str:
-    """``1,2`` (Scala's ``mkString(",")``)."""
+    """The values separated by commas, as Scala's ``mkString(",")`` prints them: ``1,2``."""
     return ",".join(map(str, values))
 
 
 def java_list(values: Iterable[object] | None) -> str:
-    """``[1, 2]``; None prints as an empty list."""
+    """The values as a Java list, ``[1, 2]``; None prints as an empty list."""
     return f"[{', '.join(map(str, values or ()))}]"
 
 
 def option(value: object | None) -> str:
-    """``Some(1)`` or ``None``."""
+    """The value as a Scala option: ``Some(1)`` or ``None``."""
     return "None" if value is None else f"Some({value})"
 
 
@@ -44,7 +44,7 @@ def boolean(value: bool | None) -> str:
 
 
 def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
-    """``127.0.0.1:9092 (id: 2 rack: null)``."""
+    """A broker as Kafka's ``Node`` prints it: ``127.0.0.1:9092 (id: 2 rack: null)``."""
     return f"{address} (id: {broker_id} rack: {'null' if rack is None else rack})"
 
 

@@ -16,11 +16,11 @@ root (also to stdout)                                       server.log          
 ``kafka.authorizer.logger``                                 kafka-authorizer.log  INFO
 ==========================================================  ====================  ===============
 
-No caller waits for the disk: a call stamps the time and queues the record; one thread formats and
-writes, some 200 ms later; many state changes wait up to 5 s while the controller is at work.  The
-queue is bounded by bytes (:data:`PENDING_BYTES_CAPACITY`); what does not fit is counted, and the
-count is logged.  State changes come in as records (:attr:`state_changes`) and leave as a line of
-``state-change.log`` and one of ``state-changes.jsonl``.
+No caller waits for the disk: a call queues the record with its time, and one thread formats and
+writes it some 200 ms later.  While the controller processes an event, many state changes may wait
+up to 5 s.  The queue is limited in bytes (:data:`PENDING_BYTES_CAPACITY`); further records are
+dropped, and their number is logged.  A state change (:attr:`state_changes`) becomes a line of
+``state-change.log`` and a line of ``state-changes.jsonl``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ DEFAULT_LEVELS: Final[Mapping[str, str]] = {
     "kafka.network.RequestChannel$": "WARN",
     "kafka.log.LogCleaner": "INFO",
     "kafka.authorizer.logger": "INFO",
-    # Libraries of ours, not of Kafka's: what they say at INFO would look strange in server.log.
+    # Kafka does not have these libraries, so their INFO lines must not be in server.log.
     "asyncio": "WARN",
     "kazoo": "WARN",
 }
@@ -82,7 +82,7 @@ class StateChangeSink(Protocol):
     """Where records of state changes are written."""
 
     def write(self, records: Sequence[StateChange]) -> None:
-        """Queues the records of one moment.  From any thread; never waits for the disk."""
+        """Queues records with the current time; any thread may call, without waiting for disk."""
 
 
 def install_log_files(
@@ -95,15 +95,15 @@ def install_log_files(
     """Routes Python's logging into Kafka's log files until :meth:`LogFiles.close`.
 
     ``levels`` overrides :data:`DEFAULT_LEVELS` logger by logger (``{"state.change.logger":
-    "TRACE"}``); ``stdout`` repeats the content of server.log on standard output.  One per process,
-    because Python's loggers are.  A directory that cannot be written is reported on stderr, not
-    raised.
+    "TRACE"}``); ``stdout`` repeats the content of server.log on standard output.  Call it once per
+    process, because Python's loggers are global.  A directory that cannot be written is reported on
+    stderr; no error is raised.
     """
     return LogFiles(directory, broker_id, {**DEFAULT_LEVELS, **(levels or {})}, stdout)
 
 
 class LogFiles:
-    """Kafka's log files of one broker.  Made by :func:`install_log_files`."""
+    """Kafka's log files of one broker; :func:`install_log_files` creates it."""
 
     def __init__(
         self, directory: Path, broker_id: int, levels: Mapping[str, str], stdout: bool
@@ -121,7 +121,7 @@ class LogFiles:
         self.state_changes: StateChangeSink = self._writer
         """Thread-safe sink of state changes."""
         self.is_tracing_state_changes = level_of_state_changes == "TRACE"
-        """Whether records of Kafka's TRACE level are worth making."""
+        """Whether state changes of level TRACE are written, so that they must be made."""
 
         self._restore: list[tuple[logging.Logger, int, bool, logging.Handler | None]] = []
         logging.addLevelName(TRACE, "TRACE")
@@ -129,11 +129,11 @@ class LogFiles:
             self._attach(name, levels.get(name))
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
-        """Delays writing of state changes while ``is_awaited`` says that other work waits."""
+        """Delays the writing of many state changes while ``is_awaited`` returns True."""
         self._writer.is_awaited = is_awaited
 
     def flush(self) -> bool:
-        """Waits until what was logged so far is in the files; False if the disk takes too long."""
+        """Waits until all records logged so far are written; False if that takes too long."""
         return self._writer.flush()
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class LogFiles:
             logger.setLevel(_number_of(level_name))
         if handler is not None:
             logger.addHandler(handler)
-            # log4j's additivity=false: what is in controller.log is not in server.log as well.
+            # log4j's additivity=false: lines of controller.log are not in server.log as well.
             logger.propagate = False
 
 
@@ -169,7 +169,7 @@ class _QueueHandler(logging.Handler):
 
     @override
     def handle(self, record: logging.LogRecord) -> bool:
-        # Without Handler's lock: the writer has its own, and two would only be waited for twice.
+        # Handler's lock is not taken, because the writer has its own.
         is_wanted = bool(self.filter(record))
         if is_wanted:
             self.emit(record)
@@ -177,7 +177,7 @@ class _QueueHandler(logging.Handler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        # Arguments may change later: the message is made now, the line around it in the writer.
+        # Arguments may change later, so the message is made now; the writer makes the line.
         try:
             message = record.getMessage()
         except (TypeError, ValueError):
@@ -197,8 +197,8 @@ class _QueueHandler(logging.Handler):
 def log_line(logger: str, level: str, message: str, cause: str | None = None) -> None:
     """Logs a line under Kafka's name for level and logger.
 
-    ``cause`` is printed below it as Java prints an exception: ``class: message``, then indented
-    lines.
+    ``cause`` is the exception's text as Java prints it, for the lines after the message:
+    ``class: message``, then indented lines.
     """
     number = _number_of(level)
     found = logging.getLogger(logger)

@@ -1,9 +1,10 @@
 """The one thread that formats and writes log records; no other thread waits for the disk.
 
 Producers append to a deque under a lock held for a microsecond.  The thread sleeps until there is
-something, lets a short batch gather, then writes it in slices with a breath between two slices: a
-hundred thousand lines must not take the interpreter away from the controller's thread.  While that
-works on an event (:attr:`LogWriter.is_awaited`) further slices wait, but not for long.
+something to write, waits a moment for more, then writes it in slices with a pause between two
+slices, so that a hundred thousand lines do not keep the interpreter from the controller's thread.
+While the controller processes an event (:attr:`LogWriter.is_awaited`), further slices wait, at most
+PATIENCE_S seconds.
 
 A failed write is reported once on stderr, counted, and reported in the log itself when the
 disk works again.
@@ -26,7 +27,7 @@ from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER, kafka_li
 from zkcontroller.state_changes.record import StateChange
 
 PENDING_BYTES_CAPACITY: Final = 256 * 1024 * 1024
-"""Records that wait for the disk, by estimate; more are dropped and counted."""
+"""Estimated bytes of records that may wait for the disk; more are dropped and counted."""
 
 RECORD_BYTES: Final = 600
 """Estimated memory of one waiting StateChange."""
@@ -37,10 +38,10 @@ LINE_BYTES: Final = 300
 GATHER_S: Final = 0.05
 FLUSH_TIMEOUT_S: Final = 10.0
 SLICE_RECORDS: Final = 100
-"""State changes formatted in one go: less than a millisecond."""
+"""State changes formatted without a pause, in less than a millisecond."""
 BREATH_S: Final = 0.001
 PATIENCE_S: Final = 5.0
-"""How long state changes wait for other work, at most."""
+"""The most seconds that state changes wait while the controller processes an event."""
 
 
 class _Line(NamedTuple):
@@ -69,7 +70,7 @@ _Item: TypeAlias = _Line | _Changes
 
 
 class LogWriter:
-    """Writes lines and state changes in the background.  ``log`` and ``write`` from any thread."""
+    """Writes lines and state changes in a thread; any thread may call ``log`` and ``write``."""
 
     def __init__(
         self,
@@ -80,9 +81,9 @@ class LogWriter:
         console: TextIO | None = None,
         pending_bytes_capacity: int = PENDING_BYTES_CAPACITY,
     ) -> None:
-        """Starts the thread; ``state_change_levels`` are those that state-change.log takes."""
+        """Starts the thread; ``state_change_levels``: the levels written to state-change.log."""
         self.is_awaited: Callable[[], bool] = lambda: False
-        """Whether work is under way that many state changes would delay; for any thread."""
+        """Whether other work is being done, which writing would delay; any thread may call it."""
         self._capacity = pending_bytes_capacity
         self._state_change_levels = state_change_levels
         self._host = socket.gethostname()
@@ -115,23 +116,23 @@ class LogWriter:
         message: str,
         cause: str | None = None,
     ) -> None:
-        """Queues one line; ``time_s`` is when it was logged, seconds since 1970."""
+        """Queues one line, which was logged at ``time_s`` (seconds since 1970)."""
         self._put(_Line(file_name, time_s, level, logger, message, cause), 1)
 
     def write(self, records: Sequence[StateChange]) -> None:
-        """Queues state changes of this moment; the caller must not change ``records`` later."""
+        """Queues state changes with the current time; do not change ``records`` afterwards."""
         if records:
             self._put(_Changes(time.time(), records), len(records))
 
     def flush(self, timeout_s: float = FLUSH_TIMEOUT_S) -> bool:
-        """Waits until what was queued so far is with the operating system; False if time is up."""
+        """Waits until all queued records are written; False after ``timeout_s``."""
         with self._drained:
             goal = self._accepted
             self._has_work.set()
             return self._drained.wait_for(lambda: self._written >= goal, timeout_s)
 
     def close(self) -> None:
-        """Writes what is left, closes the files and ends the thread."""
+        """Writes the queued records, closes the files and ends the thread."""
         self._is_closed = True
         self._has_work.set()
         self._thread.join(FLUSH_TIMEOUT_S)
@@ -139,7 +140,7 @@ class LogWriter:
     def _put(self, item: _Item, count: int) -> None:
         size_bytes = item.size_bytes
         with self._lock:
-            # Anything fits into an empty queue: one huge event must not lose its records.
+            # An empty queue takes records of any size, so that a huge event does not lose them.
             if self._pending and self._pending_bytes + size_bytes > self._capacity:
                 self._lost += count
                 return
@@ -152,7 +153,7 @@ class LogWriter:
         while True:
             self._has_work.wait()
             if not self._is_closed:
-                # Lines come in bunches; one write for all of them.
+                # Many lines often follow each other: wait for them and write them together.
                 time.sleep(GATHER_S)
             self._has_work.clear()
             self._drain()
@@ -237,7 +238,7 @@ class LogWriter:
             encoding = self._console.encoding or "utf-8"
             self._console.write(text.encode(encoding, "backslashreplace").decode(encoding))
         except (OSError, ValueError):
-            # The reader of stdout is gone; the file has every line.
+            # stdout is closed; the file has all lines.
             self._console = None
 
     def _console_flush(self) -> None:

@@ -1,8 +1,8 @@
 """One state change, as a value: what the controller decided or a broker did.
 
 The same record becomes a line of Kafka's ``state-change.log`` (:mod:`.kafka_lines`) and a line of
-our typed export ``state-changes.jsonl`` (:mod:`.export`).  It is wide and flat on purpose: one
-schema for both components, most fields None, so that a reader needs no joins.
+our typed export ``state-changes.jsonl`` (:mod:`.export`).  Controller and broker share one flat
+schema, in which most fields are None, so that a reader needs no joins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_common.model import LeaderAndIsr
 
 
 class Kind(StrEnum):
-    """What happened.  The comment names the line of Kafka's log that it becomes."""
+    """The kind of a state change; the comment shows its line in Kafka's log."""
 
     # controller
     PARTITION_STATE_CHANGED = "partition_state_changed"  # Changed partition … state from … to …
@@ -68,17 +68,17 @@ class Kind(StrEnum):
 
 
 class StateChange(NamedTuple):
-    """One record; every field that does not apply is None.  Times are added when it is written."""
+    """One state change; fields that do not apply are None.  The writer adds the time."""
 
     kind: Kind
     component: str
     """``controller`` or ``broker``."""
     broker_id: int
-    """Who writes: the controller's broker id, or the broker's."""
+    """The id of the controller or broker that makes the record."""
     controller_epoch: int | None = None
-    """Controller's own epoch; on a broker the epoch of the request."""
+    """In a controller its own epoch; in a broker the controller epoch of the request."""
     controller_id: int | None = None
-    """On a broker: the controller the request came from."""
+    """In a broker: the id of the controller that sent the request."""
     topic: str | None = None
     partition: int | None = None
     replica: int | None = None
@@ -98,7 +98,7 @@ class StateChange(NamedTuple):
     is_new: bool | None = None
     topic_id: UUID | None = None
     peer: int | None = None
-    """Broker a request went to or a response came from."""
+    """The broker to which a request was sent or from which a response came."""
     peer_address: str | None = None
     """``host:port`` of that broker; Kafka's log prints ``host:port (id: 2 rack: null)`` from it,
     ``peer`` and ``peer_rack``."""
@@ -109,12 +109,12 @@ class StateChange(NamedTuple):
     error: str | None = None
     """Kafka's name of the error code, e.g. ``STALE_BROKER_EPOCH``."""
     count: int | None = None  # type: ignore[assignment]  # hides tuple.count, which is not called
-    """Partitions or replicas in the request; leaders, where followers are counted apart."""
+    """Number of partitions or replicas in the request; of leaders, if ``other_count`` is set."""
     other_count: int | None = None
-    """Followers of a LeaderAndIsr; deleted partitions of an UpdateMetadata."""
+    """Number of followers in a LeaderAndIsr, of deleted partitions in an UpdateMetadata."""
     delete_partition: bool | None = None
     current_leader_epoch: int | None = None
-    """The epoch a broker holds, where it ignores a request for it."""
+    """The leader epoch that the broker has, if it ignores a request because of that."""
     latest_controller_epoch: int | None = None
     offset: int | None = None
     high_watermark: int | None = None
@@ -122,23 +122,23 @@ class StateChange(NamedTuple):
     previous_leader_epoch: int | None = None
     elapsed_ms: int | None = None
     role: str | None = None
-    """``leader`` or ``follower``: which transition."""
+    """The replica's role after the transition: ``leader`` or ``follower``."""
     reason: str | None = None
     """Why something was ignored or skipped: a member of :class:`Reason`."""
     cause: str | None = None
-    """Class and message of the exception, as Kafka prints it under the line."""
+    """Class and message of the exception that Kafka prints on the lines after this one."""
     partitions: tuple[str, ...] | None = None
     """Several partitions in one record (``Mark replicas``), as ``topic-N``."""
     peer_rack: str | None = None
-    """Rack of that broker."""
+    """Rack of the broker ``peer``."""
     response: str | None = None
     """The response as Kafka prints it (``StopReplicaResponseData(errorCode=0, …)``)."""
     requested_topic_id: UUID | None = None
-    """``topic_id_inconsistent``: what the request said; ``topic_id`` is what the log says."""
+    """``topic_id_inconsistent``: the id in the request; ``topic_id`` is that of the log."""
     current_partition_epoch: int | None = None
-    """The partition epoch a broker holds, where it skips a transition for it."""
+    """The partition epoch that the broker has, if it skips a transition because of that."""
     under_min_isr: bool | None = None
-    """``leader_started``: fewer in-sync replicas than ``min.insync.replicas``."""
+    """``leader_started``: whether there are fewer in-sync replicas than min.insync.replicas."""
 
 
 _PARTITION: Final = slice(
@@ -159,9 +159,9 @@ assert list(StateChange._fields)[_LEADERSHIP] == [
 
 
 class AlikeStateChanges(Sequence[StateChange]):
-    """State changes that differ in their partition, and perhaps in its leadership, alone.
+    """State changes that are equal except for the partition and, possibly, its leadership.
 
-    A broker's death makes 40,000 of them at once; here they are columns until they are read.
+    A failed broker causes 40,000 of them at once; they are stored as columns until they are read.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class AlikeStateChanges(Sequence[StateChange]):
         partitions: Sequence[int],
         states: Sequence[LeaderAndIsr] = (),
     ) -> None:
-        """``alike`` is what all have; ``states`` is empty or has one for each partition."""
+        """``alike`` has the common fields; ``states`` is empty or has one per partition."""
         assert len(topics) == len(partitions)
         assert len(states) in (0, len(topics))
         self._alike = alike

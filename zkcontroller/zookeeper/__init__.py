@@ -5,11 +5,11 @@ In this order:
 1. :mod:`.znodes`: the catalogue of every znode of a Kafka 3.9 cluster.  The codecs are in
    :mod:`.broker_znodes`, :mod:`.topic_znodes`, :mod:`.cluster_znodes`, :mod:`.admin_znodes`,
    :mod:`.config_znodes`, :mod:`.kafka_acl_znodes` and :mod:`.delegation_token_znodes`.
-2. :mod:`.requests`: what may be asked, and the results, as values.
+2. :mod:`.requests`: the requests to ZooKeeper and their results, as values.
 3. :mod:`.read_plan` and :mod:`.write_plan`: a bulk request as a series of packets, without a
-   socket; :mod:`.jute` has the bytes.
+   socket; :mod:`.jute` encodes and decodes them.
 4. :mod:`.session` (what callers use), :mod:`.session_life` (expiry), :mod:`.watch_table`;
-   :mod:`.session_router` (which part of a process gets which watch).
+   :mod:`.session_router` (calls the part of the process that a watch concerns).
 5. :mod:`.connection`: the only module that imports kazoo.
 6. :mod:`.embedded` and :mod:`.container`: servers for demonstrations and tests.
 

@@ -12,12 +12,12 @@ READ: Final = 1
 ALL: Final = 31
 
 CONSUMERS: Final = "/consumers"
-# Data below these is for those who know the credential only: passwords and broker secrets.
+# Only sessions with the broker's credential may read these: they hold passwords and secrets.
 SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 
 
 class Acl(NamedTuple):
-    """One entry: permissions (bits), scheme and id."""
+    """One entry of a znode's access control list: permissions (a bit mask), scheme and id."""
 
     permissions: int
     scheme: str
@@ -52,5 +52,5 @@ _ENCODED: Final = {acls: encode_acls(acls) for acls in (OPEN, CREATOR_ONLY, CREA
 
 
 def encoded_acls_for(path: str, *, set_acl: bool) -> bytes:
-    """:func:`acls_for`, ready for a create request."""
+    """The list of :func:`acls_for`, encoded for a create request."""
     return _ENCODED[acls_for(path, set_acl=set_acl)]

@@ -44,7 +44,7 @@ class ReassignPartitionsZnode:
             partition = TopicPartition(item.text("topic"), item.integer("partition"))
             if partition in partitions:
                 raise fields.corrupt(f"{partition} stands there twice")
-            # An empty list is for the controller to refuse: Kafka reads it too.
+            # Kafka reads an empty list, too; the controller refuses it.
             partitions[partition] = tuple(
                 _any_broker_id(item, value) for value in item.array("replicas")
             )
@@ -52,7 +52,7 @@ class ReassignPartitionsZnode:
 
 
 def _any_broker_id(item: JsonFields, value: Any) -> int:
-    # Negative and repeated ids are refused by the controller, per partition, and not here for all.
+    # The controller refuses negative and repeated ids per partition; here all would be refused.
     if type(value) is not int or not INT32_MIN <= value <= INT32_MAX:
         raise item.corrupt(f"replicas holds what is not a broker id: {shown(value)}")
     return value
@@ -65,7 +65,7 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 def _decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     items = JsonFields.parse(path, data).objects("partitions")
-    # A repetition says nothing new: dict keeps the first of each, in order.
+    # Repeated partitions are dropped: dict keeps the first of each, in order.
     return tuple(
         dict.fromkeys(
             TopicPartition(item.text("topic"), item.integer("partition")) for item in items
@@ -147,5 +147,5 @@ class LogDirEventNotificationSequenceZnode:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> LogDirEventNotificationSequenceZnode:
-        # Like Kafka: one event is known, and whatever it is called it concerns that broker.
+        # Like Kafka, the field ``event`` is ignored: a log directory failure is the only event.
         return cls(JsonFields.parse(path, data).integer("broker"))

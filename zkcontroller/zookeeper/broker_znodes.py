@@ -40,7 +40,7 @@ _ENDPOINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,10}
 class BrokerIdZnode:
     """``/brokers/ids/<id>``, JSON version 5, ephemeral: a broker's endpoints; the broker writes it.
 
-    ``version`` written is what ``inter.broker.protocol.version`` asks for: 5, 4 or 2.  All of 1 to
+    The version to write, 5, 4 or 2, follows from ``inter.broker.protocol.version``.  Versions 1 to
     5 are read.
     """
 
@@ -54,7 +54,7 @@ class BrokerIdZnode:
         return f"/brokers/ids/{broker_id}"
 
     def encode(self) -> bytes:
-        # Old clients know one endpoint only: the first without encryption, whatever its name.
+        # Old clients read only ``host`` and ``port``: the first PLAINTEXT endpoint of any listener.
         plaintext = next(
             (e for e in self.broker.endpoints if e.security_protocol == "PLAINTEXT"), None
         )
@@ -98,7 +98,7 @@ class BrokerIdZnode:
         features = _decode_supported_features(fields)
         return cls(
             broker=Broker(broker_id, endpoints, rack, features),
-            # Kafka never reads it back, so a broker without it is still a broker.
+            # Kafka never reads the timestamp, so a znode without it is valid.
             timestamp_ms=fields.long_text("timestamp", -1) if fields.has("timestamp") else -1,
             jmx_port=fields.integer("jmx_port", minimum=-1),
             version=version,

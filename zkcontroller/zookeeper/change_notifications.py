@@ -1,4 +1,4 @@
-"""Numbered znodes by which brokers notify each other of a change.
+"""Sequential znodes with which brokers notify each other of a change.
 
 The broker that changes something creates a sequential znode.  Every broker reads the notifications
 that are newer than the last one it has processed, and deletes those older than 15 minutes.  All
@@ -34,8 +34,8 @@ _log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
 class ZkNodeChangeNotificationListener:
     """The notifications below ``root`` whose names begin with ``prefix``.
 
-    Every method raises ZooKeeperRefused if ZooKeeper refuses to answer; what was not processed is
-    given again by the next :meth:`unseen`.
+    Methods raise ZooKeeperRefused if ZooKeeper returns an error code.  The next :meth:`unseen` then
+    returns the notifications that were not processed.
     """
 
     def __init__(self, session: ZooKeeperSession, root: str, prefix: str) -> None:
@@ -78,7 +78,7 @@ class ZkNodeChangeNotificationListener:
         required(path, self._session.write(Create(path, data, sequential=True)))
 
     def _names(self) -> list[str]:
-        """Oldest first; sets the watch."""
+        """The names of the notifications, oldest first; sets the watch."""
         names = required(self._root, self._session.children(self._root, watch=True))
         return sorted((name for name in names if self._number(name) >= 0), key=self._number)
 
@@ -94,7 +94,7 @@ class ZkNodeChangeNotificationListener:
         old = [
             path
             for path, stat in zip(paths, self._session.perform(CheckExists(paths)), strict=True)
-            # What cannot be looked at now is looked at with the next notification.
+            # A znode whose stat cannot be read now is checked with the next notification.
             if not isinstance(stat, ZkCode) and now_ms - stat.ctime_ms > CHANGE_EXPIRATION_MS
         ]
         # Another broker may have deleted one of them.

@@ -22,9 +22,10 @@ from zkcontroller.zookeeper.znode_json import (
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """``/controller``, JSON version 2, ephemeral: the controller's broker id; written by it.
+    """``/controller``, JSON version 2, ephemeral: the controller's broker id.
 
-    Kafka 2.x to 3.3 wrote version 1, without ``kraftControllerEpoch``; it reads as -1.
+    Written by the controller.  Kafka 2.x to 3.3 wrote version 1, without ``kraftControllerEpoch``,
+    which is then read as -1.
     """
 
     PATH = "/controller"
@@ -48,7 +49,7 @@ class ControllerZnode:
             kraft_controller_epoch = fields.integer("kraftControllerEpoch", minimum=-1)
         return cls(
             broker_id=fields.integer("brokerid"),
-            # For people only: Kafka never reads it.
+            # Kafka never reads the timestamp, so a znode without it is valid.
             timestamp_ms=fields.long_text("timestamp", -1) if fields.has("timestamp") else -1,
             kraft_controller_epoch=kraft_controller_epoch,
         )
@@ -69,7 +70,7 @@ class ControllerEpochZnode:
 
 
 class ClusterZnode:
-    """``/cluster``."""
+    """``/cluster``, the parent of ``/cluster/id``."""
 
     PATH: Final = "/cluster"
 
@@ -99,7 +100,7 @@ class FeatureStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureZnode:
-    """``/feature``, JSON version 2: finalized features, name to max level; by the controller.
+    """``/feature``, JSON version 2, written by the controller: max level by finalized feature.
 
     Version 1 (below inter.broker.protocol.version 3.3-IV0) writes a min level as well.
     """
@@ -140,8 +141,8 @@ class FeatureZnode:
 class ProducerIdBlockZnode:
     """``/latest_producer_id_block``, JSON version 1; ``last_producer_id`` is in the block.
 
-    Written by the controller on its zk_version, by brokers below inter.broker.protocol.version
-    3.0-IV0.  A fresh cluster has null data here, which is no block and is not decoded.
+    Written by the controller if the zk_version is unchanged; below inter.broker.protocol.version
+    3.0-IV0 by brokers.  In a new cluster the data is null, which callers must not decode.
     """
 
     PATH = "/latest_producer_id_block"
@@ -168,7 +169,7 @@ class ProducerIdBlockZnode:
 
 
 class ConsumersZnode:
-    """``/consumers``: offsets of consumers older than Kafka 0.9; open to all."""
+    """``/consumers``: offsets of consumers older than Kafka 0.9; any client may write here."""
 
     PATH: Final = "/consumers"
 
@@ -176,7 +177,7 @@ class ConsumersZnode:
 class ConsumerOffsetZnode:
     """``/consumers/GROUP/offsets/TOPIC/PARTITION``: a committed offset as decimal text.
 
-    Written for clients that commit with the first version of OffsetCommit.
+    Written for OffsetCommit requests of version 0.
     """
 
     @staticmethod

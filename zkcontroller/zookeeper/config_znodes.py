@@ -15,9 +15,9 @@ from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_stri
 class ConfigZnode:
     """``/config/<type>/<entity>``, JSON version 1: dynamic configuration of one entity.
 
-    Written by admins and brokers, unless a KRaft controller rules.  Null data, which
-    ``/config/users/<user>`` has when only its clients are configured, is an empty configuration; so
-    is any JSON without an object ``config``, as in Kafka (``ConfigEntityZNode.decode``).
+    Written by tools and brokers.  Null data is an empty configuration; ``/config/users/<user>`` has
+    null data if only clients of the user are configured.  JSON without an object ``config`` is an
+    empty configuration too, as in Kafka (``ConfigEntityZNode.decode``).
     """
 
     PATH = "/config"
@@ -31,7 +31,7 @@ class ConfigZnode:
 
     @staticmethod
     def path(entity_path: str) -> str:
-        """From an entity path as config changes name it: ``topics/t``, ``users/a/clients/b``."""
+        """The path of an entity such as ``topics/t`` or ``users/a/clients/b``."""
         return f"/config/{entity_path}"
 
     @staticmethod
@@ -40,7 +40,7 @@ class ConfigZnode:
 
     @staticmethod
     def broker_path(broker_id: int | None) -> str:
-        """None: the default of all brokers."""
+        """The path of a broker's configuration; None: that of the default for all brokers."""
         return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
 
     def encode(self) -> bytes:
@@ -61,17 +61,17 @@ class ConfigZnode:
 
 
 class ConfigChangesZnode:
-    """``/config/changes``: its children say which configuration was changed."""
+    """``/config/changes``: its children name the entities whose configuration was changed."""
 
     PATH: Final = "/config/changes"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChangeZnode:
-    """``/config/changes/config_change_<n>``, JSON version 2, sequential: ``topics/orders``.
+    """``/config/changes/config_change_<n>``, JSON version 2, sequential: a changed entity.
 
-    Written with each configuration change, removed by brokers after 15 minutes.  Version 1
-    named ``entity_type`` (topics or clients) and ``entity_name``.
+    ``entity_path`` is for example ``topics/orders``.  Written with each configuration change,
+    removed by brokers after 15 minutes.  Version 1 had ``entity_type`` and ``entity_name``.
     """
 
     PREFIX: ClassVar[str] = "config_change_"

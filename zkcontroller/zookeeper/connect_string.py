@@ -19,7 +19,7 @@ class ConnectString(NamedTuple):
 
     @property
     def hosts(self) -> str:
-        """The servers without the chroot, ``host:port,[v6]:port``."""
+        """The servers without the chroot: ``host:port,[ipv6]:port``."""
         return ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers
         )
@@ -75,7 +75,7 @@ def _server(text: str, part: str) -> tuple[str, int]:
 
 
 def _is_host(host: str) -> bool:
-    """Whether a name server can be asked for it."""
+    """Whether the name can be resolved: its labels are valid for DNS."""
     try:
         host.encode("idna")
     except UnicodeError:
@@ -84,13 +84,12 @@ def _is_host(host: str) -> bool:
 
 
 def parse_credentials(variable: str, text: str) -> tuple[tuple[str, str], ...]:
-    """``digest:user:password`` as a scheme and its credential; none if ``text`` is empty.
+    """The scheme and credential in ``digest:user:password``; empty if ``text`` is empty.
 
     ``sasl:user:password`` is a login by DIGEST-MD5.
 
-    Credentials come from the environment (``variable``): an argument would be seen by every user
-    who lists processes, a properties file is copied and shown.  Raises ConfigInvalid without
-    repeating them.
+    Credentials come from the environment ``variable``.  Every user who lists processes would see an
+    argument, and a properties file is often copied.  ConfigInvalid does not show the text.
     """
     if not text:
         return ()

@@ -1,17 +1,17 @@
 """The connection of a ZooKeeper session: kazoo, adapted to bulk requests.  Only kazoo importer.
 
-kazoo does what it is good at: it finds servers, opens and resumes sessions, sends pings, reconnects
-for ever.  Four things are ours:
+kazoo finds servers, opens and resumes sessions, sends pings, and reconnects without limit.  Four
+things are ours:
 
-* Requests are :class:`PendingRequest` values in kazoo's queue.  Their replies are handed over
-  undecoded, so that decoding happens in the thread that asked.
-* Watches.  kazoo forgets them with every connection; here a resumed session arms them again with
-  ``setWatches``, before any other request goes out, as ZooKeeper's own client does.
-* TLS by a context that was made before, and logins by SASL that a broken cable does not end for
-  good.
-* Whatever a peer sends that makes no sense drops the connection.  In kazoo it ends the thread.
+* Requests are :class:`PendingRequest` values in kazoo's queue.  Their replies are passed on
+  undecoded, so that the caller's thread decodes them.
+* Watches: kazoo loses them with every connection.  Here a resumed session sets them again with
+  ``setWatches``, before any other request is sent, as ZooKeeper's own client does.
+* TLS with the caller's context; and SASL logins that are tried again if the connection is lost.
+* A malformed reply drops the connection.  In kazoo it ends the thread.
 
-Everything here but :meth:`ZooKeeperConnection.send` runs in kazoo's connection thread.
+Any thread may call :meth:`ZooKeeperConnection.send`, ``stop_within`` and
+:meth:`PendingRequest.wait`; the rest runs in kazoo's connection thread.
 
 Source: ZooKeeper 3.9 ``ClientCnxn.SendThread`` (``primeConnection``, ``readResponse``).
 """
@@ -51,7 +51,7 @@ from zkcontroller.zookeeper.read_plan import requests_to_arm_again
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.watch_table import WatchTable, WatchType
 
-# The data of a thousand znodes of the largest size; a longer frame comes from something else.
+# The data of a thousand znodes of the largest size; ZooKeeper sends no longer frame.
 MAX_FRAME_BYTES: Final = 1 << 30
 RECONNECT_DELAY_S: Final = 0.1
 RECONNECT_MAX_DELAY_S: Final = 1.0
@@ -59,9 +59,9 @@ SET_WATCHES_XID: Final = -8  # as ZooKeeper's own client; kazoo counts its xids 
 REPLY_HEADER_BYTES: Final = 16
 SASL_SCHEME: Final = "sasl"
 MAX_LOGIN_ROUNDS: Final = 4
-"""DIGEST-MD5 takes two."""
+"""The most rounds of a SASL login; DIGEST-MD5 takes two."""
 LOGIN_REQUIRED: Final = -124
-"""SESSIONCLOSEDREQUIRESASLAUTH, of a server that requires a login."""
+"""The error code SESSIONCLOSEDREQUIRESASLAUTH of a server that requires a SASL login."""
 _LOGIN_REFUSED: Final = (-115, LOGIN_REQUIRED)
 
 # kazoo prints requests at DEBUG, credentials among them, so its logger starts at INFO.
@@ -70,10 +70,10 @@ _log.setLevel(logging.INFO)
 
 
 class PendingRequest:
-    """A request in flight; kazoo uses it as its asynchronous result.
+    """A request that waits for its reply; kazoo uses it as its asynchronous result.
 
-    ``watches`` is the table of the session that the request belongs to.  ``on_done`` is called once
-    for its end, with the milliseconds it took if it was answered and None otherwise.
+    ``watches`` is the table of the request's session.  ``on_done`` is called once: with the
+    milliseconds until the reply, or with None if there is no reply.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class PendingRequest:
         self._finished = threading.Event()
         self._outcome: Reply | Exception | None = None
         self.was_alone = False
-        """Whether its connection was lost while no other request was under way."""
+        """Whether the connection was lost while this was the only request in flight."""
 
     def wait(self) -> Reply:
         """Blocks until there is a reply.
@@ -108,8 +108,8 @@ class PendingRequest:
     def complete(self, reply: Reply) -> None:
         """Sets the reply.
 
-        The watch that the server left with it is noted first: its notification may be the very next
-        thing that arrives.
+        The watch that the request set is added to the table first, because its notification may
+        arrive next.
         """
         if self.ask.watch is not None:
             kind, path = self.ask.watch
@@ -124,7 +124,7 @@ class PendingRequest:
         self._end(error)
 
     def set_exception(self, error: Exception) -> None:
-        """:meth:`fail`, by kazoo's name."""
+        """Called by kazoo if there will be no reply: translates kazoo's error."""
         match error:
             case SessionExpiredError() | ConnectionClosedError():
                 self._end(SessionExpired(f"the ZooKeeper session is over ({error!r})"))
@@ -229,15 +229,15 @@ class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untype
 
     @property
     def last_error(self) -> str:
-        """The reason why the last attempt to connect failed; "" if it did not."""
+        """The reason why the last failed attempt to connect failed; "" if none failed."""
         return self._socket_loop.last_error
 
     def send(self, pending: PendingRequest) -> None:
-        """Queues a request until there is a connection."""
+        """Queues a request; it is sent as soon as there is a connection."""
         self._call(pending.ask, pending)
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs in the thread that all replies come through."""
+        """Whether the caller runs in the connection thread, which reads all replies."""
         return self._socket_loop.is_own_thread()
 
     def stop_within(self, seconds: float) -> None:
@@ -282,21 +282,21 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
     def __init__(
         self, client: ZooKeeperConnection, retry: KazooRetry, listener: Listener, login: str | None
     ) -> None:
-        """``login``: ``user:password`` of SASL; None for none."""
+        """``login``: ``user:password`` for SASL; None: no login."""
         super().__init__(client, retry, logger=_log, sasl_options=None if login is None else {})
         self._login = login
         self._listener = listener
         self._thread_id = 0
         self._being_sent: PendingRequest | None = None
         self._one_at_a_time = 0
-        """So many requests are sent only when nothing else is under way."""
+        """The next so many requests are each sent only when no other is in flight."""
         self.last_error = ""
         self._server = ""
         self._read_timeout_ms = 0.0
         self._answered_at = 0.0
 
     def start(self) -> None:
-        # kazoo clears it in the new thread: a stop right after the start would not wait.
+        # kazoo clears the event in the new thread only; a stop before that would not wait.
         self.connection_stopped.clear()
         super().start()
 
@@ -333,15 +333,15 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return found
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        # Replies in the new session, even to authentication, must not move this.
+        # Read before connecting: the replies to authentication raise kazoo's last_zxid.
         seen_zxid = self.client.last_zxid
         try:
             with _nonsense_drops_the_connection():
                 read_timeout, connect_timeout = super()._connect(host, hostip, port)
                 self._arm_watches_again(seen_zxid, connect_timeout / 1000)
             if self._has_decrypted():
-                # Bytes in the same TLS record as the last reply: nothing would wake the loop for
-                # them.
+                # TLS has already read bytes behind the last reply from the socket, so the selector
+                # would not report them.
                 self._read_socket(read_timeout / 1000)
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
@@ -350,21 +350,21 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return read_timeout, connect_timeout
 
     def _note_session(self, server: str, read_timeout_ms: float) -> None:
-        """Logs what readers of Kafka's logs look for: how long the session may be silent."""
+        """Logs the new connection with the negotiated session timeout, as Kafka's client does."""
         self._server, self._read_timeout_ms = server, read_timeout_ms
         self._answered_at = time.monotonic()
         _log.info(
             "Session establishment complete on server %s, session id = %s, negotiated timeout = %d",
             server,
             self._session(),
-            # kazoo waits for two thirds of it, and keeps only that.
+            # kazoo keeps only its read timeout, two thirds of the session timeout.
             round(read_timeout_ms * 3 / 2),
         )
 
     def _log_drop(self) -> None:
-        """Logs, in the words of Kafka's client, whether the server fell silent or closed."""
+        """Logs, as Kafka's client does, whether the server was silent or closed the connection."""
         silent_ms = (time.monotonic() - self._answered_at) * 1000
-        if silent_ms > self._read_timeout_ms / 2:  # a ping by then was not answered
+        if silent_ms > self._read_timeout_ms / 2:  # a ping was sent by then, without a reply
             _log.warning(
                 "Client session timed out, have not heard from server in %dms for session id %s",
                 silent_ms,
@@ -379,11 +379,11 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             )
 
     def _session(self) -> str:
-        """The session's id, which is a signed number, as Java prints it."""
+        """The session's id as Java prints it, in hexadecimal."""
         return f"{self.client._session_id & 0xFFFF_FFFF_FFFF_FFFF:#x}"
 
     def _authenticate_with_sasl(self, _host: str, timeout_s: float) -> None:
-        """Logs in.  Called by kazoo, which takes every lost connection for wrong credentials."""
+        """Logs in; called by kazoo.  kazoo's own method takes a lost connection for a refusal."""
         assert self._login is not None
         username, _, password = self._login.partition(":")
         login = DigestMd5Login(username, password, secrets.token_urlsafe(24))
@@ -412,7 +412,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         for ask in requests_to_arm_again(self._listener.watches, seen_zxid):
             self._submit(ask, timeout_s, SET_WATCHES_XID)
             while True:
-                # Notifications of what did change come before the reply.
+                # Notifications of changes since ``seen_zxid`` come before the reply.
                 header, frame, offset = self._read_header(timeout_s)
                 if header.xid == WATCH_XID:
                     self._read_watch_event(frame, offset)
@@ -436,7 +436,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             while True:
                 response = super()._read_socket(read_timeout)
                 self._answered_at = time.monotonic()
-                # Bytes that TLS has taken out of the kernel wake no selector.
+                # The selector does not report bytes that TLS has read from the socket already.
                 if response == CLOSE_RESPONSE or not self._has_decrypted():
                     return response
 
@@ -468,7 +468,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         queue = self.client._queue
         pending = queue[0][1] if queue else None
         if isinstance(pending, PendingRequest) and pending.generation != self._listener.generation:
-            # Begun in an earlier session: it must not be done in this one.
+            # The request began in an earlier session and must not be sent in this one.
             queue.popleft()
             self._read_sock.recv(1)
             pending.fail(SessionExpired("the session in which this request began is over"))
@@ -482,10 +482,10 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             self._one_at_a_time -= 1
 
     def note_drop(self) -> None:
-        """The connection was lost: finds the request that causes it, now or at the next loss.
+        """Logs the lost connection, and looks for the request that may have caused the loss.
 
-        All are asked again by who asked them.  On the next connection each goes alone, so that the
-        one which ends that connection, too, is known.
+        The callers send all requests again.  On the next connection each is sent alone: if that
+        connection is lost, too, the request in flight is the cause.
         """
         self._log_drop()
         under_way = [each for _, each, _ in self.client._pending]

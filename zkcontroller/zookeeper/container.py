@@ -1,7 +1,7 @@
-"""A ZooKeeper server in a Docker container, by Testcontainers.
+"""Runs a ZooKeeper server in a Docker container, with Testcontainers.
 
-For tests against an image that others run too.  testcontainers is imported when a container is
-started, so that other users need not install it.
+For tests against a published ZooKeeper image.  testcontainers is imported only when a container is
+started, so that it need not be installed for anything else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ZooKeeperContainer:
     """One ZooKeeper server in a container, reached through a port that Docker picks.
 
     ``image``: by default ``$ZKCONTROLLER_ZOOKEEPER_IMAGE``, else ``zookeeper:3.9``.  ``network``:
-    where other containers find it by the name ``alias``.
+    the Docker network in which other containers reach the server as ``alias``.
 
     Raises:
         NotInstalled: testcontainers is not installed (from :meth:`start`).

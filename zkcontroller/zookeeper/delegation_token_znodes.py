@@ -51,7 +51,7 @@ class DelegationTokenZnode:
         return principal == self.owner or principal in self.renewers
 
     def encode(self) -> bytes:
-        """As Kafka writes it, byte for byte."""
+        """The data of the znode, byte for byte as Kafka writes it."""
         values = {
             "version": b"%d" % _NEWEST_VERSION,
             "owner": json_string(sanitize(self.owner)),

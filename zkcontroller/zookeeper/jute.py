@@ -1,9 +1,9 @@
 """ZooKeeper's wire format (jute): encodes and decodes bulk requests.
 
-Only record bodies stand here; the four bytes of length, the xid and the opcode before each request
-and the header before each reply are the connection's business.  The decoders read up to a
-thousand results per call with a few ``struct`` calls per result, because a failover reads 100,000
-znodes before it can decide anything.
+Only bodies are encoded and decoded here.  The connection handles the length, xid and opcode before
+each request and the header before each reply.  The decoders read up to a thousand results per call
+with a few ``struct`` calls per result, because a failover reads 100,000 znodes before it can decide
+anything.
 
 Source: ZooKeeper 3.9 ``zookeeper.jute``, ``MultiOperationRecord``, ``MultiResponse``.
 """
@@ -43,7 +43,7 @@ class OpCode(IntEnum):
 
 
 class Reply(NamedTuple):
-    """The header of a reply: zxid, error code, and where the body begins."""
+    """A reply: zxid and error code from its header, and its body from ``frame[offset]`` on."""
 
     zxid: int
     code: ZkCode
@@ -90,7 +90,7 @@ MULTI_READ_OPERATION_BYTES: Final = 14
 
 
 def code_of(value: int) -> ZkCode:
-    """The code of that number; SYSTEM_ERROR for one that no ZooKeeper we know answers."""
+    """The error code with that number; SYSTEM_ERROR for an unknown number."""
     return _CODES.get(value, ZkCode.SYSTEM_ERROR)
 
 
@@ -103,10 +103,11 @@ def encode_read(path: str, *, watch: bool) -> bytes:
 
 
 def encode_multi_read(opcode: OpCode, paths: Sequence[bytes]) -> bytes:
-    """The body of one MultiRead that asks ``opcode`` of every path; it cannot set a watch."""
+    """The body of a MultiRead: reads every path with ``opcode``; it cannot set watches."""
     header = _READ_HEADERS[opcode]
     pack = _INT.pack
-    # Header, length, path, no watch; what ends one operation and begins the next is one piece.
+    # One operation is header, length, path, no watch.  The join puts "no watch" and the next header
+    # between two paths.
     operations = [pack(len(path)) + path for path in paths]
     body = (b"\0" + header).join(operations)
     return header + body + b"\0" + _LAST_HEADER if operations else _LAST_HEADER
@@ -115,7 +116,7 @@ def encode_multi_read(opcode: OpCode, paths: Sequence[bytes]) -> bytes:
 def encode_set_watches(
     relative_zxid: int, data: Sequence[str], exists: Sequence[str], children: Sequence[str]
 ) -> bytes:
-    """The body of setWatches: watches what changed after ``relative_zxid`` fires at once."""
+    """The body of setWatches; a watch fires at once if its path changed after ``relative_zxid``."""
     return _LONG.pack(relative_zxid) + _strings(data) + _strings(exists) + _strings(children)
 
 
@@ -126,7 +127,7 @@ def encode_write(operation: Write | Check, path: str, acl: bytes) -> bytes:
     :mod:`zkcontroller.zookeeper.acls` and only a create carries it.
     """
     name = _string(path)
-    # A broker's death writes 30,000 of these, and a match takes almost twice as long.
+    # A failed broker causes 30,000 of these, and a match takes almost twice as long.
     if type(operation) is SetData:
         _, data, zk_version = operation
         return b"".join((_SET_DATA_HEADER, name, _buffer(data), _INT.pack(zk_version)))
@@ -223,8 +224,8 @@ def decode_multi(
 ) -> list[Written] | MultiFailed:
     """The reply to a multi: one result per operation, or the operation that failed.
 
-    ``relative`` takes the chroot off the path that a create answers.  When a multi fails every
-    operation has an error: OK those before the culprit, RUNTIME_INCONSISTENCY those after it.
+    ``relative`` removes the chroot from the created path in a reply.  If a multi fails, the results
+    before the failed operation are OK, and those after it RUNTIME_INCONSISTENCY.
     """
     frame, offset = reply.frame, reply.offset
     new = tuple.__new__

@@ -1,12 +1,12 @@
 """Znodes of ACLs: ``/kafka-acl``, ``/kafka-acl-extended`` and their change notifications.
 
-Rules for one literal name (``*`` included) stand in ``/kafka-acl/<Type>/<name>``, those for a
-prefix in ``/kafka-acl-extended/prefixed/<Type>/<name>``; each change leaves a numbered notification
-in ``/kafka-acl-changes`` or ``/kafka-acl-extended-changes``.  The access control lists of ZooKeeper
-itself are another matter: :mod:`.acls`.
+ACLs for a literal name (``*`` included) are in ``/kafka-acl/<Type>/<name>``, those for a prefix in
+``/kafka-acl-extended/prefixed/<Type>/<name>``.  Each change creates a sequential notification in
+``/kafka-acl-changes`` or ``/kafka-acl-extended-changes``.  The access control lists of ZooKeeper's
+own znodes are in :mod:`.acls`.
 
-A type, operation or permission that this version does not know is read as UNKNOWN, as in Kafka: it
-matches nothing that is ever asked.
+An unknown type, operation or permission is read as UNKNOWN, as in Kafka, and such an ACL matches no
+request.
 
 Source: Kafka ``ZkData`` (``ZkAclStore``, ``ZkAclChangeStore``), ``AclEntry``, ``SecurityUtils``.
 """
@@ -45,9 +45,9 @@ _CURRENT_VERSION: Final = 1
 class AclZnode:
     """``/kafka-acl/Topic/orders``, JSON version 1: the ACLs of one pattern.
 
-    Written by brokers and ``kafka-acls``, removed when the last rule goes.  Kafka writes more than
-    a few rules in the order of a hash over object identities, which is not repeatable; here they
-    stand in the order in which they were added.
+    Written by brokers and ``kafka-acls``, removed with its last ACL.  Kafka's order of more than a
+    few ACLs depends on object hash codes and differs in every process; here the ACLs are in the
+    order in which they were added.
     """
 
     ROOTS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
@@ -56,7 +56,7 @@ class AclZnode:
 
     @staticmethod
     def root(pattern_type: PatternType) -> str:
-        """Below it stand the resource types of that kind of pattern."""
+        """The parent of the resource types for patterns of that type."""
         return AclZnode.ROOTS[pattern_type is PatternType.PREFIXED]
 
     @staticmethod

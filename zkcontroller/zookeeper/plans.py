@@ -1,14 +1,14 @@
 """Plans of bulk requests: each yields requests and handles the replies.  No sockets.
 
-A plan is driven by :func:`run`, which does what the caller of a plan must do:
+:func:`run` drives a plan.  It does what the caller of a plan must do:
 
-1. take :meth:`RequestPlan.next` as often as the window of requests in flight allows; None means
-   "nothing now", and with nothing in flight it means "finished";
-2. give every answer to :meth:`RequestPlan.answered`, oldest first;
-3. report a request whose connection went away to :meth:`RequestPlan.lost`; the plan asks it again.
-4. give MARSHALLING_ERROR as the result of a large request that has ended MOST_FATAL connections
-   while it was the only one under way: ZooKeeper closes the connection of a client that sends more
-   than its ``jute.maxbuffer``, and says no word.
+1. take requests from :meth:`RequestPlan.next` while the limit of requests in flight allows; None
+   means "nothing now", and if nothing is in flight it means "finished";
+2. give every reply to :meth:`RequestPlan.answered`, oldest first;
+3. give a request whose connection was lost to :meth:`RequestPlan.lost`; the plan sends it again;
+4. end a large request with MARSHALLING_ERROR if MOST_FATAL connections were lost while it was the
+   only one in flight: ZooKeeper closes the connection of a client that sends more than its
+   ``jute.maxbuffer``, without a reply.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from zkcontroller.zookeeper.watch_table import WatchType
 _log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
 
 NOT_TAKEN: Final = Reply(0, ZkCode.MARSHALLING_ERROR, b"", 0)
-"""The result of a request that ZooKeeper would not read."""
+"""The reply in place of one from ZooKeeper for a request that is too large for it."""
 
 MAX_OPERATIONS: Final = 1000  # per MultiRead, multi and setWatches
 
 
 MOST_FATAL: Final = 2
-"""So many connections may end with the same request alone under way; then it is not sent again."""
+"""A request is not sent again after so many connections were lost while it was alone in flight."""
 
 SUSPECT_BYTES: Final = 64 * 1024
-"""Only a request of this size or more can be given up.
+"""Only a request of at least this size can be given up.
 
 ZooKeeper refuses a request for its size alone, and a server whose ``jute.maxbuffer`` is lower
-cannot serve Kafka.  A smaller request loses its connection to the network, however often.
+cannot serve Kafka.  If the connection of a smaller request is lost, the network is the cause.
 """
 
 
@@ -55,8 +55,8 @@ class ConnectionLostError(Exception):
 class Ask:
     """One request to ZooKeeper.
 
-    ``part`` are the positions in the bulk request that this one covers.  ``watch`` says which
-    watch a good reply leaves on the server, for requests that carry a watch flag.
+    ``part``: the positions of the bulk request that this request covers.  ``watch``: the watch that
+    the server sets with a successful reply; None if the request has no watch flag.
     """
 
     opcode: OpCode
@@ -75,16 +75,16 @@ class Ask:
 
 
 class RequestPlan(Protocol):
-    """The interface that the module's documentation describes."""
+    """A plan of requests; the module's documentation says how to drive it."""
 
     def next(self) -> Ask | None:
-        """The next request."""
+        """The next request to send; None if there is none now."""
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Handles a reply."""
+        """Handles the reply to ``ask``."""
 
     def lost(self, ask: Ask) -> None:
-        """Handles a request that gets no reply."""
+        """Queues ``ask``, whose connection was lost before a reply, to be sent again."""
 
 
 class Pending(Protocol):
@@ -98,14 +98,14 @@ class Link(Protocol):
     """One ZooKeeper session, as plans use it."""
 
     def ask(self, ask: Ask) -> Pending:
-        """Sends, after waiting for a permit; requests arrive in the order of these calls."""
+        """Sends a request, after waiting for a permit; ZooKeeper gets them in this order."""
 
 
 def run(link: Link, plan: RequestPlan, max_in_flight: int) -> None:
-    """Pulls ``plan`` until it is finished, with at most ``max_in_flight`` requests under way."""
+    """Drives ``plan`` until it is finished, with at most ``max_in_flight`` requests in flight."""
     flying: deque[tuple[Ask, Pending]] = deque()
     fatal: Counter[int] = Counter()
-    """By identity of the ask, which the plan keeps."""
+    """Connections lost with the request alone in flight, by ``id`` of the request."""
     while True:
         while len(flying) < max_in_flight and (ask := plan.next()) is not None:
             flying.append((ask, link.ask(ask)))

@@ -1,4 +1,4 @@
-"""What can be asked of ZooKeeper, and the type of each result; sessions say how.
+"""The requests that a ZooKeeper session performs, with the type of each result.
 
 The real session and the simulated one differ in :meth:`Questions._result_of` alone.
 """
@@ -28,7 +28,7 @@ from zkcontroller.zookeeper.requests import (
 
 
 class Questions(ABC):
-    """The questions of a session."""
+    """The requests of a session; a subclass sends them."""
 
     @overload
     def perform(
@@ -54,16 +54,16 @@ class Questions(ABC):
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object: ...
 
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The result of ``request``; blocks, without bound while the connection is away.
+        """The result of ``request``; blocks without limit while there is no connection.
 
-        ``session_id``: the session that the caller's work belongs to; None takes the one that
-        stands, or waits for the next.
+        ``session_id``: the session in which the caller's work began; None takes the current
+        session, or waits for the next.
 
         Raises:
             SessionExpired: the session in which the call began (or ``session_id``) is over.
             AuthenticationFailed: the server refused the credentials.
             ControllerMoved: the fence of a :class:`FencedBatch` failed.
-            ZooKeeperRefused: ZooKeeper answered a code for which there is no rule.
+            ZooKeeperRefused: ZooKeeper replied with an error code that no result type allows.
         """
         return self._result_of(request, session_id)
 
@@ -72,17 +72,17 @@ class Questions(ABC):
         """The result of ``request``, of the type that :meth:`perform` promises."""
 
     def read(self, path: str, *, watch: bool = False) -> Znode | ZkCode:
-        """Data of one znode."""
+        """The data of one znode, or an error code."""
         return self.perform(ReadZnodes((path,), watch))[0]
 
     def children(self, path: str, *, watch: bool = False) -> list[str] | ZkCode:
-        """Names of one znode's children."""
+        """The names of one znode's children, or an error code."""
         return self.perform(ListChildren((path,), watch))[0]
 
     def exists(self, path: str, *, watch: bool = False) -> Stat | ZkCode:
-        """Stat of one znode."""
+        """The stat of one znode, or an error code."""
         return self.perform(CheckExists((path,), watch))[0]
 
     def write(self, operation: Write) -> Written | ZkCode:
-        """One write without a fence."""
+        """Performs one write without a fence."""
         return self.perform(UnfencedBatch((operation,)))[0]

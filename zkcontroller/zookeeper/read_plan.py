@@ -1,16 +1,16 @@
 """Bulk reads: MultiRead with up to a thousand paths a request, watches armed after the read.
 
-MultiRead (opcode 22, ZooKeeper 3.6 and newer) answers 100,000 znodes in a hundred replies, but the
-server drops its watch flags.  So a watching bulk read asks, for each reply, one ``setWatches``
-whose ``relativeZxid`` is the zxid of that very reply: whatever changed between the two fires at
-once, and nothing can be missed.
+MultiRead (opcode 22, ZooKeeper 3.6 and newer) reads 100,000 znodes with a hundred replies, but the
+server ignores its watch flags.  So a bulk read with watches sends, after each reply, a
+``setWatches`` whose ``relativeZxid`` is the zxid of that reply.  The watch of a znode that changed
+after the reply fires at once, so no change is missed.
 
-The size of a reply is not known before, so the first request is small and those after it hold as
-many paths as should answer within ``max_reply_bytes``, judged by the largest reply per path yet.
+The size of a reply is not known in advance.  The first request is small; later ones have as many
+paths as should fit into ``max_reply_bytes``, judged by the most bytes per path in earlier replies.
 
-A server older than 3.6 answers UNIMPLEMENTED to the first MultiRead and closes the connection; the
-session then reads path by path, as it does for a handful of paths.  Asking is how we find out: the
-four-letter word ``srvr`` would name the version, but may be switched off.
+A server older than 3.6 replies UNIMPLEMENTED to the first MultiRead and closes the connection.  The
+session then reads path by path, as it does for a few paths.  The four-letter word ``srvr`` would
+name the version before, but a server may have it disabled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ReadResult: TypeAlias = Znode | Stat | list[str] | ZkCode
 FEW_PATHS: Final = 8  # up to here plain reads cost less than a MultiRead and a setWatches
 PROBE_PATHS: Final = 50
 SET_WATCHES_BYTES: Final = 128 * 1024
-"""Of the paths of one setWatches on a new connection, as in ZooKeeper's own client."""
+"""The most bytes of paths in a setWatches on a new connection, as in ZooKeeper's client."""
 _LENGTH_BYTES: Final = 4
 
 _SINGLE: Final = {
@@ -63,8 +63,8 @@ _SINGLE: Final = {
 class ReadPlan:
     """The plan of one bulk read; ``results`` is complete when the plan is finished.
 
-    ``absolute`` puts the chroot before a path; ``multi_read`` is what is known of the server and
-    turns False when it answers that it knows no MultiRead.
+    ``absolute`` puts the chroot before a path.  ``multi_read``: whether the server may know
+    MultiRead; it becomes False when the server replies UNIMPLEMENTED.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ReadPlan:
 
     @property
     def results(self) -> list[ReadResult]:
-        """One per path, in order."""
+        """One result per path, in order."""
         assert None not in self._results
         return [result for result in self._results if result is not None]
 
@@ -173,8 +173,8 @@ class ReadPlan:
         results = self._decode_many(reply, len(part))
         self._results[part[0] : part[-1] + 1] = results
         if self._opcode is OpCode.EXISTS:
-            # Many servers show a stat without permission; this stat came with the data, which needs
-            # one.
+            # exists needs no permission, but this MultiRead read the data, which needs one: these
+            # paths are asked again with exists.
             self._read_singly([at for at in part if self._results[at] is ZkCode.NO_AUTH])
         if self._watch:
             self._arm(part, reply.zxid)
@@ -219,7 +219,7 @@ class ReadPlan:
 
 
 def requests_to_arm_again(table: WatchTable, seen_zxid: int) -> list[Ask]:
-    """The setWatches requests for a resumed session that has seen all up to ``seen_zxid``."""
+    """The setWatches requests for a resumed session whose client has seen ``seen_zxid``."""
     asks: list[Ask] = []
     for kind in WatchType:
         paths = table.entries(kind)

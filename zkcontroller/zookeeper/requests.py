@@ -159,10 +159,10 @@ class CheckExists:
 class FencedBatch:
     """Independent writes, each refused unless ``/controller_epoch`` is at that version.
 
-    Result: ``list[Written | ZkCode]``, one result per operation; one operation's refusal does not
-    stop the others.  Raises ControllerMoved if the fence fails; other writes may have landed.
-    A write whose reply was lost is sent again: it then reads BAD_VERSION or NODE_EXISTS although it
-    landed, as in Kafka's client (``KafkaZkClient.retryRequestsUntilConnected``).
+    Result: ``list[Written | ZkCode]``, one per operation; if one fails, the others are still done.
+    Raises ControllerMoved if the fence fails; some writes may have been done before that.
+    A write whose reply was lost is sent again.  If the first sending was done, the result is
+    BAD_VERSION or NODE_EXISTS, as in Kafka (``KafkaZkClient.retryRequestsUntilConnected``).
     """
 
     operations: Sequence[Write]
@@ -193,11 +193,11 @@ class Committed(NamedTuple):
 
 
 class RolledBack(NamedTuple):
-    """Nothing was written by the request that was answered.
+    """The transaction wrote nothing, at least not in the sending that got this reply.
 
     ``code`` is the first operation's error that is not RUNTIME_INCONSISTENCY (which only says
     "another one failed"); ``failed_index`` is that operation's position.  ``is_repeated``: the
-    reply to an earlier sending was lost, which may have been committed.
+    reply to an earlier sending was lost, and that sending may have been committed.
     """
 
     code: ZkCode

@@ -1,7 +1,7 @@
-"""What a caller makes of a result that may be an error code: only NO_NODE means "not there".
+"""Reads a result that may be an error code: only NO_NODE means that the znode is missing.
 
-Any other code says that ZooKeeper did not answer the question.  Taking it for "not there" would
-empty a cache, a list of topics, a set of rules.
+Any other code says nothing about the znode.  A caller that took it for a missing znode would empty
+a cache, a list of topics or a set of ACLs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _T = TypeVar("_T")
 
 
 def required(path: str, result: _T | ZkCode) -> _T:
-    """The result; ZooKeeperRefused for any error code."""
+    """The result; raises ZooKeeperRefused for any error code."""
     if isinstance(result, ZkCode):
         raise ZooKeeperRefused(path, result.name)
     return result
 
 
 def optional(path: str, result: _T | ZkCode) -> _T | None:
-    """The result, or None for NO_NODE; ZooKeeperRefused for any other error code."""
+    """The result, or None for NO_NODE; raises ZooKeeperRefused for any other error code."""
     return None if result is ZkCode.NO_NODE else required(path, result)

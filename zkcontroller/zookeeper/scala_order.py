@@ -1,15 +1,15 @@
 """The iteration order of Scala's and Java's hash maps.
 
-Kafka writes its znodes by walking hash maps, so the order of the keys in the JSON is an accident of
-the map's class.  To be equal byte for byte, the four classes Kafka uses are replayed here:
+Kafka writes its znodes by iterating over hash maps, so the order of JSON keys depends on the map's
+class.  To write the same bytes, this module computes the order of the four classes Kafka uses:
 
 * Scala 2.13 ``mutable.HashMap`` (partition ids in a topic znode),
 * Scala 2.13 ``immutable.Map`` (listener names, finalized features),
 * ``java.util.HashMap`` (features a broker supports),
 * ``java.util.Properties`` of JDK 9 and later (the ``config`` of a config znode).
 
-Readers never depend on the order.  Numbers as keys of an ``immutable.HashMap`` are here, too: in
-that order a controller goes through the brokers of replicas that change their state.
+Readers never depend on the order.  The order of integer keys in an ``immutable.HashMap`` is here,
+too: it is the order of brokers in which a controller changes replica states.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def mutable_hash_map_order(keys: Sequence[str]) -> list[str]:
     while len(keys) >= capacity * _SCALA_LOAD_FACTOR:
         capacity *= 2
     codes = [(_spread(key), key) for key in keys]
-    # sort() is stable, as the map is: among equal hashes the first one put stays first.
+    # sort() is stable, as the map is: keys with equal hashes stay in the order of insertion.
     codes.sort(key=lambda pair: (pair[0] & (capacity - 1), signed(pair[0])))
     return [key for _, key in codes]
 
@@ -60,9 +60,9 @@ def immutable_map_order(keys: Sequence[str]) -> list[str]:
 
 
 def immutable_int_map_order(keys: Iterable[int]) -> list[int]:
-    """The order of numbers from 0 in a ``scala.collection.immutable.HashMap``.
+    """The order of non-negative integers in a ``scala.collection.immutable.HashMap``.
 
-    That is what ``groupBy`` makes, however few the keys are.
+    Scala's ``groupBy`` makes such a map also for few keys.
     """
     return _champ([(_improved(key), key) for key in keys], 0)
 
@@ -102,8 +102,8 @@ def java_hash_map_order(keys: Sequence[str]) -> list[str]:
 def properties_order(keys: Iterable[str]) -> list[str]:
     """The iteration order of a ``java.util.Properties`` filled in that order.
 
-    Source: JDK 17 ``ConcurrentHashMap``.  A bin of more than eight keys would become a tree there;
-    it still gives its keys in the order of insertion.
+    Source: JDK 17 ``ConcurrentHashMap``.  A bin of more than eight keys becomes a tree there, which
+    still iterates in the order of insertion.
     """
     table: list[list[tuple[int, str]]] = [[] for _ in range(16)]
     for size, key in enumerate(keys, start=1):

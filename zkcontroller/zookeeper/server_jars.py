@@ -1,11 +1,10 @@
 """Where the jars of a ZooKeeper server come from: 10 MB of Maven Central, or pyspark.
 
-Looked at, in this order: the folder that ``ZKCONTROLLER_ZOOKEEPER_JARS`` names, the user's cache,
-which ``zkctl cluster fetch`` fills, and an installed pyspark, whose 250 jars have ZooKeeper's among
-them.  pyspark itself is never imported: the import system only says where its folder is.
+The folder that ``ZKCONTROLLER_ZOOKEEPER_JARS`` names is used if it is set.  Otherwise the user's
+cache, which ``zkctl cluster fetch`` fills, and then an installed pyspark, which includes
+ZooKeeper's jars.  pyspark is not imported; only its folder is looked up.
 
-Fetched jars are those of :data:`ARTEFACTS`, whose SHA-256 stands here: whatever serves them,
-nothing else is accepted.
+Only the jars of :data:`ARTEFACTS` are fetched, and each must have the SHA-256 given there.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ PATTERNS: Final = (
     "snappy-java-*.jar",
     "commons-io-*.jar",
 )
-"""What the server needs out of a folder with more: a short class path starts faster."""
+"""The jars of a folder that go on the class path; a short class path starts faster."""
 NEEDED: Final = PATTERNS[:2]
 
 
@@ -60,7 +59,7 @@ class Artefact(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Below the base of a Maven repository."""
+        """The path below the base address of a Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file}"
 
 
@@ -91,7 +90,7 @@ ARTEFACTS: Final = (
         _LOG4J, "log4j-slf4j2-impl", "2.24.3",
         "cdaac22e40ec30c4096e1ebe8c454c8826c0d1c378d7db5d7b3ad166354b0bd3",
     ),
-    # Its counters; and the server looks for snappy, even where snapshots are not compressed.
+    # The server's metrics; and snappy, which it loads even if snapshots are not compressed.
     Artefact(
         "io.dropwizard.metrics", "metrics-core", "4.1.12.1",
         "cec34936faa625039f4e46123eccaa10a9eb9d9a40c6075830cd81330e259cf9",
@@ -100,7 +99,7 @@ ARTEFACTS: Final = (
         "org.xerial.snappy", "snappy-java", "1.1.10.5",
         "0f3f1857ed33116583f480b4df5c0218836c47bfbc9c6221c0d73f356decf37b",
     ),
-    # For a port under TLS.
+    # For a TLS port.
     Artefact(
         "io.netty", "netty-buffer", _NETTY,
         "00a522b67ea35cb7b4dd9cf27f85c6c58f5e306785aa045302e5f6b2d4944a87",
@@ -134,17 +133,17 @@ ARTEFACTS: Final = (
         "cf5efc4168597d7cd14695b469418cac2a1134533f9a0c82ef0538d796fd39e1",
     ),
 )  # fmt: skip
-"""What a server needs."""
+"""The jars that a server needs."""
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept, for all projects of this user."""
+    """The user's folder for fetched jars."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "zkcontroller" / f"zookeeper-{VERSION}"
 
 
 def find_jars() -> list[Path]:
-    """The server's class path.  NotInstalled, with the ways to get the jars, if there are none."""
+    """The jars of the server's class path; NotInstalled, which says how to get them, if missing."""
     for folder in _folders():
         if all(any(folder.glob(pattern)) for pattern in NEEDED):
             return [jar for pattern in PATTERNS for jar in sorted(folder.glob(pattern))]
@@ -159,7 +158,7 @@ def find_jars() -> list[Path]:
 def _folders() -> Iterator[Path]:
     named = os.environ.get(JARS_VARIABLE)
     if named:
-        # No other one takes its place: the user would not know which server runs.
+        # No other folder is tried: the user would not know which server runs.
         yield Path(named)
         return
     yield cache_folder()
@@ -169,10 +168,10 @@ def _folders() -> Iterator[Path]:
 
 
 def fetch_jars(folder: Path, note: Callable[[str], None]) -> list[Path]:
-    """Brings the jars into the folder, from Maven Central or ``ZKCONTROLLER_MAVEN_REPOSITORY``.
+    """Downloads missing jars from Maven Central or ``ZKCONTROLLER_MAVEN_REPOSITORY``.
 
-    Those that are there stay.  NotInstalled if there is no way to get them, or what came is not
-    what was asked for; the folder is then as before.
+    Raises NotInstalled if a download fails or a jar has another checksum than expected; the folder
+    is then unchanged.
     """
     missing = [each for each in ARTEFACTS if not _is_right(folder / each.file, each)]
     repository = os.environ.get(REPOSITORY_VARIABLE)
@@ -192,7 +191,7 @@ def fetch_jars(folder: Path, note: Callable[[str], None]) -> list[Path]:
                 raise NotInstalled(f"{each.file} is not the one that is expected: not installed")
         folder.mkdir(parents=True, exist_ok=True)
         for each in missing:
-            # In one step: another process sees the whole file or none.
+            # A rename is atomic: another process sees the whole file or none.
             draft = folder / f".{each.file}.{os.getpid()}"
             shutil.copyfile(beside / each.file, draft)
             draft.replace(folder / each.file)
@@ -215,8 +214,8 @@ def _download(address: str, target: Path) -> None:
 
 
 def _download_from_maven_central(artefacts: Sequence[Artefact], target: Path) -> None:
-    # requests, by which jgo asks, knows certifi's authorities alone, and the machine's own store
-    # has those of the machine's network, too.
+    # jgo downloads with requests, which trusts only certifi's authorities.  The machine's own store
+    # may have more, such as those of a company's network.
     authorities = ssl.get_default_verify_paths().cafile
     if authorities is not None:
         os.environ.setdefault("REQUESTS_CA_BUNDLE", authorities)
@@ -227,7 +226,7 @@ def _download_from_maven_central(artefacts: Sequence[Artefact], target: Path) ->
             "fetching from Maven Central needs jgo: pip install 'zkcontroller[zookeeper]'; or let "
             f"{REPOSITORY_VARIABLE} be the address of a Maven repository, and run this again"
         ) from error
-    # A repository of its own: jgo would keep for good what an interrupt cut off in the user's.
+    # A temporary repository: after an interrupt jgo would keep a truncated jar in the user's.
     context = MavenContext(repo_cache=target / "repository", timeout=_DOWNLOAD_TIMEOUT_S)
     for each in artefacts:
         component = context.project(each.group, each.name).at_version(each.version)

@@ -1,15 +1,15 @@
 """A ZooKeeper session: bulk requests, reliable watches, ordered session events.
 
-Questions become plans (:mod:`~zkcontroller.zookeeper.read_plan`,
-:mod:`~zkcontroller.zookeeper.write_plan`), which this module pulls over a
+Requests become plans (:mod:`~zkcontroller.zookeeper.read_plan`,
+:mod:`~zkcontroller.zookeeper.write_plan`), whose packets this module sends over a
 :class:`~zkcontroller.zookeeper.connection.ZooKeeperConnection`.
 
-Threads: any thread may call :meth:`ZooKeeperSession.perform` and blocks in it, except kazoo's own.
-kazoo's connection thread calls ``on_watch`` and ``on_state``; they must only hand over.  What that
-thread does, it does in the server's order: a watch fires before any reply that shows the change.
+Threads: any thread except kazoo's own may call :meth:`ZooKeeperSession.perform`, which blocks.
+kazoo's connection thread calls ``on_watch`` and ``on_state``; they must only pass the value on.
+These calls keep the server's order: a watch fires before any reply that shows the change.
 
-What is begun in one session is never done in the next: see
-:mod:`~zkcontroller.zookeeper.session_life`.
+A request that begins in one session is never sent in the next
+(:mod:`~zkcontroller.zookeeper.session_life`).
 
 Source: Kafka 3.9 ``ZooKeeperClient``, ``KafkaZkClient``.
 """
@@ -63,10 +63,10 @@ class ZooKeeperConfig:
     ``connect`` is ``host:port,host:port/chroot``.  ``connection_timeout_ms`` bounds
     :meth:`ZooKeeperSession.start`; None means the session timeout.  ``auth`` are pairs of scheme
     and credential, ``("digest", "user:password")``, or ``("sasl", "user:password")`` for a login by
-    DIGEST-MD5.  ``tls``: how to connect to servers that listen under TLS.  ``max_buffer_bytes``:
-    replies to bulk reads are kept about this small.  ``server_max_buffer_bytes``: no request is
-    larger; the server drops the connection of a client that sends more than its
-    ``jute.maxbuffer`` (1,048,575 by default).
+    DIGEST-MD5.  ``tls``: the context for servers with TLS; None: no TLS.  ``max_buffer_bytes``: the
+    approximate limit of replies to bulk reads.  ``server_max_buffer_bytes``: the limit of requests;
+    the server drops the connection of a client that sends more than its ``jute.maxbuffer``
+    (1,048,575 by default).
     """
 
     connect: str
@@ -92,9 +92,10 @@ def ignore(_: object) -> None:
 class ZooKeeperSession(Questions):
     """A ZooKeeper session that outlives its connections, followed by the next when it expires.
 
-    ``on_watch`` gets every fired watch once, ``on_state`` every change of state; both are called
-    by kazoo's thread and must not block or call back.  EXPIRED comes before a new session can be
-    used by anyone, CONNECTED once it stands.  ``on_latency_ms`` gets how long each request took.
+    ``on_watch`` is called once for every fired watch, ``on_state`` for every change of state, both
+    in kazoo's thread; they must not block or use the session.  EXPIRED comes before any caller can
+    use the new session, CONNECTED when the new session is open.  ``on_latency_ms`` gets the
+    milliseconds of each request.
     """
 
     def __init__(
@@ -147,8 +148,8 @@ class ZooKeeperSession(Questions):
                 + (f": {reason}" if reason else "")
             )
         try:
-            # Credentials are judged after the connection stands; a reply shows that they were
-            # accepted.
+            # The server checks credentials after it has opened the session; only a reply to a
+            # request shows that it accepted them.
             self._create_chroot()
         except (AuthenticationFailed, ZooKeeperRefused):
             self.close()
@@ -156,9 +157,9 @@ class ZooKeeperSession(Questions):
         self._life.info("Connected.")
 
     def close(self) -> None:
-        """Ends the session, so that its ephemerals vanish; waiting calls raise SessionExpired.
+        """Ends the session and its ephemeral znodes; waiting calls raise SessionExpired.
 
-        If the server does not answer, its session timeout ends the session.
+        If the server does not reply, the session ends with its timeout.
         """
         self._life.end()
 
@@ -169,7 +170,7 @@ class ZooKeeperSession(Questions):
 
     @property
     def past_session_ids(self) -> tuple[int, ...]:
-        """Ids of this object's earlier sessions, all of them expired."""
+        """Ids of this object's earlier sessions, all of which have expired."""
         return self._life.past_session_ids
 
     @property
@@ -206,7 +207,7 @@ class ZooKeeperSession(Questions):
                 return transaction.result
 
     def create_missing(self, paths: Iterable[str]) -> None:
-        """Creates the paths, and parents, that do not exist; persistent, without data.
+        """Creates missing paths and their missing parents as persistent znodes with null data.
 
         Raises:
             ZooKeeperRefused: one of them cannot be created.
@@ -218,9 +219,9 @@ class ZooKeeperSession(Questions):
     def _create_chroot(self) -> None:
         """Creates each level of the chroot.
 
-        Kafka takes a second client for it, since its client's paths are all below the chroot; here
-        the prefix is ours, so this session can do it.  Without a chroot one read remains, whose
-        reply shows that the credentials were accepted.
+        Kafka needs a second client for this, because all paths of its client are below the chroot.
+        Without a chroot one read of ``/`` remains, whose reply shows that the server accepted the
+        credentials.
         """
         self._create_missing((self._where.chroot or "/",), Encoder(_same, _same, self._acl))
 

@@ -1,9 +1,9 @@
-"""The life of ZooKeeper sessions: the current one, its requests, and its end.
+"""The current ZooKeeper session, its requests in flight, and its end.
 
-Each session of one client has a number, its generation, and so has each request, taken when the
-call that asks it began.  The connection drops requests of an earlier generation instead of sending
-them, so nothing begun in one session is ever done in the next; and a call that waits for a reply
-in a session that ends fails at once.
+Each session of a client has a number, its *generation*.  A request has the generation of the
+session in which its call began.  The connection drops requests of an earlier generation instead of
+sending them, so a request that begins in one session is never done in the next.  A call that waits
+for a reply fails at once when its session ends.
 
 Source: Kafka 3.9 ``ZooKeeperClient`` (``connectionState``, ``StateChangeHandler``).
 """
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_S: Final = 3.0
 REQUEST_OVERHEAD_BYTES: Final = 1_024
-"""What a bulk request adds to the operations that plans count: headers and marks."""
+"""Bytes that headers add to the operations of a bulk request, which plans do not count."""
 
 _log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
 
@@ -45,9 +45,9 @@ class SessionState(Enum):
 
 
 class SessionLife:
-    """One client's sessions, one after the other.
+    """The sessions of one client, one after the other.
 
-    The three callbacks are called by the connection's thread, never under a lock.
+    The connection's thread calls the three callbacks, never while it holds a lock.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class SessionLife:
 
     @property
     def session_id(self) -> int:
-        """The session that stands, connected or not; 0 when there is none."""
+        """The id of the current session, connected or not; 0 when there is none."""
         return self._session_id
 
     @property
     def past_session_ids(self) -> tuple[int, ...]:
-        """The expired sessions."""
+        """The ids of the expired sessions."""
         return self._past_session_ids
 
     @property
@@ -101,7 +101,7 @@ class SessionLife:
             return dict(self._state_counts)
 
     def begin(self, timeout_s: float) -> bool:
-        """Starts connecting; False if neither success nor failure is known after the timeout."""
+        """Starts connecting; False if it has neither succeeded nor failed after the timeout."""
         self.connection.start_async()
         self.info("Waiting until connected.")
         with self._changed:
@@ -109,14 +109,17 @@ class SessionLife:
         return bool(decided)
 
     def end(self) -> None:
-        """Closes the session, or leaves it to its timeout if the server does not answer."""
+        """Closes the session; if the server does not reply, the session ends with its timeout."""
         self.info("Closing.")
         self.connection.stop_within(CLOSE_TIMEOUT_S)
         self.closed()
         self.info("Closed.")
 
     def pin(self, session_id: int | None) -> PinnedSession:
-        """The current session, after waiting for one; SessionExpired if it is another one."""
+        """The current session, after waiting for one if there is none.
+
+        Raises SessionExpired if its id is not ``session_id`` (None: any session).
+        """
         assert not self.connection.is_own_thread(), "on_watch and on_state must not ask"
         with self._changed:
             while True:
@@ -136,7 +139,7 @@ class SessionLife:
     def send(self, ask: Ask, generation: int, watches: WatchTable) -> PendingRequest:
         """Sends a plan's request, after waiting for one of ``max_in_flight_requests`` permits.
 
-        A request that ZooKeeper would not read is not sent: it is answered MARSHALLING_ERROR.
+        A request that is too large for ZooKeeper is not sent: its reply is MARSHALLING_ERROR.
         """
         self._permits.acquire()
         pending = PendingRequest(ask, generation, watches, self._done)
@@ -212,7 +215,7 @@ class SessionLife:
         self._finish(SessionState.CLOSED, SessionExpired)
 
     def fired(self, kind: int, path: str) -> None:
-        """A notification; it is dropped as a repetition if the watch table has no entry."""
+        """A notification arrived; it is dropped as a repetition if the table has no entry."""
         watch_kind = WatchKind(kind)
         if not self._watches.fired(watch_kind, path):
             return
@@ -236,7 +239,7 @@ class SessionLife:
         return list(self._under_way)
 
     def _strand(self, pending: Iterable[PendingRequest], error: Exception) -> None:
-        # kazoo may lose requests that are queued in the instant of the expiry.
+        # kazoo may lose requests that are queued while the session expires.
         for each in pending:
             each.fail(error)
 
@@ -258,7 +261,7 @@ class SessionLife:
 
 
 class PinnedSession:
-    """The session at the beginning of a call; its requests are sent in no other session."""
+    """The session in which a call began; the call's requests are sent in no other session."""
 
     def __init__(self, life: SessionLife, generation: int, watches: WatchTable) -> None:
         self._life = life

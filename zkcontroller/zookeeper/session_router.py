@@ -1,13 +1,13 @@
-"""Routes what a ZooKeeper session reports to the parts of a process that follow it.
+"""Passes watches and state changes of a ZooKeeper session to the parts of a process.
 
-A session has one callback for each kind of report, and many parts follow it: each part adds its own
-route, so that no part passes on what concerns another one.  A fired watch goes to the one part that
-follows its path, and a watch of any other path to the controller, whose paths come and go with
-brokers and topics.  A change of the session's state goes to every part that follows states, in the
-order in which they began to.
+A session has one callback for each kind of event, and many parts of the process need these events.
+Each part adds a *route*, its own callback.  A fired watch goes to the part that follows its path; a
+watch of any other path goes to the controller, whose paths change with brokers and topics.  A
+change of the session's state goes to every part that follows states, in the order in which they
+were added.
 
-Routes are added before the requests that leave their watches.  Reports come in the thread of the
-connection, so a callback must neither block nor ask ZooKeeper.
+A route is added before the request that sets its watch.  Callbacks run in the connection's thread,
+so they must neither block nor send requests to ZooKeeper.
 
 Source: Kafka ``ZooKeeperClient`` (``registerZNodeChangeHandler``, ``registerStateChangeHandler``).
 """
@@ -24,7 +24,7 @@ class SessionRouter:
     """The routes of one session.
 
     :meth:`fired`, :meth:`entered` and :meth:`took` are the session's callbacks.  Any thread may
-    call; a report without a route is dropped.
+    call; an event without a route is dropped.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class SessionRouter:
         self._latency: Callable[[float], None] = ignore
 
     def follow_path(self, path: str, on_watch: OnWatch) -> None:
-        """Calls ``on_watch`` for each watch of exactly that path, which has no route yet."""
+        """Calls ``on_watch`` for each fired watch of exactly that path; one route per path."""
         assert path not in self._by_path, f"{path} has a route"
         self._by_path[path] = on_watch
 
@@ -47,7 +47,7 @@ class SessionRouter:
         self._states = (*self._states, on_state)
 
     def follow_latency(self, on_latency_ms: Callable[[float], None]) -> None:
-        """Calls ``on_latency_ms`` with how long each request took."""
+        """Calls ``on_latency_ms`` with the milliseconds that each request took."""
         self._latency = on_latency_ms
 
     def fired(self, fired: WatchFired) -> None:
@@ -60,5 +60,5 @@ class SessionRouter:
             on_state(state)
 
     def took(self, latency_ms: float) -> None:
-        """ZooKeeper has answered a request after so long."""
+        """ZooKeeper has replied to a request after so many milliseconds."""
         self._latency(latency_ms)

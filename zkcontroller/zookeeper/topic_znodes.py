@@ -58,7 +58,7 @@ class TopicZnode:
     @classmethod
     def decode(cls, topic: str, data: bytes) -> TopicZnode:
         path = cls.path(topic)
-        # What Kafka writes for a topic at rest is matched whole; anything else is read as JSON.
+        # The fast way for a topic without reassignment, as Kafka writes it; otherwise read JSON.
         match = _TOPIC_AT_REST(data)
         if match is not None:
             listed, id_text = match.groups()
@@ -90,7 +90,7 @@ class TopicZnode:
 
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
-# Nine digits at most: these cannot be out of range, ten-digit numbers go the slow way.
+# At most nine digits, which cannot be out of range; larger numbers are read as JSON.
 _SMALL: Final = rb"(?:0|[1-9][0-9]{0,8})"
 _AT_REST: Final = rb'"%b":\[%b(?:,%b)*\]' % (_SMALL, _SMALL, _SMALL)
 _TOPIC_AT_REST: Final = re.compile(
@@ -101,7 +101,7 @@ _PARTITIONS: Final = re.compile(rb'"([0-9]+)":(\[[0-9,]+\])').findall
 
 _ASSIGNMENT_CACHE_SIZE: Final = 50_000
 _ASSIGNMENT_CACHE: Final[dict[bytes, ReplicaAssignment]] = {}
-"""Text of a replica list to its value: a cluster has few distinct ones."""
+"""Assignments by the text of their replica list; a cluster has few distinct ones."""
 
 
 def _assignment(path: str, text: bytes) -> ReplicaAssignment:
@@ -129,7 +129,7 @@ def _encode_replica_map(replicas: Mapping[int, tuple[int, ...]]) -> bytes:
 
 
 _CACHED_ORDERS_TO: Final = 1000
-"""Partitions of a topic up to which the order of its keys is kept."""
+"""The order of partition keys is cached for topics of at most so many partitions."""
 
 
 @lru_cache(maxsize=128)
@@ -143,9 +143,9 @@ def encode_topic_id(topic_id: UUID) -> str:
 
 
 def new_topic_id(new_uuid: Callable[[], UUID]) -> UUID:
-    """The first id of ``new_uuid`` that is not reserved.
+    """Calls ``new_uuid`` until it returns an id that may be used.
 
-    0 and 1 are reserved, and a text that begins with a dash is taken for an option by tools.
+    The ids 0 and 1 are reserved, and tools take a text that begins with a dash for an option.
     Source: Kafka ``Uuid.randomUuid``.
     """
     while True:
@@ -156,7 +156,7 @@ def new_topic_id(new_uuid: Callable[[], UUID]) -> UUID:
 
 def decode_topic_id(path: str, text: str) -> UUID:
     """The id in 22 characters; ZnodeCorrupt at ``path`` if they are invalid."""
-    # Java's decoder takes the padding too, and does not look at the last four bits.
+    # Java's decoder also accepts padding, and ignores the last four bits.
     if not _TOPIC_ID.fullmatch(text):
         raise ZnodeCorrupt(path, f"not a topic id: {text[:40]!r}")
     return UUID(bytes=base64.urlsafe_b64decode(text[:22] + "=="))
@@ -189,7 +189,7 @@ def encode_partition_state(
     leader_recovery_state: int,
 ) -> bytes:
     """Content of a :class:`PartitionStateZnode`."""
-    # By hand: a broker's death writes 30,000 of these, and a JSON library is several times slower.
+    # By hand: a failed broker causes 30,000 of these, and a JSON library is several times slower.
     state = f'"leader_recovery_state":{leader_recovery_state},' if leader_recovery_state else ""
     return (
         f'{{"controller_epoch":{controller_epoch},"leader":{leader},"version":1,'
@@ -206,8 +206,8 @@ class PartitionStateZnode(NamedTuple):
     """``/brokers/topics/<topic>/partitions/<partition>/state``, JSON version 1.
 
     Written by the controller; below inter.broker.protocol.version 2.7-IV2 by leaders too.  The
-    partition's epoch is the znode's zk_version and no field.  ``leader_recovery_state`` is written
-    only when it is not 0.
+    partition epoch is the znode's zk_version, not a field.  ``leader_recovery_state`` is written
+    only if it is not 0.
     """
 
     leader: int
@@ -226,7 +226,7 @@ class PartitionStateZnode(NamedTuple):
     @classmethod
     def decode(cls, path: str, data: bytes) -> PartitionStateZnode:
         """The state in ``data``, read at ``path``; ZnodeCorrupt if it is invalid."""
-        # A failover reads 100,000 of these, 1 us each; what is wrong is only then looked into.
+        # A failover reads 100,000 of these, in 1 us each; the slow way finds what is malformed.
         try:
             fields = orjson.loads(data)
             leader = fields["leader"]
@@ -258,7 +258,7 @@ class PartitionStateZnode(NamedTuple):
 
 _VALID_ISR_SIZE: Final = 50_000
 _VALID_ISR: Final[dict[tuple[int, ...], tuple[int, ...]]] = {}
-"""In-sync lists found valid before: a cluster has few distinct ones."""
+"""ISR lists that were found valid before; a cluster has few distinct ones."""
 
 
 def _decode_state_json(path: str, data: bytes) -> PartitionStateZnode:

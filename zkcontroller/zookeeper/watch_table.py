@@ -1,11 +1,11 @@
-"""The one-shot watches of a session, each with the zxid since which it watches.
+"""The one-shot watches of a session, each with the zxid from which on it watches.
 
-Of each entry one thing is true: the server holds the watch, its notification is on the way, or a
-setWatches that arms it is on the way.  Three rules follow:
+For each entry one of these is true: the server has the watch, its notification is on the way, or a
+setWatches that sets it is on the way.  Three rules follow:
 
-* who reads a znode whose entry has the same zxid or an older one needs no other watch;
+* a read of a znode whose entry has the same or an older zxid needs no new watch;
 * a notification without an entry was delivered before, and is ignored;
-* after a reconnect all entries are armed again.
+* after a reconnect the watches of all entries are set again.
 
 A table lives as long as its session.
 
@@ -30,7 +30,7 @@ class WatchType(Enum):
     CHILDREN = "children"  # fires when a child comes or goes, or the znode itself goes
 
 
-# NODE_DELETED leaves an exists-watch alone: such a notification answers an older data watch.
+# NODE_DELETED keeps an exists-watch: the notification belongs to an older data watch.
 _CONSUMED_BY: Final = {
     WatchKind.NODE_CREATED: (WatchType.DATA, WatchType.EXISTS),
     WatchKind.NODE_DATA_CHANGED: (WatchType.DATA, WatchType.EXISTS),
@@ -47,7 +47,7 @@ class WatchTable:
         self._since: dict[WatchType, dict[str, int]] = {kind: {} for kind in WatchType}
 
     def arm(self, kind: WatchType, paths: Iterable[str], zxid: int) -> list[str]:
-        """Adds watches since ``zxid``; returns the paths that had no entry before."""
+        """Adds watches since ``zxid``; returns the paths without an entry that old or older."""
         since = self._since[kind]
         needed: list[str] = []
         with self._lock:
@@ -59,7 +59,7 @@ class WatchTable:
         return needed
 
     def fired(self, kind: WatchKind, path: str) -> bool:
-        """Removes the entries that a notification uses up; False if there were none."""
+        """Removes the entries whose watches a notification ends; False if there are none."""
         with self._lock:
             taken = [self._since[each].pop(path, None) for each in _CONSUMED_BY[kind]]
         return any(zxid is not None for zxid in taken)

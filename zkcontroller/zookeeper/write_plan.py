@@ -1,19 +1,20 @@
 """Bulk writes: packs independent operations into multis, and splits a multi that failed.
 
-The caller asked for independent writes; a multi is all or nothing.  When one fails, ZooKeeper names
-the first operation that did, as judged after those before it.  That is this operation's verdict,
-and the others are asked again without it, in smaller multis for as long as failures go on and in
-larger ones afterwards: a batch in which everything fails costs what single requests cost.
+The writes of a batch are independent, but a multi does all or nothing.  If a multi fails, ZooKeeper
+names the first operation that failed and its error code.  That code is this operation's result, and
+the others are sent again without it: in smaller multis while failures continue, in larger ones
+afterwards.  So a batch in which all operations fail costs as much as single requests.
 
-Independent still means *in order*: a parent is created before its child, a child deleted before its
-parent.  Multis under way together must therefore not touch each other's paths, their parents or
-their children, since one of them may fail and be asked again after the other.  And if the operation
-that sank a multi stands close to an earlier one of the same multi, that verdict was given on a
-state that never came to be: the earlier ones go first, then it is asked again.
+Independent writes are still done *in order*: a parent is created before its child, a child deleted
+before its parent.  Multis in flight at the same time must therefore not have paths that are equal,
+or parent and child, because one multi may fail and be sent again after the other.  Two operations
+with such paths are *near*.  If the operation that failed is near an earlier one of the same multi,
+ZooKeeper judged it after that one, which was not done.  The earlier ones are then sent first, and
+the failed operation after them.
 
-A fenced batch carries the check of ``/controller_epoch`` at the head of every multi.  A multi whose
-reply was lost is asked again as it was; if it had landed its operations read BAD_VERSION,
-NODE_EXISTS or NO_NODE then, each its own.
+Every multi of a fenced batch begins with the check of ``/controller_epoch``.  A multi whose reply
+was lost is sent again unchanged; if the first sending was done, the results of its operations are
+BAD_VERSION, NODE_EXISTS or NO_NODE.
 
 Source: Kafka 3.9 ``KafkaZkClient.retryRequestsUntilConnected``, ``ZooKeeperClient.handleRequests``
 (one request per write there); ZooKeeper ``DataTree.processTxn`` for the codes of a failed multi.
@@ -49,15 +50,15 @@ from zkcontroller.zookeeper.requests import (
 
 SHRINK: Final = 8
 GROW: Final = 2
-# Between two operations that must not share a multi.
+# A mark in the queue between two operations that must not be in the same multi.
 _CUT: Final = -1
 
 
 class Encoder:
     """Encodes operations with this session's chroot and access control lists.
 
-    ``absolute`` and ``relative`` put the chroot before a path and take it away; ``acl`` is the
-    encoded list for a new znode at a path.
+    ``absolute`` puts the chroot before a path, ``relative`` removes it.  ``acl`` returns the
+    encoded access control list for a new znode at a path.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class Encoder:
 class WritePlan:
     """The plan of independent writes; ``results`` is complete when the plan is finished.
 
-    Raises (from :meth:`answered`) ControllerMoved when the fence fails, ZooKeeperRefused when it
-    cannot be read.  An operation larger than ``max_request_bytes`` is never sent, for the server
-    would drop the connection: its verdict is MARSHALLING_ERROR.
+    :meth:`answered` raises ControllerMoved if the fence fails, and ZooKeeperRefused if ZooKeeper
+    cannot check the fence.  An operation larger than ``max_request_bytes`` is not sent, because the
+    server would drop the connection: its result is MARSHALLING_ERROR.
     """
 
     def __init__(
@@ -102,9 +103,9 @@ class WritePlan:
         self._limit = MAX_OPERATIONS
         self._again: deque[Ask] = deque()
         self._waiting: deque[int] = deque()
-        # Overwriting znodes, each once, has no effect on others; and a controller does little else.
+        # The usual batch of a controller overwrites each znode once: no two operations are near.
         self._may_touch = not _are_apart(operations)
-        # How many operations under way touch a path, and how many a child of it.
+        # The numbers of operations in flight, by their path and by the parent of their path.
         self._touched: dict[str, int] = {}
         self._parents: dict[str, int] = {}
         self._verdicts: list[WriteResult | None] = [None] * len(operations)
@@ -132,7 +133,7 @@ class WritePlan:
         return Ask(OpCode.MULTI, body, part)
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Takes the results, or splits the failed multi."""
+        """Stores the results, or queues the operations of a failed multi again."""
         self._forget(ask.part)
         operations: list[Write | Check] = [self._operations[position] for position in ask.part]
         if self._fence is not None:
@@ -151,7 +152,7 @@ class WritePlan:
         self._failed(ask.part, outcome.position - len(self._head), outcome.code)
 
     def lost(self, ask: Ask) -> None:
-        """Re-queues a multi lost with its connection, before anything that follows it."""
+        """Queues a multi whose reply was lost again, before all others."""
         self._again.append(ask)
 
     def _take_part(self) -> list[int]:
@@ -203,7 +204,7 @@ class WritePlan:
         self._ask_again((*before, *after))
 
     def _refused(self, part: Sequence[int], code: ZkCode) -> None:
-        """The multi got an error as a whole, which names no operation."""
+        """Handles an error of the whole multi, which names no operation."""
         if len(part) == 1:
             self._verdicts[part[0]] = code
             return
@@ -225,9 +226,9 @@ class WritePlan:
 class TransactionPlan:
     """The plan of a :class:`ZkTransaction`: one multi, all or nothing.
 
-    A transaction whose reply was lost is sent again, so one that had landed answers what its own
-    doing makes of it (NODE_EXISTS, BAD_VERSION) with ``is_repeated``; the caller recognises its
-    success by reading.
+    A transaction whose reply was lost is sent again.  If the first sending was committed, the
+    second one fails (NODE_EXISTS, BAD_VERSION) with ``is_repeated``; the caller must read the
+    znodes to recognise its own success.
     """
 
     def __init__(
@@ -248,11 +249,11 @@ class TransactionPlan:
             self._asks.append(Ask(OpCode.MULTI, encode_multi(encoded)))
 
     def next(self) -> Ask | None:
-        """The multi, once."""
+        """The multi on the first call; afterwards None."""
         return self._asks.popleft() if self._asks else None
 
     def answered(self, _ask: Ask, reply: Reply) -> None:
-        """Takes the outcome."""
+        """Stores the result."""
         if reply.code is not ZkCode.OK:
             self.result = RolledBack(reply.code, 0, self._is_repeated)
             return
@@ -263,7 +264,7 @@ class TransactionPlan:
                 self.result = Committed(tuple(results))
 
     def lost(self, ask: Ask) -> None:
-        """Re-queues a request lost with its connection."""
+        """Queues the multi again, because its reply was lost."""
         self._is_repeated = True
         self._asks.append(ask)
 

@@ -1,7 +1,7 @@
 """Reads and writes znodes' JSON like Jackson in Kafka; refuses malformed JSON.
 
-Reading is strict about what a field *is* and lenient about what else is there: unknown keys are
-ignored, a missing key or a value of another type is :class:`~kafka_common.errors.ZnodeCorrupt`.
+Unknown keys are ignored.  A missing key or a value of another type raises
+:class:`~kafka_common.errors.ZnodeCorrupt`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def json_object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def integer_text(path: str, data: bytes, minimum: int, maximum: int) -> int:
-    """A number written as plain decimal text, such as ``/controller_epoch`` holds."""
+    """The integer in a znode that holds decimal text, such as ``/controller_epoch``."""
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
@@ -101,7 +101,7 @@ class JsonFields:
         return iter(self._values)
 
     def corrupt(self, reason: str) -> ZnodeCorrupt:
-        """The error to raise for a contradiction that only the caller can see."""
+        """An error for the caller to raise, if fields contradict each other."""
         return ZnodeCorrupt(self._path, reason)
 
     def _value(self, key: str) -> object:

@@ -3,8 +3,8 @@
 Encoding is equal byte for byte to Kafka 3.9.1, key order included (:mod:`.scala_order`).  Decoding
 accepts every version Kafka ever wrote and unknown fields, and raises
 :class:`~kafka_common.errors.ZnodeCorrupt` for anything else: a malformed znode never becomes a
-default.  Here Kafka is sometimes more forgiving (a topic znode that is not JSON is a topic without
-partitions to it), which lets one damaged znode delete the replicas of a topic.
+default.  Kafka accepts some malformed znodes: it reads a topic znode that is not JSON as a topic
+without partitions, so that one damaged znode makes it delete the replicas of a topic.
 
 Paths are relative to the chroot.  Source: Kafka ``kafka.zk.ZkData``.
 """
@@ -111,10 +111,10 @@ PERSISTENT_PATHS: Final = (
     LogDirEventNotificationZnode.PATH,
     *(ConfigZnode.type_path(entity_type) for entity_type in ConfigZnode.TYPES),
 )
-"""Parents that every broker makes sure of at start (``ZkData.PersistentZkPaths``), in order."""
+"""Parents that every broker creates at start, in this order (``ZkData.PersistentZkPaths``)."""
 
 _Reader: TypeAlias = Callable[[re.Match[str], bytes], object]
-"""Raises ZnodeCorrupt if the data is not what stands at that path."""
+"""Decodes the data of a znode; raises ZnodeCorrupt if it is malformed."""
 
 _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = tuple(
     (re.compile(pattern), reader)
@@ -171,7 +171,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = tuple(
 
 
 def describe(path: str, data: bytes) -> JsonObject | str:
-    """The content of a znode for people: its JSON object or its text.
+    """The content of a znode for display: its JSON object or its text.
 
     A znode that this catalogue knows is checked by its codec first: ZnodeCorrupt if it fails.  Any
     other is shown as JSON if it is a JSON object, else as text (bytes that are no UTF-8 escaped).
