@@ -1,12 +1,13 @@
-"""Configuration: files and tables of keys, and what is made of them.
+"""Configuration: properties files, tables of keys, and the validated configuration of a broker.
 
-:mod:`.properties` reads a file, :mod:`.environment` the variables of a container;
-:mod:`.config_keys` is what a key is and :mod:`.key_effects` what it may do here; a row of
-:mod:`.broker_keys` or :mod:`.topic_keys` says both.  :mod:`.dynamic_keys` are those that may change
-while a broker runs; :mod:`.key_documentation` is how they are described.
-:mod:`.config` is the checked configuration of a broker, with its :mod:`.listeners`;
-:mod:`.reconfiguration` is a change of it.  :mod:`.meta_properties` is the file that tells to which
-broker and cluster a log directory belongs.
+* :mod:`.properties` reads a file, :mod:`.environment` the environment variables of a container.
+* :mod:`.broker_keys` and :mod:`.topic_keys` are the tables of keys.  A row has the key's type and
+  rules (:mod:`.config_keys`), and its effect in this broker (:mod:`.key_effects`).
+* :mod:`.dynamic_keys` has the keys that may change while a broker runs,
+  :mod:`.key_documentation` their descriptions.
+* :mod:`.config` is the validated configuration of a broker with its :mod:`.listeners`,
+  :mod:`.reconfiguration` checks a change of it.
+* :mod:`.meta_properties` is the file that names the broker and cluster of a log directory.
 
 May import ``zkcontroller`` and the modules beside this package.
 

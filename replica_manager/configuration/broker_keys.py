@@ -1,7 +1,7 @@
-"""Every key a Kafka 3.9 broker knows, one row each: what it is, and what it does here.
+"""Every key of a Kafka 3.9 broker, in one row each: its type, default, rule and effect here.
 
-Where Kafka's default is a class of its own (assignors, principal builder, remote log metadata
-manager), its name is shown as Kafka shows it.  No such class is loaded here.
+Some defaults are Java classes of Kafka (assignors, principal builder, remote log metadata manager).
+Their names are shown to clients as in Kafka, but no such class is loaded here.
 
 Source: Kafka 3.9.1 ``KafkaConfig.configDef``.
 """
@@ -361,4 +361,4 @@ INTERNAL_KEYS: Final = frozenset(
         "zookeeper.metadata.migration.min.batch.size",
     )
 )
-"""Clients see these only where the file sets them."""
+"""Kafka's internal keys: DescribeConfigs shows them only if the file sets them."""

@@ -1,9 +1,9 @@
 """The broker's configuration: Kafka's ``server.properties``, read with Kafka's own keys and rules.
 
-``load_config`` reads the file, ``BrokerConfig.parse`` a mapping.  A wrong value is refused with its
-key and what is allowed; an unknown key costs one warning; a key whose feature does not exist here
-is refused if starting without it would surprise the operator, and warned about if it merely has no
-effect.  Warnings are collected, not logged: where the log goes depends on the same configuration.
+``load_config`` reads the file, ``BrokerConfig.parse`` a mapping.  An invalid value raises
+ConfigInvalid with the key and the allowed values.  An unknown key gives one warning.  A key of a
+missing feature is refused if the operator relies on the feature, and gives a warning if it only has
+no effect.  Warnings are collected, not logged: the configuration also decides where the log goes.
 
 Source: Kafka ``KafkaConfig``, ``AbstractKafkaConfig``, ``DynamicBrokerConfig``.
 """
@@ -40,7 +40,7 @@ from replica_manager.regular_files import read_configured
 from zkcontroller.zookeeper.connect_string import parse_connect
 
 _REFUSED: Final = texts_of(BROKER_EFFECTS, KeyEffectKind.REFUSED)
-"""Keys that may only have their default: to ignore them would leave out what the user relies on."""
+"""Keys that must have their default, because users would rely on the missing feature."""
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LISTENER_PREFIX: Final = re.compile(
@@ -49,38 +49,38 @@ _LISTENER_PREFIX: Final = re.compile(
 _OF_THE_AUTHORIZER: Final = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 _CLOSEST_MATCH: Final = 0.85
 MOST_SUGGESTIONS: Final = 20
-"""For so many unknown keys a similar one is looked for, which takes a comparison with every key."""
+"""The most unknown keys for which a similar key is suggested, which is slow to find."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
-"""Of a file of properties; some hold certificates."""
+"""The most bytes of a properties file, which may contain certificates."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """A valid configuration: ``values`` has every key, the fields those used by name."""
+    """A valid configuration of a broker, with the typed values of all known keys."""
 
     originals: Mapping[str, str]
-    """What the file and the overrides say, as text."""
+    """The properties of the file and the overrides, as text."""
     values: Mapping[str, ConfigValue]
-    """Every known key, typed, defaults filled in."""
+    """The typed values of all known keys, with defaults."""
     listeners: Listeners
     log_dirs: tuple[Path, ...]
     inter_broker_version: InterBrokerVersion
     warnings: tuple[str, ...] = ()
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
-    """What ``/config/brokers/<default>`` sets, as far as it is dynamic here."""
+    """The values of ``/config/brokers/<default>``, without keys that are not dynamic here."""
     dynamic_own: Mapping[str, str] = field(default_factory=dict)
-    """What ``/config/brokers/<id>`` sets; it wins."""
+    """The values of ``/config/brokers/<id>``, which take precedence over ``dynamic_default``."""
 
     @staticmethod
     def parse(properties: Mapping[str, str]) -> BrokerConfig:
-        """The configuration these properties describe; ConfigInvalid if one of them is refused."""
+        """The configuration of the properties; ConfigInvalid if a value is not valid."""
         known = {key: text for key, text in properties.items() if key in BROKER_KEYS}
         values: dict[str, ConfigValue] = {
             key: definition.parse(known[key]) if key in known else definition.default
             for key, definition in BROKER_KEYS.items()
         }
-        _take_node_id_for_broker_id(values, known)
-        _refuse_what_is_not_built(values, properties)
+        _unify_broker_id(values, known)
+        _refuse_unsupported(values, properties)
         _check_values(
             values, "node.id" if "node.id" in known and "broker.id" not in known else "broker.id"
         )
@@ -95,9 +95,9 @@ class BrokerConfig:
 
     @property
     def effective(self) -> dict[str, str]:
-        """The set values as text: this broker's dynamic ones, the dynamic defaults, the file's.
+        """All set values as text: this broker's dynamic ones, then dynamic defaults, then the file.
 
-        A key that is set at run time replaces every key of the file that sets the same thing.
+        A dynamic key also replaces all keys of the file for the same setting (SAME_SETTING).
         """
         texts = dict(self.originals)
         for layer in (self.dynamic_default, self.dynamic_own):
@@ -108,10 +108,10 @@ class BrokerConfig:
         return texts
 
     def with_dynamic(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with dynamic values of all brokers and of this one.
+        """This configuration with dynamic values: the defaults of all brokers, and this broker's.
 
-        Passwords stand there decoded.  Keys that cannot change while a broker runs are left out;
-        unknown ones are kept, for clients that look.  Raises ConfigInvalid for a wrong value.
+        Passwords in them are decoded.  Keys that cannot change while a broker runs are left out;
+        unknown keys are kept, for DescribeConfigs.  Raises ConfigInvalid for an invalid value.
         """
         default = {key: text for key, text in default.items() if _is_dynamic(key)}
         own = {key: text for key, text in own.items() if _is_dynamic(key)}
@@ -119,7 +119,7 @@ class BrokerConfig:
             key: BROKER_KEYS[key].parse(self.originals[key])
             if key in self.originals
             else BROKER_KEYS[key].default
-            for key in _TOUCHED_AT_RUN_TIME
+            for key in _DYNAMIC_SETTINGS
         }
         changes = {
             key: BROKER_KEYS[key].parse(text)
@@ -134,14 +134,14 @@ class BrokerConfig:
         return dataclasses.replace(
             self,
             values=values,
-            # A node of a quorum has other listeners, and other rules about them.
+            # A quorum node has other listeners with other rules.
             listeners=self.listeners if values["process.roles"] else _listeners_of(values, known),
             dynamic_default=default,
             dynamic_own=own,
         )
 
     def integer(self, key: str) -> int:
-        """The value of a short, int or long key that always has one."""
+        """The value of a short, int or long key, which must not be null."""
         value = self.values[key]
         assert isinstance(value, int), key
         return value
@@ -153,9 +153,9 @@ class BrokerConfig:
         return value
 
     def quota(self, key: str) -> int:
-        """The value of one of QUOTA_KEYS: bytes a second, infinite if not set.
+        """The value of one of QUOTA_KEYS in bytes per second, the largest long if not set.
 
-        A text that is no number can only have been written to ZooKeeper by hand: it is not set.
+        An invalid value, which can only be written to ZooKeeper by hand, counts as not set.
         """
         quota_key = QUOTA_KEYS[key]
         value = quota_key.default
@@ -167,14 +167,14 @@ class BrokerConfig:
         return value
 
     def text(self, key: str) -> str | None:
-        """The value of a string key, None if it has none."""
+        """The value of a string key; None if it is null."""
         value = self.values[key]
         assert value is None or isinstance(value, str), key
         return value
 
     @property
     def broker_id(self) -> int:
-        """The configured id, -1 if it is to be generated."""
+        """The configured broker id; -1 if one is to be generated."""
         return self.integer("broker.id")
 
     @property
@@ -185,23 +185,23 @@ class BrokerConfig:
 
     @property
     def zookeeper_connection_timeout_ms(self) -> int:
-        """Its own value, or the session timeout."""
+        """``zookeeper.connection.timeout.ms``, or the session timeout if that is not set."""
         own = self.values["zookeeper.connection.timeout.ms"]
         return own if isinstance(own, int) else self.integer("zookeeper.session.timeout.ms")
 
 
 def load_config(path: Path, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-    """The configuration in the file, with ``overrides`` on top (the command's ``--override``)."""
+    """The configuration of the file, with ``overrides`` of the option ``--override``."""
     return BrokerConfig.parse({**read_properties_file(path), **(overrides or {})})
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
-    """What the file sets; ConfigInvalid if it cannot be read."""
+    """The properties of a ``server.properties``; ConfigInvalid if it cannot be read."""
     return read_properties(path, "server.properties")
 
 
 def read_properties(path: Path, key: str) -> dict[str, str]:
-    """The properties in that file; ConfigInvalid, which names ``key``, if it cannot be read."""
+    """The properties of a file; ConfigInvalid, which names ``key``, if it cannot be read."""
     try:
         return parse_properties(read_configured(path, MAX_FILE_BYTES).decode("utf-8"))
     except OSError as failure:
@@ -221,7 +221,7 @@ def parse_overrides(arguments: list[str]) -> dict[str, str]:
     return overrides
 
 
-_TOUCHED_AT_RUN_TIME: Final = CHANGEABLE.union(
+_DYNAMIC_SETTINGS: Final = CHANGEABLE.union(
     *(SAME_SETTING[key] for key in CHANGEABLE if key in SAME_SETTING)
 )
 
@@ -234,13 +234,13 @@ DYNAMIC_BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
     **{name: key for name, key in BROKER_KEYS.items() if name in DYNAMIC_IN_KAFKA},
     **QUOTA_KEYS,
 }
-"""The keys of a broker that can be set while it runs."""
+"""The broker keys that can be set while the broker runs."""
 
 
 def usable_dynamic(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """The usable part of a stored configuration: keys that are allowed and have valid values.
+    """The valid part of a stored configuration: allowed keys with valid values.
 
-    Passwords are as they are stored, and only their places are looked at.
+    Passwords are still encoded, so their values are not checked.
     """
     return {
         name: text
@@ -253,12 +253,12 @@ def usable_dynamic(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, 
 
 
 def is_static(name: str) -> bool:
-    """Whether that key is one of a broker that cannot be set while it runs."""
+    """Whether it is a broker key that cannot be set while the broker runs."""
     return name in BROKER_KEYS and name not in DYNAMIC_IN_KAFKA
 
 
 def is_password(name: str) -> bool:
-    """Whether a dynamic key of that name holds a password, which is stored encoded."""
+    """Whether the dynamic key is a password, which is stored encoded."""
     return name.endswith(_DYNAMIC_PASSWORDS)
 
 
@@ -277,8 +277,8 @@ def _parses(name: str, text: str) -> bool:
     return True
 
 
-def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:
-    """``node.id`` and ``broker.id`` are one value under two names; both given must agree."""
+def _unify_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:
+    """Sets ``node.id`` and ``broker.id`` to the same value; ConfigInvalid if both differ."""
     if "node.id" in known and "broker.id" not in known:
         values["broker.id"] = values["node.id"]
     elif "node.id" in known and values["node.id"] != values["broker.id"]:
@@ -286,9 +286,7 @@ def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[s
     values["node.id"] = values["broker.id"]
 
 
-def _refuse_what_is_not_built(
-    values: Mapping[str, ConfigValue], properties: Mapping[str, str]
-) -> None:
+def _refuse_unsupported(values: Mapping[str, ConfigValue], properties: Mapping[str, str]) -> None:
     given = [(key, key, values[key]) for key in _REFUSED]
     for name, text in properties.items():
         prefix = _LISTENER_PREFIX.match(name)
@@ -301,9 +299,9 @@ def _refuse_what_is_not_built(
 
 
 def _check_values(values: Mapping[str, ConfigValue], id_key: str) -> None:
-    """The rules that need more than one key, in Kafka's order.
+    """Checks the rules for more than one key, in Kafka's order.
 
-    ``id_key``: under which of its two names the broker's id is set.
+    ``id_key``: the key that sets the broker id, ``broker.id`` or ``node.id``.
     """
 
     def number(key: str) -> int:
@@ -397,7 +395,10 @@ def _listeners_of(values: Mapping[str, ConfigValue], known: Mapping[str, str]) -
 
 
 def log_dirs_of(values: Mapping[str, ConfigValue]) -> tuple[Path, ...]:
-    """``log.dirs``, or ``log.dir`` if that is not set; ConfigInvalid for none or one twice."""
+    """The paths of ``log.dirs``, or of ``log.dir`` if that is not set.
+
+    Raises ConfigInvalid for no directory, or one twice.
+    """
     key = "log.dir" if values["log.dirs"] is None else "log.dirs"
     text = str(values[key])
     paths = tuple(Path(entry) for entry in split_list(text) if entry)
@@ -428,7 +429,7 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
 
 
 def without_effect(names: Iterable[str], effects: Mapping[str, KeyEffect]) -> list[str]:
-    """Those of the dynamic keys that are accepted and have no effect."""
+    """The names of dynamic keys that are accepted but have no effect."""
     return [
         name
         for name in names
@@ -437,7 +438,7 @@ def without_effect(names: Iterable[str], effects: Mapping[str, KeyEffect]) -> li
 
 
 def no_effect_warning(names: Iterable[str]) -> str:
-    """The log line about keys without effect."""
+    """The warning about keys without effect."""
     return f"These configurations are valid but have no effect in this version: {', '.join(names)}"
 
 

@@ -1,11 +1,11 @@
 """Configuration keys: name, type, default and allowed values.
 
-The keys themselves are tables (:mod:`.broker_keys`, :mod:`.topic_keys`), one row a key::
+The keys are in tables (:mod:`.broker_keys`, :mod:`.topic_keys`), one row for each key::
 
     name type default [allowed]
 
-``allowed`` is a range ``1..`` or ``0..1``, ``in a|b|c`` (for a list: each element), or a named
-rule.
+``allowed`` is a range (``1..`` or ``0..1``), choices (``in a|b|c``, for each element of a list), or
+a named rule.
 
 Source: Kafka ``ConfigDef`` (``parseType``, ``Range``, ``ValidString``, ``ValidList``).
 """
@@ -27,7 +27,7 @@ ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 _MAX_LONG: Final = 2**63 - 1
 _INTEGER_BITS: Final = {"short": 16, "int": 32, "long": 64}
 BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's ``String.trim`` takes away: everything up to the space, and no other blank."""
+"""The characters that Java's ``String.trim`` removes: all up to the space, no other blanks."""
 _DECIMAL = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?P<suffix>[fFdD])?)"
 )
@@ -36,7 +36,7 @@ _RANGE = re.compile(r"(-?[0-9.]+?)\.\.(-?[0-9.]*)")
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key of the table."""
+    """The type, default and rule of one configuration key."""
 
     name: str
     type_name: str
@@ -45,9 +45,9 @@ class ConfigKey:
     allowed: str
 
     def parse(self, text: str, name: str | None = None) -> ConfigValue:
-        """The typed value of ``text``; ConfigInvalid if type or allowed values are violated.
+        """The typed value of ``text``; ConfigInvalid if its type or value is not allowed.
 
-        ``name``: the key as it was set, where that has a listener's prefix.
+        ``name``: the key with a listener prefix, for error messages, if it was set with one.
         """
         value = parse_type(name or self.name, text, self.type_name)
         refusal = _refusal(value, self.allowed)
@@ -57,7 +57,7 @@ class ConfigKey:
 
 
 def parse_type(key: str, text: str, type_name: str) -> ConfigValue:
-    """``text`` as a value of that type, spaces around it ignored, as Kafka's ``parseType``."""
+    """The typed value of ``text`` without blanks at its ends, as Kafka's ``parseType``."""
     trimmed = text.strip(BLANKS)
     match type_name:
         case "boolean":
@@ -75,16 +75,16 @@ def parse_type(key: str, text: str, type_name: str) -> ConfigValue:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """What stands between the commas, without blanks around it; nothing in a blank text.
+    """The elements between commas, without blanks at their ends; none if the text is blank.
 
-    Not by a regular expression: that takes an hour for a megabyte of blanks.
+    Without a regular expression, which would take an hour for a megabyte of blanks.
     """
     trimmed = text.strip(BLANKS)
     return tuple(part.strip(BLANKS) for part in trimmed.split(",")) if trimmed else ()
 
 
 def _parse_double(key: str, text: str, trimmed: str) -> float:
-    """As Java's ``Double.parseDouble``, whose words are ``NaN`` and ``Infinity``."""
+    """A number in the syntax of Java's ``Double.parseDouble``, with ``NaN`` and ``Infinity``."""
     number = _DECIMAL.fullmatch(trimmed)
     if number is None:
         raise ConfigInvalid(key, text, "a number")
@@ -117,7 +117,7 @@ def _refusal(value: ConfigValue, allowed: str) -> str | None:
     assert bounds is not None, f"unknown rule {allowed!r}"
     assert isinstance(value, (int, float))
     low, high = bounds[1], bounds[2]
-    # Not "<", so that NaN is outside of every range.
+    # Written so that NaN, for which every comparison is false, is outside of every range.
     if value >= float(low) and (not high or value <= float(high)):
         return None
     return f"at least {low}" if not high else f"between {low} and {high}"
@@ -160,7 +160,7 @@ _NAMED_RULES: Final[Mapping[str, tuple[Callable[[ConfigValue], bool], str]]] = {
 
 
 def read_table(table: str) -> dict[str, ConfigKey]:
-    """The keys of a table, by name."""
+    """The keys in the rows of a table, by name."""
     keys: dict[str, ConfigKey] = {}
     for line in table.strip().splitlines():
         name, type_name, default, *allowed = line.split(" ", 3)
@@ -187,7 +187,7 @@ def _java_double(value: float) -> str:
 
 
 def text_of(value: ConfigValue) -> str | None:
-    """``value`` as Kafka writes it in responses: ``true``, ``a,b``, ``0.5``; None stays None."""
+    """``value`` as text in Kafka's responses: ``true``, ``a,b``, ``0.5``; None stays None."""
     match value:
         case None:
             return None

@@ -1,7 +1,7 @@
-"""The broker keys that may change at run time, for all brokers or for one.
+"""The broker keys that may change while brokers run, for all brokers or for one.
 
-A key of TLS or SASL without a listener's prefix may be set for one broker, as in Kafka.  It counts
-for listeners that are added afterwards.
+A TLS or SASL key without a listener prefix may be set for one broker, as in Kafka.  It applies to
+listeners that are added after that.
 
 Source: Kafka 3.9.1 ``DynamicBrokerConfig`` (``AllDynamicConfigs``, ``PerBrokerConfigs``),
 ``QuotaConfigs.brokerQuotaConfigs``, ``BrokerDynamicThreadPool``.
@@ -39,14 +39,14 @@ CLUSTER_WIDE: Final = _names("""
     remote.log.manager.copy.max.bytes.per.second remote.log.manager.fetch.max.bytes.per.second
     transaction.partition.verification.enable unclean.leader.election.enable
 """)
-"""May be set for all brokers, and for one of them."""
+"""Keys that may be set for all brokers, or for one broker."""
 
 STORE_KEYS: Final = _names("""
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
     ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location
     ssl.truststore.password ssl.truststore.type
 """)
-"""Key stores and trust stores: replaced while the broker runs, listener by listener."""
+"""Keys of key stores and trust stores, which are replaced while the broker runs, per listener."""
 
 _LISTENERS: Final = _names("""
     advertised.listeners listener.security.protocol.map listeners principal.builder.class
@@ -62,22 +62,22 @@ _LISTENERS: Final = _names("""
 """)
 
 DYNAMIC_IN_KAFKA: Final = CLUSTER_WIDE | STORE_KEYS | _LISTENERS
-"""What DescribeConfigs does not call read-only."""
+"""Keys that DescribeConfigs does not mark as read-only."""
 
 CHANGEABLE: Final = CLUSTER_WIDE | _LISTENERS
-"""What can be set while the broker runs without the prefix of a listener."""
+"""Keys that can be set without a listener prefix while the broker runs."""
 
 LISTENER_KEYS: Final = STORE_KEYS | frozenset(
     ("max.connections", "max.connection.creation.rate", "num.network.threads")
 )
-"""What can be set while the broker runs with the prefix of a listener that exists."""
+"""Keys that can be set with the prefix of an existing listener while the broker runs."""
 
 QUOTA_KEYS: Final[Mapping[str, ConfigKey]] = read_table("""
 follower.replication.throttled.rate long max 0..
 leader.replication.throttled.rate long max 0..
 replica.alter.log.dirs.io.max.bytes.per.second long max 0..
 """)
-"""Keys of a broker that only exist as dynamic ones: server.properties cannot have them."""
+"""Broker keys that exist only as dynamic keys, not in ``server.properties``."""
 
 THREAD_POOLS: Final = (
     "background.threads",
@@ -86,7 +86,7 @@ THREAD_POOLS: Final = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
-"""Change by a factor of two at most."""
+"""Keys whose value may change by a factor of two at most."""
 
 _IN_SEVERAL_UNITS: Final = (
     ("log.roll.ms", "log.roll.hours"),
@@ -96,12 +96,12 @@ _IN_SEVERAL_UNITS: Final = (
 
 SAME_SETTING: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: names for names in _IN_SEVERAL_UNITS for name in names},
-    # The other way round they are two settings.
+    # Not symmetric: log.flush.scheduler.interval.ms is a setting of its own.
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
-"""Key to all keys that set the same thing, the stronger first.
+"""Key to all keys of the same setting, in order of precedence.
 
-A key that is set at run time replaces them all, wherever they are set.
+A dynamic key replaces all of them, also in the file.
 """
 
 _CLUSTER_WIDE_OF_LISTENERS: Final = LISTENER_KEYS - STORE_KEYS
@@ -109,18 +109,18 @@ _LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
 def is_security_key(name: str) -> bool:
-    """Whether Kafka wants the prefix ``listener.name.<listener>.`` before that key."""
+    """Whether the dynamic key needs the prefix ``listener.name.<listener>.``."""
     return name in STORE_KEYS
 
 
 def base_name(name: str) -> str | None:
-    """The key that ``listener.name.<listener>.<key>`` is a variant of; None for any other name."""
+    """The key in ``listener.name.<listener>.<key>``; None for a name without that prefix."""
     match = _LISTENER_KEY.fullmatch(name)
     return match and match[1]
 
 
 def is_per_broker(name: str) -> bool:
-    """Whether that key can be set for one broker only."""
+    """Whether the dynamic key can be set for one broker only, not for all brokers."""
     base = base_name(name)
     if base is not None:
         return base not in _CLUSTER_WIDE_OF_LISTENERS

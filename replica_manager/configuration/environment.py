@@ -1,15 +1,15 @@
-"""A broker's configuration from environment variables, named as Kafka's own images name them.
+"""A broker's configuration from environment variables, with the names of Kafka's own images.
 
-``KAFKA_ADVERTISED_LISTENERS`` sets ``advertised.listeners``: in a variable's name ``_`` stands for
-a dot, ``__`` for an underscore and ``___`` for a hyphen.  A value is what stands behind ``=`` in
-``server.properties``, its escapes included.
+``KAFKA_ADVERTISED_LISTENERS`` sets ``advertised.listeners``: in the name of a variable ``_`` is a
+dot, ``__`` an underscore and ``___`` a hyphen.  A value has the syntax of a value in
+``server.properties``, with its escapes.
 
 Source: Kafka 3.9 ``docker/resources/common-scripts/configure``,
-``kafka.docker.KafkaDockerWrapper``.  Deviations: a value with a line break or a backslash at its
-end, which Kafka's image writes into its file as the beginning of another property, is refused; so
-is a key that two variables set; ``zookeeper.clientCnxnSocket`` can be set, though the rule knows
-no capital letters; the files of ``KAFKA_SSL_*_CREDENTIALS`` may be missing where a key store needs
-no password.
+``kafka.docker.KafkaDockerWrapper``.  Deviations: a value with a line break or with a backslash at
+its end is refused, which in Kafka's image would change the next property of the file.  A key that
+two variables set is refused.  ``zookeeper.clientCnxnSocket`` can be set, although the names of
+variables cannot express capital letters.  The variables ``KAFKA_SSL_*_CREDENTIALS`` are not needed
+for a key store without a password.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zkcontroller.state_changes.log_files import LEVELS
 
 PREFIX: Final = "KAFKA_"
 MAX_CREDENTIALS_BYTES: Final = 64 * 1024
-"""Of a file that holds one password."""
+"""The most bytes of a file with one password."""
 _LISTENERS: Final = "KAFKA_LISTENERS"
 _ADVERTISED: Final = "KAFKA_ADVERTISED_LISTENERS"
 _ROOT_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
@@ -38,13 +38,13 @@ _SECRET_FILES: Final = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
 }
-"""Variables that name a file among the secrets, and the key that its path is given to."""
+"""Variables that name a file in the secrets folder, with the key that gets the file's path."""
 _SECRET_CONTENTS: Final = {
     "KAFKA_SSL_KEYSTORE_CREDENTIALS": "ssl.keystore.password",
     "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
 }
-"""Variables that name a file among the secrets, and the key that its content is given to."""
+"""Variables that name a file in the secrets folder, with the key that gets its content."""
 _OF_THE_JVM: Final = frozenset(
     (
         "KAFKA_GC_LOG_OPTS",
@@ -64,20 +64,20 @@ _ADVERTISED_HOST: Final = re.compile(r"://[^:]*:")
 
 
 class EnvironmentConfig(NamedTuple):
-    """What a set of environment variables says."""
+    """The configuration in a set of environment variables."""
 
     properties: Mapping[str, str]
-    """Keys and values as ``server.properties`` would have them."""
+    """Keys and values as in ``server.properties``."""
     variables: Mapping[str, str]
-    """Key to the variable that sets it, for messages."""
+    """Key to the variable that sets it, for error messages."""
     log_levels: Mapping[str, str]
-    """Logger to level of log4j; the empty name is the root logger."""
+    """Logger name to log4j level; the empty name is the root logger."""
     warnings: tuple[str, ...]
 
 
 def property_name(variable: str) -> str:
     """The key that a variable sets: ``KAFKA_A_B__C___D`` is ``a.b_c-d``."""
-    # Kafka's own steps in Kafka's order, which decide what four or more underscores are.
+    # Kafka's steps in Kafka's order, which matters for four or more underscores.
     name = variable.replace(PREFIX, "").lower()
     name = name.replace("_", ".").replace("...", "-").replace("..", "_")
     return _WITH_CAPITALS.get(name, name)
@@ -89,13 +89,13 @@ def variable_name(key: str) -> str:
 
 
 def read_environment(environment: Mapping[str, str], secrets: Path) -> EnvironmentConfig:
-    """What the variables set; files of keys and passwords are in the folder ``secrets``.
+    """The configuration in the variables; ``secrets`` is the folder of key stores and passwords.
 
     Raises ConfigInvalid, which names the variable and shows no password.  Reads small files.
     """
     ours = {name: text for name, text in environment.items() if name.startswith(PREFIX)}
     if not ours.get(_LISTENERS) and ours.get(_ADVERTISED):
-        # On all interfaces, at the ports that clients are to use.
+        # Listen on all interfaces, on the ports of the advertised listeners.
         ours[_LISTENERS] = _ADVERTISED_HOST.sub("://0.0.0.0:", ours[_ADVERTISED])
     if _JAAS_FILE in ours.get(_OPTIONS, ""):
         raise ConfigInvalid(
@@ -128,10 +128,10 @@ def read_environment(environment: Mapping[str, str], secrets: Path) -> Environme
 
 
 def _value(variable: str, key: str, text: str) -> str:
-    """The value, its escapes resolved, as if it stood in a file."""
+    """The value with its escapes resolved, as if it was read from a properties file."""
     if not key:
         raise ConfigInvalid(variable, "[hidden]", f"the name of a key behind {PREFIX}")
-    # What the last backslash of an odd number would continue is the next line of Kafka's file.
+    # In Kafka's file, a backslash at the end (an odd number of them) would join the next line.
     if (len(text) - len(text.rstrip("\\"))) % 2:
         raise ConfigInvalid(variable, "[hidden]", "no single backslash at the end")
     try:

@@ -1,7 +1,8 @@
-"""What the configuration keys are for, in a sentence each, for clients that ask.
+"""The documentation of configuration keys, one sentence each, for DescribeConfigs.
 
-DescribeConfigs has them from version 3 on.  A broker's key that topics inherit says so and names
-what it is for them; other keys of a broker have a sentence where this broker acts on them.
+Its responses have documentation from version 3 on.  The sentence of a broker key that topics
+inherit is made from the topic key's.  Other broker keys have a sentence only if this broker uses
+them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from replica_manager.configuration.topic_keys import BROKER_SYNONYMS
 
 
 def documentation_of_topic(key: str) -> str | None:
-    """What that key of a topic is for."""
+    """The documentation of a topic key; None for an unknown key."""
     return _TOPIC.get(key)
 
 
 def documentation_of_broker(key: str) -> str | None:
-    """What that key of a broker is for; None for a key without a sentence."""
+    """The documentation of a broker key; None if it has none."""
     return _BROKER.get(key) or _INHERITED.get(key)
 
 

@@ -1,15 +1,15 @@
-"""What a configuration key does here, and the rows that say so beside what the key is.
+"""The effect of each configuration key in this broker.
 
-A row of :mod:`.broker_keys` or :mod:`.topic_keys` is a key as :mod:`.config_keys` reads it, a bar,
-and one of these, to which ``test_key_effects.py`` holds the code::
+A row of :mod:`.broker_keys` or :mod:`.topic_keys` is a key for :mod:`.config_keys`, a bar, and one
+of these effects, which ``test_key_effects.py`` compares with the code::
 
-    effective MODULE                  that module reads it
-    refused WHAT IS ALLOWED           only that value is taken: it would leave out what a user
-                                      relies on
-    refused_when_secured ...          the same, as soon as a listener has TLS or SASL
-    warned WHY                        taken, without effect; the log says so
+    effective MODULE                  that module reads the key
+    refused WHAT IS ALLOWED           other values are refused, because users would rely on the
+                                      missing feature
+    refused_when_secured ...          the same, if a listener has TLS or SASL
+    warned WHY                        accepted without effect; a warning is logged
 
-Every key that can be changed while a broker runs is warned about, or takes effect at run time.
+Every key that can be changed while a broker runs takes effect at run time, or gives a warning.
 
 Source: Kafka 3.9.1 ``KafkaConfig``, ``LogConfig``, ``DynamicBrokerConfig``.
 """
@@ -24,7 +24,7 @@ from replica_manager.configuration.config_keys import ConfigKey, read_table
 
 
 class KeyEffectKind(Enum):
-    """What happens to a value that is set."""
+    """What happens if a key is set."""
 
     EFFECTIVE = "effective"
     REFUSED = "refused"
@@ -33,15 +33,15 @@ class KeyEffectKind(Enum):
 
 
 class KeyEffect(NamedTuple):
-    """What one key does."""
+    """The effect of one key."""
 
     kind: KeyEffectKind
     text: str
-    """The module that reads it, what is allowed, or why it has no effect."""
+    """The module that reads the key, the allowed value, or why the key has no effect."""
 
 
 def read_rows(table: str) -> tuple[dict[str, ConfigKey], dict[str, KeyEffect]]:
-    """The keys of a table, and what they do, both by name."""
+    """The keys in the rows of a table, and their effects, both by name."""
     rows = [line.split(" | ", 1) for line in table.strip().splitlines()]
     keys = read_table("\n".join(key for key, _ in rows))
     effects = {}
@@ -52,5 +52,5 @@ def read_rows(table: str) -> tuple[dict[str, ConfigKey], dict[str, KeyEffect]]:
 
 
 def texts_of(effects: Mapping[str, KeyEffect], kind: KeyEffectKind) -> dict[str, str]:
-    """The keys of one kind, each with its text."""
+    """The keys with one kind of effect, each with the text of its effect."""
     return {key: effect.text for key, effect in effects.items() if effect.kind is kind}

@@ -1,7 +1,7 @@
-"""Listeners: from ``listeners``, ``advertised.listeners`` and their companions to endpoints.
+"""Parses ``listeners``, ``advertised.listeners`` and related keys to endpoints, and checks them.
 
-Every rule a broker refuses to start for is here, and nothing opens a socket.  An empty host stands
-for "every interface" in a bound listener; an advertised one gets the machine's name instead.
+Opens no sockets.  An empty host means all interfaces in a bound listener; in an advertised listener
+it is replaced by the machine's host name.
 
 Source: Kafka ``KafkaConfig`` (``validateValues``), ``CoreUtils.listenerListToEndPoints``.
 """
@@ -30,13 +30,13 @@ class Listeners:
     bound: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
     inter_broker: str
-    """Name of the listener that brokers use among themselves."""
+    """The name of the inter-broker listener."""
     control_plane: str | None
-    """Name of the listener for the controller's requests alone, None if there is none."""
+    """The name of the control plane listener, for the controller's requests; None if not set."""
 
     @property
     def controller_uses(self) -> str:
-        """Name of the listener on which a controller reaches brokers."""
+        """The name of the listener on which controllers connect to brokers."""
         return self.control_plane or self.inter_broker
 
 
@@ -49,7 +49,7 @@ def resolve_listeners(
     security_inter_broker_protocol: str | None,
     control_plane_listener_name: str | None,
 ) -> Listeners:
-    """The listeners a configuration asks for; ConfigInvalid names the key that is wrong.
+    """The listeners of a configuration; ConfigInvalid with the key that is not valid.
 
     ``security_inter_broker_protocol`` is None unless the file sets it.
     """
@@ -82,7 +82,7 @@ def resolve_listeners(
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Listener name to security protocol; empty text is the default map."""
+    """Listener name to security protocol; an empty text is the default map."""
     if not text:
         return {protocol: protocol for protocol in SECURITY_PROTOCOLS}
     protocols: dict[str, str] = {}
@@ -100,7 +100,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def _without_empty_ends(pairs: Sequence[str]) -> Sequence[str]:
-    """As Java's ``split``, which leaves out what is empty at the end."""
+    """The pairs without empty ones at the end, as Java's ``split`` returns them."""
     end = len(pairs)
     while end and not pairs[end - 1]:
         end -= 1
@@ -110,7 +110,7 @@ def _without_empty_ends(pairs: Sequence[str]) -> Sequence[str]:
 def parse_endpoints(
     key: str, text: str, protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Endpoint, ...]:
-    """The endpoints of ``NAME://host:port,…``; an empty host stays empty."""
+    """The endpoints in ``NAME://host:port,…``; an empty host stays empty."""
     entries = [entry for entry in split_list(text) if entry]
     if not entries:
         raise ConfigInvalid(key, text, "at least one listener, as PLAINTEXT://:9092")
@@ -145,7 +145,7 @@ def _check_ports(key: str, text: str, endpoints: Sequence[Endpoint]) -> None:
         if endpoint.port:
             by_port[endpoint.port].append(endpoint.host)
     for hosts in by_port.values():
-        # One port may serve an IPv4 and an IPv6 address: these are two sockets.
+        # An IPv4 and an IPv6 address may have the same port: they are two sockets.
         families = sorted(_ip_version(host) for host in hosts)
         if len(hosts) > 1 and families != [4, 6]:
             raise ConfigInvalid(
@@ -230,9 +230,9 @@ def _check_names(
 def with_real_addresses(
     listeners: Listeners, ports: Mapping[str, int], canonical_host_name: str
 ) -> tuple[Endpoint, ...]:
-    """The advertised endpoints as they are registered: real ports for 0, a real host for none.
+    """The advertised endpoints for registration: the bound port for 0, a host name for no host.
 
-    ``ports`` holds the bound port of each listener whose configured port was 0.
+    ``ports`` has the bound port of each listener whose configured port is 0.
     """
     return tuple(
         replace(

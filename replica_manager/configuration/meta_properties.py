@@ -1,9 +1,9 @@
-"""``meta.properties``: which node of which cluster a log directory belongs to.
+"""``meta.properties``: the node and cluster that a log directory belongs to.
 
-Version 0 is ZooKeeper mode's: ``broker.id`` and ``cluster.id``, both of which a fresh or old file
-may lack.  Version 1 is KRaft's: it always has ``cluster.id`` and ``node.id``, and after the first
-start a ``directory.id``, which identifies the directory.  The file is written beside
-itself, synced to disk and renamed, so that a crash leaves the old one or the new one.
+Version 0 is for ZooKeeper mode: it has ``broker.id`` and ``cluster.id``, of which a new or old file
+may lack both.  Version 1 is for KRaft: it has ``cluster.id`` and ``node.id``, and after the first
+start a ``directory.id``.  A new file is written under another name, synced and renamed, so that
+after a crash either the old file or the new one exists.
 
 Source: Kafka ``MetaProperties``, ``MetaPropertiesEnsemble``, ``PropertiesUtils``.
 """
@@ -32,17 +32,17 @@ LOCK_NAME: Final = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says; None for what it does not say."""
+    """The content of a file; None for a property that it does not have."""
 
     node_id: int | None = None
-    """``broker.id`` in version 0."""
+    """``broker.id`` in version 0, ``node.id`` in version 1."""
     cluster_id: str | None = None
     version: int = 0
     directory_id: UUID | None = None
 
     @property
     def properties(self) -> dict[str, str]:
-        """What stands in the file, in the order in which Kafka writes it."""
+        """The properties of the file, in the order in which Kafka writes them."""
         node_id = None if self.node_id is None else str(self.node_id)
         directory_id = None if self.directory_id is None else uuid_text(self.directory_id)
         version, cluster_id = str(self.version), self.cluster_id
@@ -63,7 +63,7 @@ class MetaProperties:
 
 
 def read_properties(log_dir: Path) -> dict[str, str] | None:
-    """The directory's file as it is, None if it has none; ConfigInvalid if it is no such file."""
+    """The properties in a directory's file, None without a file; ConfigInvalid if not readable."""
     path = log_dir / FILE_NAME
     try:
         return parse_properties(read_file(path).decode())
@@ -74,7 +74,7 @@ def read_properties(log_dir: Path) -> dict[str, str] | None:
 
 
 def read_meta_properties(log_dir: Path) -> MetaProperties | None:
-    """A file of version 0, None if the directory has none; ConfigInvalid if it is another."""
+    """A directory's file of version 0, None without a file; ConfigInvalid for other versions."""
     path = log_dir / FILE_NAME
     properties = read_properties(log_dir)
     if properties is None:
@@ -95,7 +95,7 @@ def read_meta_properties(log_dir: Path) -> MetaProperties | None:
 
 
 def meta_properties_of(properties: Mapping[str, str]) -> MetaProperties:
-    """What a file of either version says; ValueError, in Kafka's words, if it is none."""
+    """The content of a file of version 0 or 1; ValueError with Kafka's message if invalid."""
     text = properties.get("version", "0").strip()
     version = parse_int(text)
     if version is None:
@@ -124,7 +124,7 @@ def _integer(properties: Mapping[str, str], key: str) -> int:
 
 
 def write_meta_properties(log_dir: Path, meta: MetaProperties) -> None:
-    """Replaces the directory's file; the new one is on disk when this returns."""
+    """Replaces the directory's file.  Blocks until it is on disk."""
     date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())
     path, beside = log_dir / FILE_NAME, log_dir / f"{FILE_NAME}.tmp"
     descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -137,7 +137,7 @@ def write_meta_properties(log_dir: Path, meta: MetaProperties) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes a rename in ``directory`` survive a crash."""
+    """Makes a rename in ``directory`` survive a crash.  Blocks."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -148,10 +148,10 @@ def sync_directory(directory: Path) -> None:
 def check_meta_properties(
     found: Mapping[Path, MetaProperties | None], *, cluster_id: str, configured_broker_id: int
 ) -> int | None:
-    """The broker id that the directories agree on, None if none of them has one.
+    """The broker id of all directories: the configured one, or that in the files; None if neither.
 
-    Raises InconsistentClusterId, or ConfigInvalid for an id that is not the configured one (at
-    least 0) or not that of the other directories.
+    Raises InconsistentClusterId, or ConfigInvalid if a file has another broker id than the
+    configured one (-1 is not configured) or than the other files.
     """
     expected = configured_broker_id if configured_broker_id >= 0 else None
     for log_dir, meta in found.items():
@@ -178,7 +178,7 @@ def check_meta_properties(
 
 
 class LogDirLocks:
-    """Keeps every other broker process out of our log directories.
+    """Locks log directories, so that no other broker process can use them.
 
     Source: Kafka ``LogManager.lockLogDirs``; the lock is the one Java's ``FileChannel`` takes.
     """
@@ -187,7 +187,7 @@ class LogDirLocks:
         self._files: list[IO[str]] = []
 
     def acquire(self, log_dirs: Sequence[Path]) -> None:
-        """Locks all of them, or none; ConfigInvalid if another process has one."""
+        """Locks all directories or none; ConfigInvalid if another process has locked one."""
         for log_dir in log_dirs:
             descriptor = open_regular(log_dir / LOCK_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             file = open(descriptor, "a", encoding="utf-8")  # noqa: SIM115 - kept open
@@ -204,7 +204,7 @@ class LogDirLocks:
                 ) from None
 
     def release(self) -> None:
-        """Gives the directories free."""
+        """Unlocks the directories."""
         while self._files:
             with contextlib.suppress(OSError):
                 self._files.pop().close()

@@ -1,8 +1,8 @@
-r"""Java's ``.properties`` syntax, the language of ``server.properties``.
+r"""Java's ``.properties`` syntax, in which ``server.properties`` is written.
 
 A logical line is a key, a separator (``=``, ``:`` or white space) and a value; a backslash at the
 end of a line joins the next one; ``#`` and ``!`` begin a comment; ``\uXXXX`` is one UTF-16 unit.
-The last of several equal keys wins.
+If a key occurs several times, the last value is used.
 
 Source: ``java.util.Properties.load``, with one difference: a file is read as UTF-8, as Kafka's own
 files are in practice, not as ISO 8859-1.
@@ -31,7 +31,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: dict[str, str]) -> str:
-    """One ``key=value`` line each, escaped so that :func:`parse_properties` gives the same back."""
+    """One line ``key=value`` for each, escaped for :func:`parse_properties`."""
     return "".join(
         f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}\n"
         for key, value in properties.items()
@@ -44,7 +44,7 @@ def _logical_lines(text: str) -> Iterator[str]:
     for natural in re.split(r"\r\n|\r|\n", text):
         stripped = natural.lstrip(_BLANKS)
         if not is_continued and (not stripped or stripped[0] in "#!"):
-            continue  # a comment ends at its own line: a backslash there continues nothing
+            continue  # a backslash at the end of a comment does not join the next line
         is_continued = _ends_in_odd_backslashes(stripped)
         if is_continued:
             pending.append(stripped[:-1])
@@ -71,7 +71,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescape(raw: str, key: str) -> str:
-    """The text that was meant; ConfigInvalid names ``key``, and shows nothing of a value."""
+    """The text with its escapes resolved; ConfigInvalid names ``key`` and hides the value."""
     if "\\" not in raw:
         return raw
     units: list[str] = []
@@ -92,7 +92,7 @@ def _unescape(raw: str, key: str) -> str:
         else:
             units.append(_NAMED_ESCAPES.get(following, following))
             position += 2
-    # Two \u escapes may be the halves of one character: join surrogate pairs as UTF-16 does.
+    # Two \u escapes may be a surrogate pair, which is one character.
     return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,7 +1,7 @@
-"""The rules by which a running broker takes over another configuration, or does not.
+"""The rules for changes of a running broker's configuration.
 
-They hold for what a client asks for, and for what stands in ZooKeeper.  Pure; the stores of
-listeners have rules of their own, which read files (:mod:`.security.dynamic_tls`).
+They apply to requests of clients and to changes read from ZooKeeper.  Pure; the rules for key
+stores of listeners read files, so they are in :mod:`.security.dynamic_tls`.
 
 Source: Kafka ``DynamicBrokerConfig.processReconfiguration``, ``DynamicThreadPool``,
 ``DynamicListenerConfig``, ``ConnectionQuotas.ListenerConnectionQuota``.
@@ -24,7 +24,7 @@ _REASON: Final = "org.apache.kafka.common.config.ConfigException: "
 
 
 class ReconfigurationRefused(ZkControllerError):
-    """A running broker cannot take the configuration over.  The sentence is Kafka's."""
+    """A running broker cannot apply the configuration.  The message is Kafka's."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -33,8 +33,8 @@ class ReconfigurationRefused(ZkControllerError):
 
 
 def check_reconfiguration(before: BrokerConfig, after: BrokerConfig) -> None:
-    """ReconfigurationRefused or ConfigInvalid unless the broker can go on with ``after``."""
-    # The whole must be a configuration with which a broker could also be started.
+    """Raises ReconfigurationRefused or ConfigInvalid unless the broker can apply ``after``."""
+    # The whole configuration must be valid for the start of a broker, too.
     BrokerConfig.parse(after.effective)
     for name in THREAD_POOLS:
         _check_pool(name, before.integer(name), after.integer(name))
@@ -66,7 +66,7 @@ def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
                 "broker or create a new listener for update"
             )
         if (endpoint.host, endpoint.port) != (old[name].host, old[name].port):
-            # Deviation: Kafka takes it, goes on at the old address and announces the new one.
+            # Deviation: Kafka accepts it, listens on the old address and advertises the new one.
             raise ReconfigurationRefused(
                 f"The address of existing listener {name} cannot be updated: restart broker or "
                 "create a new listener for update"
@@ -78,7 +78,7 @@ def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _fixed(listener_name: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """What is set with the listener's prefix and cannot change while the listener exists."""
+    """The values with the listener's prefix that cannot change while the listener exists."""
     prefix = f"listener.name.{listener_name.lower()}."
     return {
         name: text

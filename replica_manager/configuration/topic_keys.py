@@ -89,7 +89,10 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "local.retention.ms": (("log.local.retention.ms", 1),),
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
 }
-"""Topic key to the broker keys it inherits from, first that is set wins, with its unit in ours."""
+"""Topic key to the broker keys that it inherits from, in order of precedence.
+
+The number is the broker key's unit in the unit of the topic key: hours are 3,600,000 ms.
+"""
 
 MESSAGE_FORMAT: Final = "message.format.version"
 
@@ -97,16 +100,15 @@ _NOT_WITH_ZOOKEEPER: Final = ("remote.log.copy.disable", "remote.log.delete.on.d
 
 
 class TopicConfigRefused(ZkControllerError):
-    """A topic's configuration has an unknown key, a wrong value or a contradiction."""
+    """A topic's configuration has an unknown key, an invalid value or a contradiction."""
 
 
 def validate_topic_config(
     config: Mapping[str, str], broker_values: Mapping[str, ConfigValue]
 ) -> dict[str, ConfigValue]:
-    """The typed values of a topic's own keys.
+    """The typed values of a topic's own keys; TopicConfigRefused if they are not valid.
 
-    Raises TopicConfigRefused.  The tiered-storage keys are refused as Kafka refuses them on a
-    ZooKeeper cluster without remote storage.
+    Refuses the keys of tiered storage, as Kafka does in ZooKeeper mode without remote storage.
     """
     for name in config:
         if name not in TOPIC_KEYS:
@@ -140,7 +142,7 @@ def validate_topic_config(
 
 
 def inherited_value(topic_key: str, broker_values: Mapping[str, ConfigValue]) -> ConfigValue:
-    """What a topic without its own value for ``topic_key`` gets from the broker's configuration."""
+    """The broker's value of ``topic_key``, for a topic without a value of its own."""
     synonyms = BROKER_SYNONYMS.get(topic_key)
     if synonyms is None:
         return TOPIC_KEYS[topic_key].default
@@ -155,7 +157,7 @@ def inherited_value(topic_key: str, broker_values: Mapping[str, ConfigValue]) ->
 def check_message_format(
     key: str, message_format: ConfigValue, broker_values: Mapping[str, ConfigValue]
 ) -> None:
-    """ConfigInvalid for a message format in which Kafka would write records of magic 0 or 1."""
+    """Raises ConfigInvalid for a message format that needs records of magic 0 or 1."""
     is_old = not version_of(str(message_format)).is_at_least("0.11.0-IV0")
     if is_old and is_message_format_used(broker_values):
         raise ConfigInvalid(
@@ -166,5 +168,5 @@ def check_message_format(
 
 
 def is_message_format_used(broker_values: Mapping[str, ConfigValue]) -> bool:
-    """Whether ``message.format.version`` counts: since inter-broker protocol 3.0 it does not."""
+    """Whether ``message.format.version`` has an effect: only before inter-broker protocol 3.0."""
     return not version_of(str(broker_values[CONFIG_KEY])).is_at_least("3.0-IV1")

@@ -1,6 +1,6 @@
 """Checkpoint files: offsets of many partitions, or leader epochs of one partition.
 
-A version, a count, then one entry a line.  Source: Kafka ``CheckpointFile``,
+A file has a version, a count, then one entry on each line.  Source: Kafka ``CheckpointFile``,
 ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``.
 """
 
@@ -35,10 +35,10 @@ class CheckpointMalformed(ZkControllerError):
 
 
 class CheckpointFile:
-    """A checkpoint file of a log directory; of several writes the one planned last stays.
+    """A checkpoint file of a log directory; an older write never replaces a newer one.
 
-    Writes run in threads.  One that was planned earlier and comes later must not bring back a
-    partition that was deleted in between.
+    Writes run in threads, in any order.  A late write of an older plan would restore the entry of a
+    partition that was deleted since.
     """
 
     def __init__(self, log_dir: Path, file_name: str) -> None:
@@ -58,7 +58,7 @@ class CheckpointFile:
         return CheckpointWrite(self.log_dir, self.file_name, offsets, self._planned, self)
 
     def write(self, number: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Writes what was planned with that number, unless a later plan has been written."""
+        """Writes the offsets of plan ``number``, unless a later plan has been written."""
         with self._lock:
             if number > self._written:
                 write_offsets(self.log_dir / self.file_name, offsets)
@@ -66,7 +66,7 @@ class CheckpointFile:
 
 
 class CheckpointWrite(NamedTuple):
-    """A checkpoint file to be written."""
+    """A planned write of a checkpoint file; ``number`` counts the plans of that file."""
 
     log_dir: Path
     file_name: str
@@ -79,7 +79,7 @@ class CheckpointWrite(NamedTuple):
         return self.log_dir / self.file_name
 
     def run(self) -> None:
-        """Writes it.  Blocks; for an executor.  OSError if the disk fails."""
+        """Writes the checkpoint file.  Blocks; for an executor.  OSError if the disk fails."""
         self.file.write(self.number, self.offsets)
 
 
@@ -91,7 +91,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The offsets in a file, none without a file; CheckpointMalformed if it cannot be read."""
+    """The offsets in a file, empty if it does not exist; CheckpointMalformed if not readable."""
     offsets: dict[TopicPartition, int] = {}
     for words in _entries(path, 3):
         topic_partition = TopicPartition(words[0], _number(path, words[1], bits=32))
@@ -105,7 +105,7 @@ def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
 
 
 def read_epochs(path: Path) -> list[EpochEntry]:
-    """The epochs in a file, none without a file; CheckpointMalformed if it cannot be read."""
+    """The epochs in a file, empty if it does not exist; CheckpointMalformed if not readable."""
     epochs = [
         EpochEntry(_number(path, words[0], bits=32), _number(path, words[1]))
         for words in _entries(path, 2)

@@ -31,13 +31,13 @@ from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 
 LOGS_AT_ONCE: Final = 50
-"""So many logs are looked at before the event loop may serve others: some 2 ms."""
+"""Logs examined before the cleaner yields to other tasks of the event loop: some 2 ms."""
 
 _log = logging.getLogger("kafka.log.LogCleaner")
 
 
 class LastCleaning(NamedTuple):
-    """What the last compaction came to.
+    """Statistics of the last compaction.
 
     Source: Kafka ``CleanerStats``, ``PreCleanStats``.
     """
@@ -45,14 +45,14 @@ class LastCleaning(NamedTuple):
     read_bytes: int = 0
     written_bytes: int = 0
     map_share: float = 0.0
-    """How much of its memory the map of offsets took, from 0 to 1."""
+    """The used part of the offset map's memory, from 0 to 1."""
     duration_s: float = 0.0
     compaction_delay_ms: int = 0
-    """For how long ``max.compaction.lag.ms`` had been over when the compaction began."""
+    """Milliseconds since ``max.compaction.lag.ms`` had passed at the start; 0 if it had not."""
 
     @property
     def recopied_percent(self) -> int:
-        """What was written, in percent of what was read."""
+        """Bytes written, in percent of the bytes read."""
         return 100 * self.written_bytes // max(self.read_bytes, 1)
 
 
@@ -68,9 +68,9 @@ class CleanerManager:
         self._memory_bytes = memory_bytes
         self.last_cleaning = LastCleaning()
         self.highest_ratio = 0.0
-        """How dirty the dirtiest log was when logs were last looked at, from 0 to 1."""
+        """The dirty ratio of the dirtiest log at the last check, from 0 to 1."""
         self.last_run_ms = manager.environment.now_ms()
-        """When logs were last looked at."""
+        """When the logs were last checked, in milliseconds since 1970."""
 
     @property
     def uncleanable(self) -> Collection[TopicPartition]:
@@ -84,7 +84,10 @@ class CleanerManager:
                 await asyncio.sleep(backoff_ms() / 1000)
 
     async def next_log(self) -> tuple[TopicPartition, UnifiedLog] | None:
-        """The log to compact: past its compaction lag, with the largest share of dirty bytes."""
+        """The log to compact next, None if none is due.
+
+        A log past ``max.compaction.lag.ms`` comes first, then the one with the highest dirty ratio.
+        """
         best: tuple[TopicPartition, UnifiedLog] | None = None
         worst: Dirtiness | None = None
         highest_ratio = 0.0
@@ -106,10 +109,10 @@ class CleanerManager:
         return best
 
     def _may_clean(self, topic_partition: TopicPartition, log: UnifiedLog) -> bool:
-        """Whether a log exists, is compacted, and is not being moved.
+        """Whether a log is in service, compacted, cleanable, and has no future log.
 
-        Kafka pauses the cleaning of a log that moves: what the future log has copied would not be
-        as clean as the checkpoint says.
+        Kafka pauses the cleaning of a log that moves to another directory: its future log may have
+        copied records from before the cleaning, and would get a clean offset that is too high.
         """
         manager = self._manager
         return (
@@ -120,34 +123,34 @@ class CleanerManager:
         )
 
     async def clean_next(self) -> bool:
-        """Compacts one log if one needs it; returns whether one did."""
+        """Compacts the next due log; returns whether to look for another one at once."""
         found = await self.next_log()
         if found is None:
             return False
         topic_partition, log = found
         if not self._may_clean(topic_partition, log):
-            return True  # it has gone since it was looked at
+            return True  # the log was deleted or moved while next_log() waited
         cleaning = self._manager.cleaning
         log_dir = log.log_dir
         switch = cleaning.begin(topic_partition)
         try:
             cleaned = await self._clean(topic_partition, log, switch)
-            # From here on nothing waits until the segments are in place.
+            # No await from here until the segments are replaced: the log cannot change in between.
             if switch.is_aborted:
-                self._tidy(topic_partition, log)
+                self._delete_cleaned_files(topic_partition, log)
                 return True
             if not log.replace_segments(cleaned.replacements, cleaned.generation):
                 discard(cleaned.replacements)
                 return True
         except KafkaStorage:
-            # The directory is offline now, or a limit was reached.  A cleaned file that is left
-            # would make the next start drop the swap of a later round.
+            # The directory is offline now, or a limit was reached.  If a .cleaned file stayed, the
+            # next start would delete the .swap files of a later cleaning.
             with contextlib.suppress(OSError):
-                self._tidy(topic_partition, log)
+                self._delete_cleaned_files(topic_partition, log)
             return False
         except Exception as error:  # noqa: BLE001 - one log must not stop all
             if switch.is_aborted:
-                self._tidy(topic_partition, log)
+                self._delete_cleaned_files(topic_partition, log)
                 return True
             return self._failed(topic_partition, log_dir, error)
         finally:
@@ -156,7 +159,7 @@ class CleanerManager:
         write = cleaning.write(log_dir)
         try:
             await asyncio.get_running_loop().run_in_executor(
-                self._executor, _make_permanent, log.directory, write
+                self._executor, _sync_and_checkpoint, log.directory, write
             )
         except OSError as error:
             limit = exhausted_limit(error)
@@ -165,7 +168,7 @@ class CleanerManager:
                     log_dir, f"Error while writing to checkpoint file {write.path}", error
                 )
             else:
-                # The next compaction writes it; until then a restart repeats this one.
+                # The next compaction writes the checkpoint; a restart before that cleans again.
                 _log.error("%s in %s is not written: %s", write.file_name, log_dir, limit)
             return False
         _log.info("Cleaned %s up to offset %d", topic_partition, cleaned.end_offset)
@@ -190,7 +193,7 @@ class CleanerManager:
         return cleaned
 
     def dirty_bytes(self, topic_partition: TopicPartition) -> int:
-        """Bytes of a log that are to be compacted; 0 if there is no such log."""
+        """Bytes of the log's dirty segments that can be compacted; 0 if there is no such log."""
         log = self._manager.logs.get(topic_partition)
         if log is None:
             return 0
@@ -198,7 +201,7 @@ class CleanerManager:
         return dirtiness(log, checkpoint, self._now_ms()).cleanable_bytes
 
     def _failed(self, topic_partition: TopicPartition, log_dir: Path, error: Exception) -> bool:
-        """Handles a failed compaction; returns whether to go on with the next log."""
+        """Handles a failed compaction; returns whether to continue with the next log at once."""
         if isinstance(error, OSError):
             limit = exhausted_limit(error)
             if limit is not None:
@@ -214,8 +217,8 @@ class CleanerManager:
         self._manager.cleaning.mark_uncleanable(topic_partition)
         return True
 
-    def _tidy(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
-        """Removes the files of an aborted compaction."""
+    def _delete_cleaned_files(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
+        """Removes the ``.cleaned`` files of an aborted or failed compaction."""
         if self._manager.logs.get(topic_partition) is log:
             for path in log.directory.glob(f"*{CLEANED_SUFFIX}"):
                 path.unlink(missing_ok=True)
@@ -227,8 +230,8 @@ class CleanerManager:
         return self._manager.environment.now_ms()
 
 
-def _make_permanent(directory: Path, write: CheckpointWrite) -> None:
-    """Brings the renames of new segments to disk, and then the checkpoint that counts on them."""
+def _sync_and_checkpoint(directory: Path, write: CheckpointWrite) -> None:
+    """Syncs the renames of the new segments to disk, then writes the cleaner checkpoint."""
     with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted meanwhile
         sync_directory(directory)
     write.run()

@@ -1,8 +1,8 @@
 """The state of compaction: clean offsets, uncleanable logs, the log being cleaned.
 
-A log that is deleted, moved or truncated says so here.  Its cleaning is aborted, and its entry in
-``cleaner-offset-checkpoint`` goes, follows it, or falls: an entry that is too high lets a tombstone
-be removed while the record that it deletes stays.
+When a log is deleted, moved or truncated, its cleaning is aborted, and its entry in
+``cleaner-offset-checkpoint`` is removed, moved or lowered.  If the entry were too high, compaction
+could remove a tombstone and keep the record that the tombstone deletes.
 
 Source: Kafka ``LogCleanerManager``.
 """
@@ -22,7 +22,7 @@ _log = logging.getLogger("kafka.log.LogCleanerManager")
 
 
 class CleanerState:
-    """Belongs to a log manager.  For the event loop, except :meth:`load`."""
+    """The compaction state of a log manager's logs.  For the event loop, except :meth:`load`."""
 
     def __init__(self) -> None:
         self._files: dict[Path, CheckpointFile] = {}
@@ -31,18 +31,18 @@ class CleanerState:
         self._in_progress: dict[TopicPartition, AbortSwitch] = {}
 
     def load(self, log_dir: Path, offsets: Mapping[TopicPartition, int]) -> None:
-        """Takes over the directory's checkpoint file, for logs that exist."""
+        """Sets the clean offsets that were read from the directory's checkpoint file."""
         self._files[log_dir] = CheckpointFile(log_dir, checkpoints.CLEANER_FILE)
         self._cleaned[log_dir] = dict(offsets)
 
-    # How far logs are clean.
+    # Clean offsets.
 
     def checkpoint(self, log_dir: Path) -> Mapping[TopicPartition, int]:
-        """The clean offsets of the logs of a directory."""
+        """The offset up to which each log of a directory is clean."""
         return self._cleaned.get(log_dir, {})
 
     def cleaned(self, log_dir: Path, topic_partition: TopicPartition, end_offset: int) -> None:
-        """A log is clean up to ``end_offset``."""
+        """Records that a log is clean up to ``end_offset``."""
         self._cleaned.setdefault(log_dir, {})[topic_partition] = end_offset
 
     def write(self, log_dir: Path) -> CheckpointWrite:
@@ -52,16 +52,16 @@ class CleanerState:
             file = self._files[log_dir] = CheckpointFile(log_dir, checkpoints.CLEANER_FILE)
         return file.plan(dict(self.checkpoint(log_dir)))
 
-    # What happens to logs.
+    # Deleted, moved and truncated logs.
 
     def deleted(self, log_dir: Path, topic_partition: TopicPartition) -> None:
-        """A log was deleted; one of the same name starts from 0."""
+        """Forgets a deleted log: a new log of the same name has no clean offset."""
         self.abort(topic_partition)
         self._uncleanable.discard(topic_partition)
         self._cleaned.get(log_dir, {}).pop(topic_partition, None)
 
     def moved(self, topic_partition: TopicPartition, source: Path, destination: Path) -> None:
-        """The log's future replica replaced it, and keeps its clean offset."""
+        """Gives the clean offset of a replaced log to the future log that replaced it."""
         self.abort(topic_partition)
         offset = self._cleaned.get(source, {}).pop(topic_partition, None)
         self._cleaned.setdefault(destination, {}).pop(topic_partition, None)
@@ -71,9 +71,9 @@ class CleanerState:
     def truncated(
         self, log_dir: Path, topic_partition: TopicPartition, active_base_offset: int
     ) -> bool:
-        """The log was truncated; returns whether its checkpoint fell and must be written.
+        """Lowers a truncated log's clean offset; returns whether the checkpoint must be written.
 
-        The active segment has never been cleaned, so all from its base offset on counts as dirty.
+        The active segment has never been cleaned, so everything from its base offset on is dirty.
         """
         offsets = self._cleaned.get(log_dir, {})
         if offsets.get(topic_partition, 0) <= active_base_offset:
@@ -81,7 +81,7 @@ class CleanerState:
         offsets[topic_partition] = active_base_offset
         return True
 
-    # What is being cleaned.
+    # Logs being cleaned.
 
     def begin(self, topic_partition: TopicPartition) -> AbortSwitch:
         """Marks a log as being cleaned; returns the switch that aborts it."""
@@ -90,7 +90,7 @@ class CleanerState:
         return switch
 
     def end(self, topic_partition: TopicPartition, switch: AbortSwitch) -> None:
-        """The cleaning has ended, successfully or not."""
+        """Marks the log as not being cleaned any more, after success or failure."""
         if self._in_progress.get(topic_partition) is switch:
             del self._in_progress[topic_partition]
 
@@ -101,7 +101,7 @@ class CleanerState:
             switch.abort()
             _log.info("The cleaning for partition %s is aborted", topic_partition)
 
-    # What cannot be cleaned.
+    # Logs that cannot be cleaned.
 
     @property
     def uncleanable(self) -> Collection[TopicPartition]:

@@ -1,7 +1,7 @@
 """The records that compaction keeps of a batch.
 
-Pure.  Kept records keep their offsets.  A batch that loses its records may stay as a header alone,
-where the last sequence of a producer or the last offset of a cleaning round is only known from it.
+Pure.  Kept records keep their offsets.  A batch that loses all its records may stay as a header
+alone: if it holds the last sequence of a producer, or the last offset of the cleaning round.
 
 Source: Kafka ``Cleaner.cleanInto``, ``MemoryRecords.filterTo``, ``CleanedTransactionMetadata``;
 KIP-534 for the delete horizon.
@@ -21,20 +21,21 @@ from replica_manager.log.producer_state_manager import ProducerEntry
 from replica_manager.log.transaction_index import AbortedTransaction
 
 ENTRY_BYTES: Final = 192
-"""What one key costs in an offset map, measured; Kafka's own map takes 24."""
+"""Bytes of memory for one key in an offset map, measured; Kafka's own map takes 24."""
 _DIGEST_BYTES: Final = 16
 
 
 class OffsetMap:
-    """The last offset of each key of the dirty part of a log.
+    """The last offset of each key in the dirty part of a log.
 
-    Keys are kept as 16 bytes of digest, as in Kafka.  Holds so many that it takes ``memory_bytes``.
+    Stores a digest of 16 bytes for each key, as Kafka does; a shorter key is stored as it is.  Its
+    capacity is the number of keys that fit into ``memory_bytes``.
     """
 
     def __init__(self, memory_bytes: int) -> None:
         self.capacity = max(1, memory_bytes // ENTRY_BYTES)
         self.latest_offset = -1
-        """Of everything that has been looked at, with or without a key."""
+        """The last offset that was read for the map, of records with or without a key."""
         self._offsets: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -48,34 +49,38 @@ class OffsetMap:
         self._offsets[_digest(key)] = offset
 
     def get(self, key: bytes) -> int:
-        """The last offset of the key, -1 if it is not in the dirty part."""
+        """The last offset of the key in the dirty part, -1 if it is not there."""
         return self._offsets.get(_digest(key), -1)
 
 
 def _digest(key: bytes) -> bytes:
-    # A longer key cannot be taken for a shorter one: digests have their length.
+    # A long key never equals a short one: every digest has 16 bytes, every short key fewer.
     if len(key) < _DIGEST_BYTES:
         return bytes(key)
     return hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class TransactionTracker:
-    """Follows transactions through a part of a log, batch by batch, from its beginning.
+    """Tracks transactions through a part of a log, batch by batch, from its beginning.
 
-    Records of aborted transactions may go at once, markers once no record of theirs is left.
+    Records of an aborted transaction can be removed at once; a marker only when no record of its
+    transaction is left.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset)
         self._place = 0
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """By producer: the transaction under way, and whether a batch of it has been seen."""
+        """By producer id: the current aborted transaction, and whether a batch of it was seen."""
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
-        """The aborted transactions of which something is left, in the order of their markers."""
+        """The aborted transactions that had batches in this part, in the order of their markers."""
 
     def is_discardable(self, header: BatchHeader, is_commit: bool | None) -> bool:
-        """Whether the batch's transaction makes it obsolete; ``is_commit`` is set for a marker."""
+        """Whether compaction can drop the batch: aborted records, or a marker that is not needed.
+
+        ``is_commit`` says which marker a control batch holds; None for any other batch.
+        """
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if header.is_control:
@@ -111,15 +116,15 @@ class TransactionTracker:
 
 
 class CleaningRound(NamedTuple):
-    """The data for judging the batches of one round."""
+    """The data that decides which records one cleaning round keeps."""
 
     offset_map: OffsetMap
     end_offset: int
-    """The batch that ends here stays, if only as a header."""
+    """The offset after the last cleaned record; the batch before it stays, even without records."""
     now_ms: int
     delete_retention_ms: int
     producers: Mapping[int, ProducerEntry]
-    """The active producers, whose last sequence must not be lost."""
+    """The active producers by id; the last sequence of each must not be lost."""
 
 
 def cleaned_batch(
@@ -129,7 +134,7 @@ def cleaned_batch(
     around: CleaningRound,
     transactions: TransactionTracker,
 ) -> bytes | None:
-    """The remaining batch, None if empty; the same bytes if every record stays."""
+    """The batch without the removed records, None if it is removed; unchanged if all stay."""
     marker = None
     if header.is_control and header.magic == MAGIC_2:
         marker = read_marker(data, position, header)

@@ -1,7 +1,7 @@
 """A log's environment: clock, randomness, deferred work, and failure reports.
 
-A log decides on the event loop and does there what the page cache takes at once.  What waits for
-the disk (fsync, deleting files) it leaves as a :class:`DeferredTask`, which its owner performs in a
+A log runs on the event loop and writes there to the page cache only.  Work that waits for the disk
+(fsync, deleting files) is left as a :class:`DeferredTask`, which the log maintenance runs in a
 thread.
 """
 
@@ -17,27 +17,27 @@ from typing import NamedTuple
 
 
 class DeferredTask(NamedTuple):
-    """Something to do off the event loop, not before ``due_ms`` of the monotonic clock."""
+    """Work for a thread, not before ``due_ms`` (milliseconds of the monotonic clock)."""
 
     due_ms: int
     number: int
-    """Work that is due at the same time is done in this order."""
+    """The order of tasks that are due at the same time."""
     name: str
     partition: str
     action: Callable[[], None]
     """Blocks; may raise OSError."""
     directory: Path
-    """The log directory that has failed if it does."""
+    """The log directory to take offline if ``action`` raises OSError."""
     after: Callable[[], None] | None = None
-    """What to do on the event loop once the action has succeeded."""
+    """Called on the event loop after ``action`` has succeeded."""
 
 
 class DeferredTasks:
-    """The work that logs deferred.
+    """The deferred tasks of all logs.
 
-    Logs that are being loaded may add from their threads; the rest is for the event loop.  Bounded
-    by what leaves them: a segment's roll leaves a flush, its deletion an unlink, a log's new epochs
-    one write until that is taken.
+    Logs that are being loaded may add tasks from their threads; the rest is for the event loop.
+    Their number is bounded: one flush for each roll, one unlink for each deletion, and at most one
+    write of the leader epochs for each log.
     """
 
     def __init__(self) -> None:
@@ -53,16 +53,16 @@ class DeferredTasks:
         action: Callable[[], None],
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Adds deferred work."""
+        """Adds a deferred task, due at ``due_ms`` of the monotonic clock."""
         task = DeferredTask(due_ms, next(self._numbers), name, partition, action, directory, after)
         heapq.heappush(self._heap, task)
 
     def put_off(self, task: DeferredTask, due_ms: int) -> None:
-        """Adds taken work again, for another time."""
+        """Adds a taken task again, due at ``due_ms``."""
         heapq.heappush(self._heap, task._replace(due_ms=due_ms))
 
     def take_due(self, now_ms: int) -> Iterator[DeferredTask]:
-        """Removes and returns the due work, oldest first."""
+        """Removes and returns the due tasks, earliest first."""
         while self._heap and self._heap[0].due_ms <= now_ms:
             yield heapq.heappop(self._heap)
 
@@ -96,28 +96,28 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
-    """Shared by the logs of a broker."""
+    """The environment that all logs of a broker share."""
 
     now_ms: Callable[[], int]
-    """Milliseconds since 1970: for what is compared with timestamps of records or files."""
+    """The time in milliseconds since 1970, to compare with timestamps of records and files."""
     monotonic_ms: Callable[[], int]
-    """Milliseconds by which work is timed; setting the clock does not change them."""
+    """Milliseconds of a monotonic clock, to time work; setting the system clock has no effect."""
     deferred_tasks: DeferredTasks = field(default_factory=DeferredTasks)
     random: Random = field(default_factory=Random)
-    """Gives the jitter of rolls."""
+    """Chooses the ``segment.jitter.ms`` of each segment."""
     on_failure: Callable[[Path, str, OSError], None] = _ignore_failure
     """Called with the log directory that failed, before KafkaStorage is raised."""
     producer_id_expiration_ms: Callable[[], int] = _one_day
-    """``producer.id.expiration.ms``, as it is now."""
+    """The current ``producer.id.expiration.ms``."""
     verifies_transactions: Callable[[], bool] = _always
-    """``transaction.partition.verification.enable``, as it is now."""
+    """The current ``transaction.partition.verification.enable``."""
     before_truncation: Callable[[Path], None] = _ignore_truncation
-    """Called with a log's folder before records are cut off."""
+    """Called with a log's folder before the log is truncated."""
     after_truncation: Callable[[Path, int, bool], None] = _ignore_end
-    """Called with a log's folder and the base offset of its active segment once they are gone.
+    """Called with a log's folder and the base offset of its active segment after a truncation.
 
-    The third value says whether the recovery point has fallen.  May write to disk; OSError if that
-    fails.
+    The third value says whether the truncation lowered the recovery point.  The function may write
+    to disk, and raises OSError if that fails.
     """
     on_flush: Callable[[float], None] = _ignore_flush
     """Called with the milliseconds that a flush took, in the thread that flushed."""

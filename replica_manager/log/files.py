@@ -1,8 +1,8 @@
 """Files of a log: names, append-only files with slices, small files replaced as a whole.
 
 A :class:`LogFile` owns its descriptor and closes it when the last reference to the object is gone.
-So a :class:`FileSlice` that waits to be sent stays readable although its segment has been deleted
-meanwhile, and can never name a descriptor that the system has given to another file.
+So a :class:`FileSlice` that waits to be sent stays readable when its segment is deleted, and never
+uses a descriptor number that the system has given to another file.
 
 Source: Kafka ``LogFileUtils``, ``FileRecords``, ``CheckpointFile``.
 """
@@ -40,7 +40,7 @@ def offset_file(directory: Path, offset: int, suffix: str) -> Path:
 
 
 def offset_in_name(name: str) -> int | None:
-    """The offset that a file's name begins with, None if it does not."""
+    """The offset that a file's name begins with, None if it begins with none."""
     digits = name.partition(".")[0]
     is_offset = len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit()
     return int(digits) if is_offset else None
@@ -66,7 +66,7 @@ class LogFile:
         return self._descriptor
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview], size: int) -> None:
-        """Writes the pieces, ``size`` bytes together, at the end; all of them or none."""
+        """Writes the pieces, ``size`` bytes in total, at the end; OSError changes nothing."""
         try:
             written = os.pwritev(self._descriptor, pieces, self.size)
             if written < size:
@@ -122,15 +122,15 @@ class FileSlice:
 
 
 def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Replaces a file's content; after a crash the old or the new content is there.
+    """Replaces a file's content; after a crash the file has the old or the new content.
 
-    ``mode``: its permissions, None for the usual ones.  Blocks until it is on disk.
+    ``mode``: the file's permissions, None for the default.  Blocks until the content is on disk.
     """
     beside = path.with_name(path.name + ".tmp")
     descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if mode is not None:
-            os.fchmod(descriptor, mode)  # before there is anything to be seen
+            os.fchmod(descriptor, mode)  # before the content can be read by others
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]

@@ -1,9 +1,9 @@
 """The two sparse indexes of a segment: offset to file position, timestamp to offset.
 
-The index of the active segment is kept in memory and written when its segment is flushed, rolled
-or closed; until then it need not be on disk, for recovery builds it again.  An older one stays on
-disk and is mapped for the moment of a lookup.  Kafka maps both all the time and preallocates the
-active ones with zeros; what is on disk after a clean stop is the same.
+The indexes of the active segment are kept in memory and written when the segment is flushed, rolled
+or closed; after a crash before that, recovery rebuilds them.  The indexes of older segments are
+memory-mapped during each lookup only.  Kafka keeps all indexes mapped and preallocates the active
+ones with zeros; the files after a clean shutdown are the same.
 
 Source: Kafka ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex``.
 """
@@ -33,21 +33,21 @@ class IndexCorrupt(ZkControllerError):
 
 
 class OffsetPosition(NamedTuple):
-    """The file position of the batches that reach up to ``offset``."""
+    """An index entry: an offset, and the file position of the append that ends with it."""
 
     offset: int
     position: int
 
 
 class TimestampOffset(NamedTuple):
-    """``offset`` is the last of the batch with the largest timestamp so far."""
+    """The largest timestamp so far, and the last offset of the batch that has it."""
 
     timestamp: int
     offset: int
 
 
 class _Index:
-    """Entries of equal size in a file, the first field of which rises."""
+    """An index file: entries of equal size, sorted by their first field."""
 
     __slots__ = (
         "_entries",
@@ -72,9 +72,9 @@ class _Index:
         self.count = size // self.entry.size
         self._entries: bytearray | None = None
         self._written = self.count * self.entry.size
-        """How many bytes of the entries the file has already."""
+        """Bytes of the entries that are in the file already."""
         self._is_stale = size != self._written
-        """Whether the file has bytes past those."""
+        """Whether the file has more bytes than the first ``_written``, which must be cut off."""
 
     @property
     def is_full(self) -> bool:
@@ -82,7 +82,7 @@ class _Index:
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of the entries."""
+        """The size of the entries in bytes."""
         return self.count * self.entry.size
 
     def activate(self, max_bytes: int) -> None:
@@ -92,11 +92,11 @@ class _Index:
             self._entries = bytearray(self._read())
 
     def free(self) -> None:
-        """Frees the memory of entries that were written; later reads use the file."""
+        """Frees the entries' memory, once :meth:`write` has run; later reads use the file."""
         self._entries = None
 
     def write(self) -> None:
-        """Brings the file up to date, without waiting for the disk."""
+        """Writes the new entries to the file, without waiting for the disk."""
         entries = self._entries
         size = self.count * self.entry.size
         if entries is None or (self._written == size and not self._is_stale and self.path.exists()):
@@ -116,7 +116,7 @@ class _Index:
         self._is_stale = False
 
     def reset(self) -> None:
-        """Forgets every entry, to be filled again."""
+        """Removes every entry, so that the index can be rebuilt."""
         self._keep(0)
 
     def _read(self) -> bytes:
@@ -146,7 +146,7 @@ class _Index:
             return
         descriptor = open_regular(self.path, os.O_RDONLY)
         try:
-            # It has a descriptor of its own.
+            # mmap duplicates the descriptor, so this takes one more for a moment.
             mapped = SPARE_DESCRIPTORS.opening(
                 lambda: mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
             )
@@ -162,7 +162,7 @@ class _Index:
             return self.entry.unpack_from(view, place * self.entry.size)
 
     def _find(self, key: int, field: int = 0) -> int:
-        """The number of entries with at most ``key`` in the sorted field."""
+        """The number of entries whose ``field`` is at most ``key``; entries are sorted by it."""
         unpack, size = self.entry.unpack_from, self.entry.size
         with self._view() as view:
             return bisect_right(
@@ -179,13 +179,13 @@ class _Index:
 
 
 class OffsetIndex(_Index):
-    """Offsets to positions; the key is the last offset of the append that starts there."""
+    """Maps offsets to file positions: the last offset of an append to where the append starts."""
 
     __slots__ = ()
     entry = Struct(">ii")
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry; offsets must rise."""
+        """Adds an entry; ``offset`` must be larger than the last one."""
         self._append(offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
@@ -194,7 +194,7 @@ class OffsetIndex(_Index):
         return self.entry_at(place - 1)
 
     def entry_at(self, place: int) -> OffsetPosition:
-        """The entry at ``place``; the start of the segment for -1."""
+        """The entry at index ``place``; the start of the segment for -1."""
         if place < 0:
             return OffsetPosition(self.base_offset, 0)
         relative, position = self._fields(place)
@@ -204,7 +204,7 @@ class OffsetIndex(_Index):
         return self.entry_at(self.count - 1)
 
     def upper_bound(self, start: OffsetPosition, size: int) -> int | None:
-        """The first indexed offset whose position is ``size`` bytes past ``start``, or None."""
+        """The first indexed offset at least ``size`` bytes past ``start``, None if none is."""
         place = self._find(start.position + size - 1, field=1)
         return None if place >= self.count else self.entry_at(place).offset
 
@@ -215,7 +215,7 @@ class OffsetIndex(_Index):
     def check(self) -> None:
         """IndexCorrupt if the file cannot be an index of this segment."""
         self._check_size()
-        # Zeros at the end are what a crash leaves of the room that Kafka allocates in advance.
+        # Kafka preallocates the index with zeros, which a crash leaves at its end.
         if self.count and (self.last().offset < self.base_offset or self.last().position <= 0):
             raise IndexCorrupt(
                 f"Corrupt index found, index file ({self.path}) has non-zero size but the last "
@@ -225,7 +225,7 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """Timestamps to offsets; both rise."""
+    """Maps timestamps to offsets; both rise."""
 
     __slots__ = ()
     entry = Struct(">qi")
@@ -233,11 +233,11 @@ class TimeIndex(_Index):
     @property
     @override
     def is_full(self) -> bool:
-        # One entry is kept free for the largest timestamp, which is added when the segment closes.
+        # The last entry is reserved for the largest timestamp, added when the segment is closed.
         return self.count >= self._max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry if the timestamp is larger than the last."""
+        """Adds an entry if ``timestamp`` is larger than that of the last entry."""
         if timestamp > self.last().timestamp:
             self._append(timestamp, offset - self.base_offset)
 

@@ -1,6 +1,7 @@
 """``leader-epoch-checkpoint``: the leader epochs of one log on disk.
 
-Source: Kafka ``LeaderEpochCheckpointFile``; ``LeaderEpochFileCache`` says when it is written.
+It is written after each change of the cache.  Source: Kafka ``LeaderEpochCheckpointFile``,
+``LeaderEpochFileCache``.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class LeaderEpochCheckpointFile:
-    """The file of ``epochs``, in the folder of ``local``."""
+    """The checkpoint file of the leader epoch cache ``epochs``, in the folder of ``local``."""
 
     def __init__(self, local: LocalLog, epochs: LeaderEpochFileCache) -> None:
         self._local = local
         self._epochs = epochs
         self._is_write_planned = False
-        # Held while the file is replaced: two threads would share its temporary file.
+        # Held while the file is replaced: two threads would write to the same temporary file.
         self._lock = threading.Lock()
 
     def write_later(self) -> None:
-        """Leaves a write of the changed epochs to a thread; for the event loop.
+        """Defers a write of changed epochs to a thread; for the event loop.
 
-        One write takes along everything that changes until then.
+        Changes before that write runs are part of it.
         """
         if self._epochs.is_dirty and not self._is_write_planned:
             self._is_write_planned = True
@@ -39,8 +40,8 @@ class LeaderEpochCheckpointFile:
     def write(self) -> None:
         """Writes the epochs if they have changed.  Blocks until they are on disk.
 
-        The entries are one value, so a thread sees all of a change or nothing.  A flush and the
-        write left by a change may come here at the same time, in two threads.
+        The cache's entries are one immutable tuple, so a thread never sees half a change.  A flush
+        and a deferred write may run this at the same time, in two threads.
         """
         with self._lock:
             self._is_write_planned = False
@@ -59,6 +60,6 @@ def read_epoch_file(directory: Path) -> list[EpochEntry]:
     try:
         return read_epochs(path)
     except CheckpointMalformed as malformed:
-        # Recovery finds the epochs of unflushed batches again; the others were in this file.
+        # Recovery reads the epochs of unflushed batches from the log; older ones were only here.
         _log.warning("%s; the leader epochs before the recovery point are lost", malformed)
         return []

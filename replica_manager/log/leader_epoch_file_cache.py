@@ -1,6 +1,6 @@
 """The leader epoch cache: start offsets of epochs, by which replicas find where logs diverge.
 
-Pure: :mod:`.leader_epoch_checkpoint_file` writes what :class:`LeaderEpochFileCache` says.
+Pure: :mod:`.leader_epoch_checkpoint_file` writes the entries to disk.
 
 Source: Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``; KIP-101, KIP-279.
 """
@@ -19,14 +19,14 @@ UNDEFINED_EPOCH_OFFSET: Final = -1
 
 
 class EpochEntry(NamedTuple):
-    """The leader of ``epoch`` appended from ``start_offset`` on."""
+    """A leader epoch, and the offset of the first record that its leader appended."""
 
     epoch: int
     start_offset: int
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch up to the requested one, and its end; both -1 if unknown."""
+    """The largest known epoch up to the requested one, and its end offset; both -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -36,12 +36,12 @@ UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
 
 class LeaderEpochFileCache:
-    """The epochs of one log; epochs and start offsets both rise."""
+    """The leader epochs of one log; epochs and start offsets both rise."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: tuple[EpochEntry, ...] = ()
         self.is_dirty = False
-        """Whether the entries have changed since they were written."""
+        """Whether the entries have changed since they were last written to the file."""
         for entry in entries:
             self.assign(*entry)
         self.is_dirty = False
@@ -55,10 +55,10 @@ class LeaderEpochFileCache:
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that ``epoch`` begins at ``start_offset``; returns whether that was unknown.
+        """Records that ``epoch`` begins at ``start_offset``; returns whether the entries changed.
 
-        Entries that contradict it, of the same or a later epoch or offset, go: the truth is what
-        is appended now.
+        Removes entries with the same or a later epoch, or the same or a later start offset: they
+        contradict what is appended now.
         """
         if epoch < 0 or start_offset < 0:
             raise IllegalState(f"Leader epoch {epoch} cannot start at offset {start_offset}")
@@ -75,10 +75,10 @@ class LeaderEpochFileCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The end of ``epoch`` in this log, or of the largest earlier epoch.
+        """The end offset of ``epoch`` in this log, or of the largest earlier epoch.
 
-        The latest epoch ends at the log's end.  An epoch that is newer than all known is
-        undefined; of one older than all it is said to end where the first known one begins.
+        The latest epoch ends at the log end offset.  An epoch newer than all known ones gives
+        UNDEFINED.  An epoch older than all known ones ends where the first known one begins.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED
@@ -92,17 +92,17 @@ class LeaderEpochFileCache:
         return EpochEndOffset(found, higher.start_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch whose leader appended the offset."""
+        """The epoch whose leader appended the record at ``offset``, None if unknown."""
         place = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[place - 1].epoch if place else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that begin at or past ``end_offset``."""
+        """Removes the epochs that begin at or past ``end_offset``."""
         if end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
             self._set(tuple(e for e in self._entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs before ``start_offset``; the one that contains it begins there now."""
+        """Removes the epochs before ``start_offset``; the one that contains it begins there now."""
         kept = tuple(entry for entry in self._entries if entry.start_offset > start_offset)
         dropped = len(self._entries) - len(kept)
         if dropped:
@@ -111,7 +111,7 @@ class LeaderEpochFileCache:
                 self._set((holder, *kept))
 
     def clear(self) -> None:
-        """Forgets every epoch."""
+        """Removes every epoch."""
         if self._entries:
             self._set(())
 

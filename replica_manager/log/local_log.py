@@ -1,6 +1,6 @@
 """The files of one log: segments appended to, read, rolled, truncated and deleted.
 
-What its records mean (epochs, producers, high watermark) is for
+Leader epochs, producers and the high watermark are in
 :class:`~replica_manager.log.unified_log.UnifiedLog`.
 Source: Kafka ``LocalLog``.
 """
@@ -42,11 +42,11 @@ _log = logging.getLogger("kafka.log.LocalLog")
 
 UNKNOWN_POSITION: Final = -1
 RECENT_ENDS: Final = 32
-"""So many of the newest appends are found without a look into the index."""
+"""The positions of so many newest appends are kept in memory, to save index lookups."""
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and its position; the position is -1 if only the offset is known.
+    """An offset and its position in the log; the position is -1 if only the offset is known.
 
     Source: Kafka ``LogOffsetMetadata``.
     """
@@ -60,11 +60,11 @@ class LogOffsetMetadata(NamedTuple):
         return self.segment_base_offset == UNKNOWN_POSITION
 
     def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
-        """Whether it is in a segment before that of ``other``; both places must be known."""
+        """Whether its segment is before that of ``other``; both positions must be known."""
         return self.segment_base_offset < other.segment_base_offset
 
     def bytes_until(self, later: LogOffsetMetadata) -> int | None:
-        """How many bytes lie between two places in one segment, None if they are in two."""
+        """Bytes between two positions in one segment, None if they are in different segments."""
         if self.is_offset_only or self.segment_base_offset != later.segment_base_offset:
             return None
         return later.relative_position - self.relative_position
@@ -74,12 +74,12 @@ class LogRead(NamedTuple):
     """The result of a read."""
 
     start: LogOffsetMetadata
-    """The offset asked for, and where its batch begins."""
+    """The requested offset, and the position where its batch begins."""
     slice: FileSlice | None
-    """The batches; the last one may be cut off.  None if there is nothing to read."""
+    """The batches, of which the last may be incomplete.  None if there is nothing to read."""
     is_first_batch_incomplete: bool = False
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
-    """For a read of committed records only."""
+    """The aborted transactions in the slice; None unless only committed records are read."""
 
     @property
     def size(self) -> int:
@@ -87,22 +87,22 @@ class LogRead(NamedTuple):
 
 
 class FlushPlan(NamedTuple):
-    """A flush of the log up to ``offset``."""
+    """A flush of the log up to ``offset``, to be run in a thread."""
 
     offset: int
     generation: int
-    """Of the log: after a truncation other records may have taken these offsets."""
+    """The log's generation: after a truncation, other records may have these offsets."""
     files: tuple[LogFile, ...]
     paths: tuple[Path, ...]
     directory: Path | None
-    """The folder, if files in it are new."""
+    """The folder to sync, if files in it are new; else None."""
     before: Callable[[], None]
-    """Writes the small files that must be there first."""
+    """Writes the files that must be on disk before: leader epochs and producer snapshots."""
     on_flush: Callable[[float], None]
-    """Called with the milliseconds that it took."""
+    """Called with the milliseconds that the flush took."""
 
     def run(self) -> None:
-        """Flushes to disk.  Blocks; for an executor.  OSError if the disk fails."""
+        """Flushes the files to disk.  Blocks; for an executor.  OSError if the disk fails."""
         began_ns = time.monotonic_ns()
         self.before()
         for file in self.files:
@@ -118,7 +118,7 @@ class FlushPlan(NamedTuple):
                 sync_file(descriptor)
             finally:
                 os.close(descriptor)
-        # A log deleted meanwhile needs no flush.
+        # If the log was deleted since, it needs no flush.
         if self.directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 sync_directory(self.directory)
@@ -126,7 +126,7 @@ class FlushPlan(NamedTuple):
 
 
 class _Guard:
-    """See :meth:`LocalLog.guarded`; a class, for every append needs one."""
+    """The context manager of :meth:`LocalLog.guarded`; a class, because it is faster per append."""
 
     __slots__ = ("_doing", "_log")
 
@@ -146,7 +146,7 @@ class _Guard:
 
 
 def _change_suffixes(segments: Sequence[LogSegment], old: str, new: str) -> None:
-    """Renames the files of all segments; OSError leaves all as they were."""
+    """Renames the files of all segments; OSError leaves every name as it was."""
     changed: list[LogSegment] = []
     try:
         for segment in segments:
@@ -159,7 +159,7 @@ def _change_suffixes(segments: Sequence[LogSegment], old: str, new: str) -> None
 
 
 class LocalLog:
-    """The segments in a directory.  For the event loop, except what is returned to be run."""
+    """The segments in a directory.  For the event loop; returned plans run in threads."""
 
     def __init__(
         self,
@@ -172,18 +172,18 @@ class LocalLog:
     ) -> None:
         self.directory = directory
         self.log_dir = directory.parent
-        """The log directory that the folder is in."""
+        """The log directory that contains the log's folder."""
         self.config = config
         self.segments = segments
         self.recovery_point = recovery_point
-        """Everything before it is on disk."""
+        """The offset before which all records are on disk."""
         self.end = end
-        """Where the next record goes."""
+        """The log end offset, where the next record is appended, with its position."""
         self.last_flushed_ms = environment.monotonic_ms()
-        # Where high watermarks and readers that keep up are looked for.
+        # Positions of the newest log end offsets: high watermarks, and readers near the log's end.
         self._recent_ends: dict[int, LogOffsetMetadata] = {}
         self.generation = 0
-        """How often the log was truncated."""
+        """The number of truncations since the log was opened."""
         self._environment = environment
 
     @property
@@ -202,7 +202,7 @@ class LocalLog:
     def fail(self, message: str, error: OSError) -> KafkaStorage:
         """Reports that the log directory failed; returns the error to raise.
 
-        A limit that was reached is no failure of the directory: the log stays as it is.
+        A reached limit (memory, open files) is no failure of the directory: the log stays online.
         """
         limit = exhausted_limit(error)
         if limit is not None:
@@ -212,7 +212,7 @@ class LocalLog:
         return KafkaStorage(f"{message}: {error}")
 
     def guarded(self, doing: str) -> _Guard:
-        """Turns an OSError in its block into KafkaStorage, by :meth:`fail`."""
+        """A context manager that passes an OSError to :meth:`fail` and raises its result."""
         return _Guard(self, doing)
 
     def append(
@@ -240,7 +240,7 @@ class LocalLog:
         min_one_message: bool,
         with_aborted: bool,
     ) -> LogRead:
-        """Batches from the one with ``offset`` on, up to ``limit``; OffsetOutOfRange past all."""
+        """Batches from the one with ``offset`` up to ``limit``; OffsetOutOfRange past the end."""
         segment = self.segments.floor(offset)
         if offset > self.end.message_offset or segment is None:
             raise OffsetOutOfRange(
@@ -270,7 +270,7 @@ class LocalLog:
         return LogRead(self.end, None, aborted_transactions=nothing)
 
     def _known_position(self, offset: int, segment: LogSegment) -> int:
-        """Where to look for the offset's batch: readers that keep up need no search."""
+        """A known start of the offset's batch in the file, 0 if none is remembered."""
         recent = self._recent_ends.get(offset)
         if recent is None or recent.segment_base_offset != segment.base_offset:
             return 0
@@ -284,7 +284,7 @@ class LocalLog:
         return None
 
     def locate(self, offset: int) -> LogOffsetMetadata:
-        """The position of an offset; OffsetOutOfRange if the log does not have it."""
+        """The offset with its position; OffsetOutOfRange if the log does not have it."""
         if offset == self.end.message_offset:
             return self.end
         if (recent := self._recent_ends.get(offset)) is not None:
@@ -296,7 +296,7 @@ class LocalLog:
                 return LogOffsetMetadata(offset, segment.base_offset, place.position)
             segment = self.segments.higher(segment.base_offset)
         if self.segments.first.base_offset <= offset < self.end.message_offset:
-            return self.end  # compaction has taken every record from there on
+            return self.end  # compaction removed every record from this offset on
         raise OffsetOutOfRange(f"Offset {offset} is not in {self.name}")
 
     def _aborted(
@@ -311,7 +311,7 @@ class LocalLog:
         return self.collect_aborted(start.message_offset, upper)
 
     def collect_aborted(self, offset: int, upper_bound: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that overlap with the offsets."""
+        """The aborted transactions that overlap with ``offset`` to ``upper_bound`` (exclusive)."""
         collected: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(offset):
             found, is_complete = segment.transaction_index.collect(offset, upper_bound)
@@ -325,9 +325,9 @@ class LocalLog:
         return RollLimits(self.config.segment_bytes, self.config.segment_ms)
 
     def new_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
-        """An empty segment, ready for appends; OSError leaves no file of it."""
+        """A new empty segment, ready for appends; OSError leaves no ``.log`` file behind."""
         if suffix == CLEANED_SUFFIX:
-            # A cleaning that was aborted may have left files of that name.
+            # An aborted cleaning may have left files of that name.
             for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
                 offset_file(self.directory, base_offset, kind + suffix).unlink(missing_ok=True)
         jitter = self.config.segment_jitter_ms
@@ -349,16 +349,16 @@ class LocalLog:
         return segment
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begins a segment at the log's end, or further on if an append does.
+        """Begins a segment at the log end offset, or at ``expected_next_offset`` if that is larger.
 
-        OSError leaves log and files as they were.
+        OSError leaves the log and its files as they were.
         """
         started_ms = self._environment.monotonic_ms()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
         if active.size == 0 and base_offset <= active.base_offset:
             # An index without room for a single entry is full from the beginning (KAFKA-6388).
-            # Or an append further on was refused when its segment had begun.
+            # Or a roll to a later offset was done, and the append after it was refused.
             segment = self._replace_all([active], base_offset)
         else:
             if base_offset <= active.base_offset:
@@ -379,7 +379,7 @@ class LocalLog:
         return segment
 
     def _replace_all(self, old: Sequence[LogSegment], base_offset: int) -> LogSegment:
-        """Begins a segment in the place of others, which stay if it cannot be opened."""
+        """Replaces segments by one new segment; they stay if the new one cannot be opened."""
         _change_suffixes(old, "", DELETED_SUFFIX)
         try:
             self._remove_leftovers(base_offset)
@@ -399,12 +399,12 @@ class LocalLog:
             offset_file(self.directory, base_offset, suffix).unlink(missing_ok=True)
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Drops everything from ``offset`` on; returns the segments removed as a whole."""
+        """Removes all records from ``offset`` on; returns the segments that were deleted."""
         deleted = [s for s in self.segments if s.base_offset > offset]
         active = self.segments.floor(offset)
         if active is None:
             raise IllegalState(f"{self.name} begins after offset {offset}")
-        # Opens files; if a limit forbids it nothing has changed yet.
+        # Opens files first: if a limit forbids that, nothing has changed yet.
         active.activate(self.config.index_bytes)
         active.transaction_index.prepare_truncation(offset)
         _change_suffixes(deleted, "", DELETED_SUFFIX)
@@ -415,14 +415,14 @@ class LocalLog:
         try:
             active.truncate_to(offset, self._environment.now_ms())
         except OSError as error:
-            # Segments are gone already, and where this one ends is not known.  So this is a failed
-            # disk, also where memory is what was lacking: recovery finds out.
+            # Segments are deleted already, and the end of this one is unknown.  So even a lack of
+            # memory counts as a failed disk here, and recovery repairs the log at the next start.
             raise OSError(errno.EIO, f"{active} cannot be cut at {offset}: {error}") from error
         self._end_at(offset)
         return deleted
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
-        """Drops everything; returns the removed segments."""
+        """Removes all records; the next one gets ``offset``.  Returns the deleted segments."""
         deleted = list(self.segments)
         self._replace_all(deleted, offset)
         self.generation += 1
@@ -436,10 +436,10 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Replaces segments by the compacted segment made of them, which is on disk already.
+        """Replaces ``old`` segments by the compacted segment ``new``, which is on disk already.
 
-        The old files are deleted only when the renames are on disk, too.  OSError leaves the old
-        segments in their place, and the new files with the suffix that they had.
+        The old files are deleted only after the renames are on disk.  OSError leaves the old
+        segments in service, and the new files with their ``.cleaned`` suffix.
         """
         new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         try:
@@ -461,21 +461,21 @@ class LocalLog:
         self.delete_later(paths, is_directory_synced=True)
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
-        """Takes segments out of the log and deletes their files."""
+        """Removes segments from the log; their files are deleted after ``file.delete.delay.ms``."""
         for segment in segments:
             segment.change_suffix("", DELETED_SUFFIX)
             self.segments.remove(segment)
             self.delete_later(segment.paths())
 
     def delete_later(self, paths: Sequence[Path], *, is_directory_synced: bool = False) -> None:
-        """Deletes files after ``file.delete.delay.ms``, once the directory is synced if asked."""
+        """Deletes files after ``file.delete.delay.ms``; syncs the directory first if asked."""
 
         def delete() -> None:
             if is_directory_synced:
                 with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted
                     sync_directory(self.directory)
             for path in paths:
-                # The folder may have been renamed since; its own deletion takes these along.
+                # The folder may have been renamed since; its own deletion removes these files.
                 path.unlink(missing_ok=True)
 
         self.later("delete-file", delete, self.config.file_delete_delay_ms)
@@ -487,13 +487,13 @@ class LocalLog:
         delay_ms: int = 0,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Adds deferred work."""
+        """Defers ``action`` to a thread for ``delay_ms``; ``after`` then runs on the event loop."""
         environment = self._environment
         due_ms = environment.monotonic_ms() + delay_ms
         environment.deferred_tasks.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
-        """The flush that makes everything before ``offset`` durable; None if it is."""
+        """The flush of all records before ``offset``; None if they are on disk already."""
         if offset <= self.recovery_point:
             return None
         segments = [
@@ -514,17 +514,17 @@ class LocalLog:
         )
 
     def mark_flushed(self, plan: FlushPlan) -> None:
-        """The flush has run: its offset is on disk, unless the log was truncated since."""
+        """Moves the recovery point after a flush, unless the log was truncated since its plan."""
         self.last_flushed_ms = self._environment.monotonic_ms()
         if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
 
     def close(self) -> None:
-        """Writes what the indexes hold in memory."""
+        """Writes the active segment's indexes to their files."""
         self.segments.active.deactivate()
 
     def move_to(self, directory: Path) -> None:
-        """Renames the directory."""
+        """Renames the log's folder to ``directory``."""
         self.directory.replace(directory)
         self.directory = directory
         self.log_dir = directory.parent

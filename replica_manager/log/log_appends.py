@@ -41,11 +41,11 @@ _log: Final = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class ValidRecords(NamedTuple):
-    """Batches that were validated and have their offsets, ready to be written."""
+    """Validated batches with assigned offsets, ready to be appended."""
 
     headers: Sequence[BatchHeader]
     pieces: Sequence[bytes | memoryview]
-    """Their bytes, in parts."""
+    """The bytes of the batches, in consecutive parts."""
     size: int
     largest: TimestampOffset
     """The largest timestamp, and the last offset of the first batch that has it."""
@@ -56,7 +56,7 @@ class ValidRecords(NamedTuple):
 
 
 def check_size(header: BatchHeader, max_message_bytes: int, partition: str) -> None:
-    """MessageTooLarge for a batch of more than ``max_message_bytes``."""
+    """Raises MessageTooLarge for a batch of more than ``max_message_bytes``."""
     if header.size > max_message_bytes:
         raise MessageTooLarge(
             f"The record batch size in the append to {partition} is {header.size} bytes which "
@@ -65,10 +65,10 @@ def check_size(header: BatchHeader, max_message_bytes: int, partition: str) -> N
 
 
 Batches: TypeAlias = list[tuple[int, BatchHeader]]
-"""Headers, each with its place."""
+"""Batch headers, each after its position in the buffer."""
 
 BATCHES_AT_ONCE: Final = 200
-"""Batches that are checked before the check pauses: about a millisecond."""
+"""Batches checked before the generator yields: about a millisecond of work."""
 
 
 def leader_batches(
@@ -78,9 +78,10 @@ def leader_batches(
     partition: str,
     most: int | None = None,
 ) -> Generator[None, None, Batches]:
-    """The whole batches for a leader, at most ``most``; pauses between slices of work.
+    """The complete batches for an append as leader, checked; yields between slices of work.
 
-    Raises the error of the first invalid batch.
+    Raises the error of the first invalid batch, and MessageTooLarge for more than ``most``
+    batches; None is no limit.
     """
     batches: Batches = []
     for position, header in records.batches():
@@ -102,9 +103,10 @@ def leader_batches(
 def follower_records(
     records: Buffer, partition: str, last_epoch: int | None = None
 ) -> ValidRecords | None:
-    """The whole batches for a follower, of any size, with rising offsets; None if there is none.
+    """The complete batches for an append as follower, of any size; None if there is none.
 
-    They end before the first one of an epoch beyond ``last_epoch``, whose leader is unknown yet.
+    Ends before the first batch whose leader epoch is above ``last_epoch``, the replica's current
+    epoch; None is no limit.  Raises OffsetsOutOfOrder if offsets do not rise, and CorruptRecord.
     Source: Kafka 3.9.1 ``UnifiedLog.analyzeAndValidateRecords`` (KAFKA-18723).
     """
     headers: list[BatchHeader] = []
@@ -154,9 +156,9 @@ def producer_advances(
     verifies_transactions: bool,
     partition: str,
 ) -> tuple[list[Advance], BatchMetadata | None]:
-    """The producers' states after the batches, or the earlier batch that they repeat.
+    """The producers' states after the batches, or the earlier batch that they duplicate.
 
-    ``source`` holds the batches as they were given, for control records to be read.
+    ``source`` holds the batches as they came, from which control records are read.
     """
     advances: list[Advance] = []
     pending: dict[int, ProducerEntry] = {}

@@ -1,8 +1,8 @@
 """Compacts one log: finds the dirty part and writes the new segments.
 
-:func:`clean` reads and writes files of segments that nothing is appended to any more, so it may run
-in a thread; :meth:`~replica_manager.log.unified_log.UnifiedLog.replace_segments` then puts the
-new segments in the place of the old on the event loop, unless some of those have gone meanwhile.
+:func:`clean` reads inactive segments only and writes new ones beside them, so it may run in a
+thread.  Then :meth:`~replica_manager.log.unified_log.UnifiedLog.replace_segments` replaces the old
+segments by the new ones on the event loop, unless an old segment was deleted in between.
 
 Source: Kafka ``LogCleaner``, ``Cleaner``, ``LogCleanerManager``.
 """
@@ -43,9 +43,9 @@ class CleaningAborted(ZkControllerError):
 class AbortSwitch:
     """Aborts a cleaning that runs in a thread.
 
-    Once :meth:`abort` has returned, the cleaning touches no path any more: the folder may have
-    another name then, and another log may have the old one.  What it does with paths it does in
-    :meth:`paths`, which never waits for the disk.
+    After :meth:`abort` has returned, the cleaning uses no path any more: the log's folder may be
+    renamed then, and a new log may have the old name.  The cleaning uses paths only within
+    :meth:`paths`, where it never waits for the disk.
 
     Source: Kafka ``LogCleanerManager.abortCleaning``, ``checkCleaningAborted``.
     """
@@ -59,35 +59,35 @@ class AbortSwitch:
             self.is_aborted = True
 
     def check(self) -> None:
-        """CleaningAborted if the cleaning was aborted."""
+        """Raises CleaningAborted if the cleaning was aborted."""
         if self.is_aborted:
             raise CleaningAborted
 
     @contextlib.contextmanager
     def paths(self) -> Iterator[None]:
-        """Delays :meth:`abort` during the block; CleaningAborted if it was called before."""
+        """Makes :meth:`abort` wait for the end of the block; CleaningAborted if already aborted."""
         with self._lock:
             self.check()
             yield
 
 
 class Dirtiness(NamedTuple):
-    """How much of a log could be compacted, found without reading records."""
+    """How much of a log can be compacted, computed without reading its records."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
     needs_compaction_now: bool
-    """Whether ``max.compaction.lag.ms`` is over."""
+    """Whether a dirty record is older than ``max.compaction.lag.ms``."""
     least_ratio: float
     """``min.cleanable.dirty.ratio``"""
     compaction_delay_ms: int = 0
-    """For how long ``max.compaction.lag.ms`` has been over."""
+    """Milliseconds since ``max.compaction.lag.ms`` passed for the oldest dirty segment; or 0."""
 
     @property
     def ratio(self) -> float:
-        """How much of what could be compacted has not been, from 0 to 1."""
+        """The dirty ratio: cleanable bytes by clean and cleanable bytes, from 0 to 1."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -99,11 +99,11 @@ class Dirtiness(NamedTuple):
 
 
 class CleaningJob(NamedTuple):
-    """A log to compact, as a snapshot for a thread."""
+    """A snapshot of a log to compact, for a thread."""
 
     name: str
     segments: tuple[LogSegment, ...]
-    """Every segment that may be replaced."""
+    """The inactive segments that begin before the first uncleanable offset."""
     dirtiness: Dirtiness
     config: LogConfig
     producers: Mapping[int, ProducerEntry]
@@ -111,7 +111,7 @@ class CleaningJob(NamedTuple):
     now_ms: int
     new_segment: Callable[[int, str], LogSegment]
     generation: int
-    """Of the log: a truncation raises it."""
+    """The log's generation, which each truncation raises."""
 
     @property
     def first_dirty_offset(self) -> int:
@@ -123,18 +123,18 @@ class CleaningJob(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """The result of a cleaning: with the new segments the log is clean up to ``end_offset``."""
+    """The new segments of a cleaning, with which the log is clean up to ``end_offset``."""
 
     end_offset: int
     replacements: tuple[Replacement, ...]
     generation: int
-    """Of the log that was read."""
+    """The log's generation when the cleaning began."""
     map_share: float = 0.0
-    """How much of its memory the map of offsets took, from 0 to 1."""
+    """The used part of the offset map's memory, from 0 to 1."""
 
 
 def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
-    """The dirtiness of a log that was cleaned up to ``checkpoint``."""
+    """The dirtiness of a log that is clean up to ``checkpoint``; None if it was never cleaned."""
     start = log.log_start_offset
     first_dirty = start if checkpoint is None else checkpoint
     if not start <= first_dirty <= log.log_end_offset:
@@ -154,7 +154,7 @@ def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness
     bases = {segment.base_offset for segment in dirty}
     clean = [s for s in inactive if s.base_offset < first_dirty and s.base_offset not in bases]
     longest_ms = log.config.max_compaction_lag_ms
-    # The timestamps are read from the segments: only where they can matter.
+    # Reads timestamps from the files, so only if max.compaction.lag.ms can be exceeded.
     ages_ms = [now_ms - s.first_batch_timestamp() for s in dirty] if longest_ms < now_ms else []
     delay_ms = max(ages_ms, default=0) - longest_ms
     return Dirtiness(
@@ -169,7 +169,7 @@ def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness
 
 
 def cleaning_job(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
-    """The part to compact of a log that was cleaned up to ``checkpoint``."""
+    """The compaction job of a log that is clean up to ``checkpoint``, None if never cleaned."""
     found = dirtiness(log, checkpoint, now_ms)
     uncleanable = found.first_uncleanable_offset
     segments = tuple(
@@ -193,8 +193,8 @@ def cleaning_job(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Cleani
 def _aborted_in(log: UnifiedLog, segments: Sequence[LogSegment]) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions in the whole range of ``segments``, the first ones of the log.
 
-    Segments are written again as a whole, with what is past the first uncleanable offset or below
-    the log start.  So the new transaction index needs every entry that the old ones have.
+    Segments are rewritten as a whole, with records below the log start and past the first
+    uncleanable offset.  So the new transaction index needs every entry of the old ones.
     Source: Kafka ``Cleaner.cleanSegments``.
     """
     if not segments:
@@ -204,17 +204,17 @@ def _aborted_in(log: UnifiedLog, segments: Sequence[LogSegment]) -> tuple[Aborte
 
 
 def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegment]:
-    """The segments that may hold offsets from ``offset`` on; the last one ends at ``end``."""
+    """The segments that may hold offsets from ``offset`` on; the last segment ends at ``end``."""
     ends = [*(segment.base_offset for segment in segments[1:]), end]
     return [segment for segment, after in zip(segments, ends, strict=False) if after > offset]
 
 
 def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None) -> Cleaned:
-    """Writes the new segments of a log beside the old, to disk.  Blocks; for a thread.
+    """Writes the compacted segments to disk as ``.cleaned`` files.  Blocks; for a thread.
 
-    OSError if the disk fails, CorruptRecord for a batch that is not what was written; nothing is
-    left behind then.  CleaningAborted after an abort; what is left goes with the folder, or with
-    the next start.
+    Raises OSError if the disk fails and CorruptRecord for a batch with a wrong checksum; both leave
+    no files behind.  Raises CleaningAborted after an abort; its files are deleted with the folder,
+    or by the next start.
     """
     switch = AbortSwitch() if switch is None else switch
     offset_map = _build_offset_map(job, memory_bytes, switch)
@@ -236,7 +236,7 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
 
 
 def discard(replacements: Sequence[Replacement]) -> None:
-    """Deletes segments that are not needed any more."""
+    """Deletes the new segments of replacements that will not take place."""
     for replacement in replacements:
         for path in replacement.new.paths():
             with contextlib.suppress(OSError):
@@ -284,7 +284,7 @@ def _is_discardable(
 
 
 def _grouped(segments: Sequence[LogSegment], job: CleaningJob) -> list[list[LogSegment]]:
-    """Groups neighbours whose total size fits into one segment."""
+    """Groups neighbouring segments that fit into one new segment."""
     groups: list[list[LogSegment]] = []
     for place, segment in enumerate(segments):
         after = segments[place + 1].base_offset if place + 1 < len(segments) else None
@@ -340,7 +340,7 @@ def _clean_group(
                 new.deactivate()
                 indexes = files.enter_context(new.opened_indexes())
                 folder = files.enter_context(opened_directory(new.file.path.parent))
-            # Indexes, too: those below the recovery point are not built again after a crash.
+            # The indexes, too: recovery does not rebuild those below the recovery point.
             new.flush(indexes)
             sync_file(folder)
         modified_ns = os.fstat(group[-1].file.fileno()).st_mtime_ns

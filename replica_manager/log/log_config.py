@@ -23,7 +23,7 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The configuration with Kafka's defaults; times in milliseconds, sizes in bytes."""
+    """A topic's configuration, by default Kafka's; times in milliseconds, sizes in bytes."""
 
     segment_bytes: int = 1024**3
     segment_ms: int = 604_800_000
@@ -47,18 +47,18 @@ class LogConfig:
     timestamp_before_max_ms: int = MAX_LONG
     timestamp_after_max_ms: int = MAX_LONG
     codec: Codec | None = None
-    """None takes what the producer sends."""
+    """The codec of appended batches; None keeps the producer's codec."""
     compression_level: int | None = None
     min_in_sync_replicas: int = 1
     allows_unclean_election: bool = False
     allows_down_conversion: bool = True
-    """Whether consumers of old versions get what they can read (``message.downconversion``)."""
+    """``message.downconversion.enable``: converts records to the format of old consumers."""
     overrides: str = field(default="{}", compare=False)
-    """The topic's own keys: :func:`shown_overrides`."""
+    """The topic's own keys as text for the log, from :func:`shown_overrides`."""
 
     @staticmethod
     def of(topic: Mapping[str, ConfigValue], broker: Mapping[str, ConfigValue]) -> LogConfig:
-        """The configuration of a topic with these own values on a broker with those values."""
+        """The configuration of a topic with its own values, and the broker's for all other keys."""
 
         def value(key: str) -> ConfigValue:
             return topic[key] if key in topic else inherited_value(key, broker)
@@ -75,7 +75,7 @@ class LogConfig:
         compression = str(value("compression.type"))
         codec = None if compression == "producer" else CODECS_BY_NAME[compression]
         level_key = "" if codec is None else f"compression.{codec.name.lower()}.level"
-        # The deprecated key counts only where the new one has its default.
+        # The deprecated key is used only where the new key has its default.
         difference = number("message.timestamp.difference.max.ms")
         before, after = (
             number(key) if number(key) != MAX_LONG else difference
@@ -111,7 +111,7 @@ class LogConfig:
 
 
 def shown_overrides(own: Mapping[str, str], broker: Mapping[str, ConfigValue]) -> str:
-    """A topic's own keys as the log shows them, as they stand in ZooKeeper.
+    """A topic's own keys as text for the log, with the values from ZooKeeper; "{}" if none.
 
     Source: Kafka ``LogConfig.overriddenConfigsAsLoggableString``.
     """

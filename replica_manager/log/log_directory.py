@@ -26,28 +26,28 @@ from replica_manager.regular_files import refuse_link
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN: Final = b'{"version":0,"brokerEpoch":-1}'
-"""The broker epoch is KRaft's."""
+"""The content of the clean shutdown file; only KRaft brokers write their epoch, so it is -1."""
 
 _FOREIGN_FOLDERS: Final = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
-"""Folders of Kafka in a log directory that hold no partition of this broker; left alone."""
+"""Folders that Kafka makes in a log directory but that hold no partition; they are ignored."""
 _SHOWN: Final = 300
 _LAST_PARTITION: Final = 2**31 - 1
 _MARKED: Final = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 
 
 class FolderKind(Enum):
-    """The kind of a subdirectory."""
+    """The kind of a partition's folder; the value is the suffix of its name."""
 
     CURRENT = ""
     FUTURE = "-future"
-    """A replica that moves to this directory and has not caught up."""
+    """A future replica: it moves to this log directory and has not caught up yet."""
     DELETED = "-delete"
     STRAY = "-stray"
-    """A replica that the controller did not know when the broker started; kept aside."""
+    """A replica that the controller did not assign to this broker at its start; never deleted."""
 
 
 class LogFolder(NamedTuple):
-    """A partition's folder."""
+    """A partition's folder, as its name describes it."""
 
     path: Path
     topic_partition: TopicPartition
@@ -59,15 +59,15 @@ class FolderNameInvalid(ZkControllerError):
 
 
 class PartitionRefused(ZkControllerError):
-    """A topic or partition that cannot have a folder in a log directory."""
+    """The topic or partition cannot have a folder in a log directory."""
 
 
 def partition_folder(
     log_dir: Path, topic_partition: TopicPartition, kind: FolderKind, unique_id: UUID
 ) -> Path:
-    """The path of a partition's directory; the only place that makes such paths.
+    """The path of a partition's folder.  No other code builds such a path.
 
-    PartitionRefused if the path would not be a child of ``log_dir``, for every caller.
+    Raises PartitionRefused for an invalid name, or if the path is not a child of ``log_dir``.
     """
     reason = invalid_partition_reason(*topic_partition)
     name = folder_name(topic_partition, kind, unique_id)
@@ -82,7 +82,10 @@ def partition_folder(
 
 
 def folder_name(topic_partition: TopicPartition, kind: FolderKind, unique_id: UUID) -> str:
-    """The name of a directory; long topics are cut so that a suffix for deletion fits."""
+    """The name of a folder; a long topic is shortened if the suffix would not fit.
+
+    The names of current and future replicas are never shortened.
+    """
     if kind is FolderKind.CURRENT:
         return str(topic_partition)
     suffix = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"
@@ -93,7 +96,7 @@ def folder_name(topic_partition: TopicPartition, kind: FolderKind, unique_id: UU
 
 
 def parse_folder(path: Path) -> LogFolder:
-    """What a folder's name says; FolderNameInvalid if it is not a partition's."""
+    """The partition and kind in a folder's name; FolderNameInvalid for any other name."""
     name, kind = path.name, FolderKind.CURRENT
     marked = _MARKED.fullmatch(name)
     if marked:
@@ -118,7 +121,7 @@ def parse_folder(path: Path) -> LogFolder:
 
 
 def folders_in(log_dir: Path) -> Iterator[LogFolder]:
-    """The partitions' folders in a log directory, by name; FolderNameInvalid for any other.
+    """The partitions' folders in a log directory, sorted; FolderNameInvalid for any other.
 
     OSError for a symbolic link to a folder.
     """
@@ -129,7 +132,7 @@ def folders_in(log_dir: Path) -> Iterator[LogFolder]:
 
 
 def take_clean_shutdown_mark(log_dir: Path) -> bool:
-    """Whether the last shutdown was clean; removes the clean shutdown file."""
+    """Removes the clean shutdown file; returns whether it existed (a clean shutdown)."""
     try:
         (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     except FileNotFoundError:
@@ -138,5 +141,5 @@ def take_clean_shutdown_mark(log_dir: Path) -> bool:
 
 
 def write_clean_shutdown_mark(log_dir: Path) -> None:
-    """Writes the clean shutdown file: everything is on disk.  Blocks."""
+    """Writes the clean shutdown file, after all logs are on disk.  Blocks."""
     replace_file(log_dir / CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)

@@ -1,9 +1,10 @@
 """Opens a log's directory after a clean or unclean shutdown.
 
-In order: files of interrupted deletions and compactions are removed or brought to their end; every
-segment is opened, and those whose indexes are missing or wrong are recovered; after an unclean
-stop every segment from the recovery point on is recovered too, and cut off at the first batch that
-is not whole; then leader epochs and producers are brought in line with what is left.
+1. Interrupted deletions and replacements of segments are completed or undone.
+2. Every segment is opened.  Those with missing or wrong indexes are recovered.
+3. After an unclean shutdown, every segment from the recovery point on is recovered, too.  The log
+   is truncated at the first batch that is incomplete or corrupt.
+4. Leader epochs and producer states are made to match the log.
 
 Source: Kafka ``LogLoader``, ``LogSegment.recover``, ``UnifiedLog.rebuildProducerState``.
 """
@@ -49,7 +50,7 @@ _log = logging.getLogger("kafka.log.LogLoader")
 
 
 class RecoveryProgress(NamedTuple):
-    """How far the recovery of one log is."""
+    """The progress of one log's recovery, in segments."""
 
     directory: Path
     recovered_segments: int
@@ -58,7 +59,7 @@ class RecoveryProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A loaded log."""
+    """The parts of a loaded log, for :class:`~replica_manager.log.unified_log.UnifiedLog`."""
 
     local: LocalLog
     log_start_offset: int
@@ -72,7 +73,7 @@ def _no_progress(progress: RecoveryProgress) -> None:
 
 
 class LogLoader:
-    """Loads one log; used once.  Blocks on the disk: for an executor, or before serving."""
+    """Loads one log; used once.  Blocks, so it runs in a thread."""
 
     def __init__(
         self,
@@ -99,9 +100,9 @@ class LogLoader:
         self._snapshots = ProducerSnapshotFiles(directory)
 
     def load(self) -> LoadedLog:
-        """The log; OSError if the disk fails."""
+        """Loads and recovers the log; OSError if the disk fails."""
         self._finish_interrupted_swaps()
-        # The snapshots are listed again: a swap may have removed some.
+        # List the snapshots again: completed swaps may have deleted some.
         self._snapshots = ProducerSnapshotFiles(self._directory)
         recovery_point, end_offset = self._load_and_recover()
         active = self._segments.active
@@ -131,7 +132,10 @@ class LogLoader:
         return LoadedLog(local, log_start, self._epochs, producers, self._snapshots)
 
     def _load_and_recover(self) -> tuple[int, int]:
-        """Recovery point and end offset; segments that cannot be indexed are split on the way."""
+        """Opens and recovers the segments; returns recovery point and log end offset.
+
+        Splits a segment whose offsets are too large for its index, and starts again.
+        """
         while True:
             try:
                 self._load_segments()
@@ -152,18 +156,18 @@ class LogLoader:
             if path.name.endswith(DELETED_SUFFIX) or path in cleaned:
                 path.unlink(missing_ok=True)
             elif is_swap and first_cleaned is not None and _offset_of(path) >= first_cleaned:
-                # Part of a split that did not come to its end.
+                # Part of an interrupted split: the old segment is still there.
                 path.unlink(missing_ok=True)
             elif is_swap:
                 swaps.append(path)
-        self._remove_what_is_replaced(swaps)
+        self._delete_replaced_files(swaps)
         for path in swaps:
             _log.info(
                 "%s Recovering file %s by renaming from .swap files.", self._prefix, path.name
             )
             path.replace(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
 
-    def _remove_what_is_replaced(self, swaps: list[Path]) -> None:
+    def _delete_replaced_files(self, swaps: list[Path]) -> None:
         logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if not logs:
             return
@@ -211,7 +215,7 @@ class LogLoader:
                     (self._directory / name).unlink(missing_ok=True)
             elif name.endswith(LOG_SUFFIX):
                 self._segments.add(self._open(offset))
-        # What lies past the recovery point after a crash is scanned later in any case, in order.
+        # After a crash, _recover() scans the segments past the recovery point anyway.
         unflushed = [] if self._had_clean_shutdown else self._unflushed()
         for segment in list(self._segments):
             if segment not in unflushed:
@@ -242,7 +246,7 @@ class LogLoader:
             self._recover_segment(segment)
 
     def _recover(self) -> tuple[int, int]:
-        """Recovery point and end offset after recovery."""
+        """Recovers unflushed segments; returns recovery point and log end offset."""
         if not self._had_clean_shutdown:
             self._recover_unflushed()
         end_offset = None
@@ -270,9 +274,10 @@ class LogLoader:
         return min(self._recovery_point, end_offset), end_offset
 
     def _end_of(self, segment: LogSegment) -> int:
-        """The offset after the segment's last record; truncates what follows the last batch.
+        """The offset after the segment's last record; truncates bytes after the last whole batch.
 
-        Nothing does after a clean stop, but an append behind it would be lost to every reader.
+        Such bytes are not expected after a clean shutdown.  If they stayed, no reader could find
+        the batches appended after them.
         """
         try:
             end_offset, position = segment.end()
@@ -309,7 +314,7 @@ class LogLoader:
         self._on_progress(RecoveryProgress(self._directory, len(unflushed), len(unflushed)))
 
     def _delete(self, segments: list[LogSegment]) -> None:
-        """Deletes segments at once: they have no readers yet."""
+        """Deletes segments and their snapshots without delay: the log has no readers yet."""
         for segment in segments:
             self._segments.remove(segment)
             self._snapshots.remove(segment.base_offset)
@@ -319,7 +324,7 @@ class LogLoader:
     def _recover_segment(self, segment: LogSegment) -> int:
         """Rebuilds a segment's indexes; returns the number of truncated bytes."""
         producers = ProducerStateManager(self._environment.producer_id_expiration_ms)
-        # In a copy, for what is found here counts only up to this segment.
+        # A separate manager: the log's own producers are rebuilt after all segments.
         rebuild_producers(
             producers,
             self._snapshots,
@@ -342,7 +347,7 @@ def _offset_of(path: Path) -> int:
 
 
 def remove_log_files(directory: Path) -> None:
-    """Deletes a log's folder with everything in it.  Blocks."""
+    """Deletes a log's folder with all its files.  Blocks."""
     with contextlib.suppress(FileNotFoundError):
         refuse_link(directory)
         for entry in os.scandir(directory):

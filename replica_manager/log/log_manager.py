@@ -1,9 +1,9 @@
 """Every log of a broker, in all of its log directories.
 
-:meth:`LogManager.load` opens what is there, in threads; from then on everything is called on the
-event loop, and what blocks is handed out: deferred work, flushes and checkpoints
-(:mod:`replica_manager.log.maintenance` performs them).  A directory whose disk fails goes offline
-with its logs until the broker is started again; the rest serves on.
+:meth:`LogManager.load` opens the existing logs in threads.  After that, all methods but
+:meth:`LogManager.close` are called on the event loop; blocking work (deferred tasks, flushes,
+checkpoints) is returned for :mod:`replica_manager.log.maintenance` to run.  A log directory whose
+disk fails goes offline with its logs until the broker restarts; the other directories stay online.
 
 Source: Kafka ``LogManager``.
 """
@@ -51,20 +51,20 @@ _FLUSH_THREADS: Final = 8
 
 
 class DuplicateLog(ZkControllerError):
-    """Two log directories hold the same partition; the operator must remove one."""
+    """Two log directories have the same partition; the operator must remove one folder."""
 
 
 class StaleCheckpoints(NamedTuple):
-    """Checkpoint files of a directory that are outdated for some log."""
+    """New checkpoint files of a directory, whose files are outdated for some log."""
 
     log_dir: Path
     change: int
-    """Changes up to this one are in the writes."""
+    """The number of the last change that the writes contain."""
     writes: tuple[CheckpointWrite, ...]
 
 
 class LogDirFailure(NamedTuple):
-    """A log directory went offline, and what was in it."""
+    """A log directory that went offline, with the partitions whose logs were in it."""
 
     log_dir: Path
     topic_partitions: tuple[TopicPartition, ...]
@@ -80,7 +80,7 @@ def _no_progress(progress: RecoveryProgress) -> None:
 
 
 class LogManager:
-    """The logs by partition.  For the event loop, but for :meth:`load` and :meth:`close`."""
+    """All logs of a broker.  For the event loop, except :meth:`load` and :meth:`close`."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class LogManager:
     ) -> None:
         """``on_flush`` is called with the milliseconds of each flush, in its thread.
 
-        ``monotonic_ms`` times the upkeep; without it ``now_ms`` does, which must never go back.
+        ``monotonic_ms`` times the maintenance; without it, ``now_ms`` does and must never go back.
         """
         self.default_config = default_config or LogConfig()
-        """Of topics without a configuration of their own."""
+        """The configuration of topics without a configuration of their own."""
         self._log_dirs = tuple(log_dirs)
         self._live = list(log_dirs)
         self._loaded: set[Path] = set()
@@ -109,14 +109,15 @@ class LogManager:
         self._future: dict[TopicPartition, UnifiedLog] = {}
         self._preferred: dict[TopicPartition, Path] = {}
         self.cleaning = CleanerState()
-        """How far logs are compacted; knows of every log that goes."""
+        """The state of compaction, which is updated with each log deleted, moved or truncated."""
         self._files: dict[tuple[Path, str], CheckpointFile] = {}
-        # Of these partitions a directory's checkpoint files may say what is no longer true.
+        # Partitions whose entries in a directory's checkpoint files are outdated, each with the
+        # number of the change that made it so.
         self._stale_entries: dict[Path, dict[TopicPartition, int]] = {}
         self._changes = 0
         self._on_failure = on_failure
         self.recovery_threads_per_dir = recovery_threads_per_dir
-        """``num.recovery.threads.per.data.dir``; counts for the next load or close."""
+        """``num.recovery.threads.per.data.dir``; a change applies to the next load or close."""
         self.environment = LogEnvironment(
             now_ms,
             monotonic_ms or now_ms,
@@ -130,11 +131,11 @@ class LogManager:
             on_flush,
         )
 
-    # What there is.
+    # Directories and logs.
 
     @property
     def live_log_dirs(self) -> tuple[Path, ...]:
-        """The directories that work; a broker without any must end."""
+        """The online log directories; a broker without any must stop."""
         return tuple(self._live)
 
     @property
@@ -143,16 +144,16 @@ class LogManager:
 
     @property
     def logs(self) -> Mapping[TopicPartition, UnifiedLog]:
-        """The logs in service."""
+        """The current logs by partition, without future logs."""
         return self._current
 
     @property
     def future_logs(self) -> Mapping[TopicPartition, UnifiedLog]:
-        """The logs that move to another directory."""
+        """The future logs by partition, which move to another log directory."""
         return self._future
 
     def log(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
-        """The partition's log, None if this broker has none."""
+        """The partition's current or future log, None if this broker has none."""
         return (self._future if is_future else self._current).get(topic_partition)
 
     def is_live(self, log_dir: Path) -> bool:
@@ -168,12 +169,11 @@ class LogManager:
         topic_configs: Mapping[str, LogConfig],
         on_progress: Callable[[RecoveryProgress], None] = _no_progress,
     ) -> None:
-        """Opens every log of every directory, with recovery where the last stop was not clean.
+        """Opens every log of every directory; recovers those of an unclean shutdown.
 
-        Blocks.  A directory that fails goes offline.  Raises DuplicateLog and FolderNameInvalid,
-        which end the broker: nothing may be guessed about data; and LimitReached, for a limit that
-        is too low for these logs.  ``on_progress`` is called from
-        several threads.
+        Blocks.  A directory that fails goes offline.  Raises DuplicateLog or FolderNameInvalid,
+        which stop the broker, because the operator must decide about the data, and LimitReached if
+        a limit is too low for these logs.  ``on_progress`` is called from several threads.
         """
         _log.info("Loading logs from log dirs %s", ", ".join(map(str, self._log_dirs)))
         started_ms = self.environment.monotonic_ms()
@@ -284,10 +284,10 @@ class LogManager:
             return {}
 
     def high_watermarks(self, log_dir: Path) -> dict[TopicPartition, int]:
-        """What the directory's ``replication-offset-checkpoint`` says.  Reads the file."""
+        """The high watermarks from the file ``replication-offset-checkpoint`` of a directory."""
         return self._read(log_dir, checkpoints.HIGH_WATERMARK_FILE)
 
-    # Logs come and go.
+    # Creating, deleting and replacing logs.
 
     def get_or_create(
         self,
@@ -297,10 +297,10 @@ class LogManager:
         *,
         is_future: bool = False,
     ) -> UnifiedLog:
-        """The partition's log; a new one goes to the preferred directory or that with fewest logs.
+        """The partition's log, created in the preferred directory or the one with the fewest logs.
 
-        Raises InconsistentTopicId, KafkaStorage if no directory takes it, and PartitionRefused for
-        a name that cannot be a folder of a log directory.
+        Raises InconsistentTopicId, KafkaStorage if it cannot be created in any directory, and
+        PartitionRefused for a name that cannot be a folder of a log directory.
         """
         logs = self._future if is_future else self._current
         log = logs.get(topic_partition)
@@ -308,7 +308,7 @@ class LogManager:
             log = self._create(topic_partition, config, is_future=is_future)
             logs[topic_partition] = log
             if is_future:
-                # The future log copies what is there; compaction goes on when it has arrived.
+                # The future log copies the current one; compaction is paused until it replaces it.
                 self.cleaning.abort(topic_partition)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
@@ -323,8 +323,9 @@ class LogManager:
             path = partition_folder(log_dir, topic_partition, kind, unique_id)
             try:
                 if topic_partition in self._stale_entries.get(log_dir, ()):
-                    # After a crash the new log would inherit the offsets of the old one.  This
-                    # waits for the disk, but seldom: the files follow a deletion within a second.
+                    # After a crash the new log would get the offsets of a deleted log of this name.
+                    # This waits for the disk, but rarely: maintenance writes the checkpoint files
+                    # within a second of a deletion.
                     self.write_stale_checkpoints(log_dir)
                 log = UnifiedLog.open(path, config, self.environment)
             except OSError as error:
@@ -346,14 +347,14 @@ class LogManager:
         if preferred is not None and preferred in self._live:
             return [preferred]
         if len(self._live) == 1:
-            return list(self._live)  # nothing to count, for thousands of logs at once
+            return list(self._live)  # counting the logs would be slow for thousands of new logs
         counts = dict.fromkeys(self._live, 0)
         for _, log in self._all_logs():
             counts[log.log_dir] = counts.get(log.log_dir, 0) + 1
         return sorted(self._live, key=lambda path: counts[path])
 
     def prefer_log_dir(self, topic_partition: TopicPartition, log_dir: Path) -> None:
-        """Sets the directory for the partition's log: AlterReplicaLogDirs."""
+        """Sets the log directory for the partition's next log, for AlterReplicaLogDirs."""
         self._preferred[topic_partition] = log_dir
 
     def delete(
@@ -361,7 +362,7 @@ class LogManager:
     ) -> None:
         """Takes the log out of service and renames its folder.
 
-        It is removed after ``file.delete.delay.ms``, unless it is a stray one, which stays.
+        The folder is deleted after ``file.delete.delay.ms``; the folder of a stray log is kept.
         """
         log = (self._future if is_future else self._current).pop(topic_partition, None)
         if log is None:
@@ -398,7 +399,8 @@ class LogManager:
     def replace_current_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
         """Replaces the partition's log by its future log, which has caught up.
 
-        KafkaStorage if the future log's directory fails; the current one stays in service then.
+        Raises KafkaStorage if the future log's directory fails; the current log then stays in
+        service.
         """
         future, current = self._future[topic_partition], self._current.get(topic_partition)
         self.cleaning.abort(topic_partition)
@@ -424,24 +426,30 @@ class LogManager:
         return future
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """The topic's configuration has changed."""
+        """Applies a changed topic configuration to the topic's logs."""
         for topic_partition, log in self._all_logs():
             if topic_partition.topic == topic:
                 log.update_config(config)
 
     def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
-        """Applies changed broker defaults to every log."""
+        """Applies changed broker defaults to every log; ``config_of`` takes a topic."""
         for topic_partition, log in self._all_logs():
             log.update_config(config_of(topic_partition.topic))
 
-    # Upkeep.
+    # Retention, producer expiration and flushes.
 
     def delete_old_segments(self) -> int:
-        """Retention: gives how many segments went; compacted logs lose what is before the start."""
+        """Applies retention to every log; returns how many segments were deleted.
+
+        Logs without the ``delete`` policy lose only the segments below the log start offset.
+        """
         return sum(self.retention_steps())
 
     def retention_steps(self) -> Iterator[int]:
-        """Retention log by log, between which other tasks can run: how many segments went."""
+        """Applies retention; yields after each log how many segments were deleted.
+
+        Between two logs the event loop can run other tasks.
+        """
         for _, log in self._all_logs():
             yield self._delete_old_segments(log)
 
@@ -452,26 +460,26 @@ class LogManager:
             return 0  # the directory is offline now
 
     def remove_expired_producers(self) -> None:
-        """Forgets idempotent producers that were silent for long, in every log."""
+        """Removes idle producers past ``producer.id.expiration.ms`` from every log."""
         for _, log in self._all_logs():
             log.remove_expired_producers()
 
     def dirty_logs(self) -> Iterator[UnifiedLog]:
-        """The logs to flush because ``flush.ms`` is over."""
+        """The logs with unflushed records whose ``flush.ms`` has passed since the last flush."""
         now_ms = self.environment.monotonic_ms()
         for _, log in self._all_logs():
             if log.unflushed_messages and now_ms - log.last_flushed_ms >= log.config.flush_ms:
                 yield log
 
-    # Checkpoints that must follow what happened to a log.
+    # Checkpoint files to write after a log was deleted, moved or truncated.
 
     def _mark_stale(self, log_dir: Path, topic_partition: TopicPartition) -> None:
-        """A log was created, deleted or truncated: the checkpoint files must follow."""
+        """Marks a log's checkpoint entries as outdated, so that the files are written soon."""
         self._changes += 1
         self._stale_entries.setdefault(log_dir, {})[topic_partition] = self._changes
 
     def stale_checkpoints(self) -> list[StaleCheckpoints]:
-        """The checkpoint files to write because logs were deleted, moved or truncated."""
+        """The checkpoint files to write after logs were deleted, moved or truncated."""
         return [
             StaleCheckpoints(log_dir, self._changes, tuple(self._checkpoints_of(log_dir)))
             for log_dir, entries in self._stale_entries.items()
@@ -479,13 +487,13 @@ class LogManager:
         ]
 
     def finish_stale_checkpoints(self, written: StaleCheckpoints) -> None:
-        """The files are on disk: forgets the changes before they were planned."""
+        """Clears the marks of the changes that are now in the files on disk."""
         entries = self._stale_entries.get(written.log_dir, {})
         for topic_partition in [tp for tp, change in entries.items() if change <= written.change]:
             del entries[topic_partition]
 
     def write_stale_checkpoints(self, log_dir: Path) -> None:
-        """Writes every checkpoint file of a directory.  Blocks; OSError if the disk fails."""
+        """Writes a directory's checkpoint files if outdated.  Blocks; OSError if the disk fails."""
         for stale in self.stale_checkpoints():
             if stale.log_dir == log_dir:
                 for write in stale.writes:
@@ -513,27 +521,31 @@ class LogManager:
         log_dir = directory.parent
         self._mark_stale(log_dir, folder.topic_partition)
         if is_below_recovery_point:
-            # Before anything is appended: a recovery that began behind the truncation would not
-            # learn which epochs the records have that were appended since.
+            # Before the next append: a recovery from the old, higher recovery point would skip the
+            # records appended after the truncation, and so their leader epochs.
             for write in self.recovery_point_checkpoints():
                 if write.log_dir == log_dir:
                     write.run()
         if folder.kind is FolderKind.CURRENT and self.cleaning.truncated(
             log_dir, folder.topic_partition, active_base_offset
         ):
-            # Before anything is appended: after a crash the file must not be beyond the truncation.
+            # Before the next append: after a crash, the clean offset must not be past the
+            # truncation, or new records would count as clean.
             self.cleaning.write(log_dir).run()
 
-    # Checkpoints now and then.
+    # Periodic checkpoints.
 
     def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
-        """The ``recovery-point-offset-checkpoint`` of each live directory, to be written."""
+        """Planned writes of the ``recovery-point-offset-checkpoint`` of each live directory."""
         return self._checkpoints(
             checkpoints.RECOVERY_POINT_FILE, lambda log: log.recovery_point, with_future=True
         )
 
     def start_offset_checkpoints(self) -> list[CheckpointWrite]:
-        """The ``log-start-offset-checkpoint`` files; what the first segment says is left out."""
+        """Planned writes of the ``log-start-offset-checkpoint`` of each live directory.
+
+        Leaves out a log whose log start offset is the base offset of its first segment.
+        """
 
         def start(log: UnifiedLog) -> int | None:
             first = next(iter(log.segments)).base_offset
@@ -542,7 +554,7 @@ class LogManager:
         return self._checkpoints(checkpoints.LOG_START_OFFSET_FILE, start, with_future=True)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
-        """The ``replication-offset-checkpoint`` of each live directory, to be written."""
+        """Planned writes of the ``replication-offset-checkpoint`` of each live directory."""
         return self._checkpoints(
             checkpoints.HIGH_WATERMARK_FILE, lambda log: log.high_watermark, with_future=False
         )
@@ -564,10 +576,10 @@ class LogManager:
             file = self._files[log_dir, file_name] = CheckpointFile(log_dir, file_name)
         return file
 
-    # Failure and end.
+    # Failed directories and shutdown.
 
     def fail(self, log_dir: Path, doing: str, error: Exception) -> None:
-        """Takes a directory offline with its logs; calls the owner once."""
+        """Takes a log directory offline with its logs; calls ``on_failure`` once per directory."""
         if log_dir not in self._live:
             return
         self._live.remove(log_dir)
@@ -581,7 +593,7 @@ class LogManager:
                 del logs[topic_partition]
                 self.cleaning.abort(topic_partition)
             gone.append(found)
-        if self._live:  # else the broker ends: there is no log that is still online
+        if self._live:  # without a live directory the broker stops
             _log.warning(
                 "Logs for partitions %s are offline and logs for future partitions %s are offline "
                 "due to failure on log directory %s",
@@ -591,7 +603,7 @@ class LogManager:
         self._on_failure(LogDirFailure(log_dir, *gone))
 
     def close(self) -> None:
-        """Flushes and closes every log, and marks the directories as cleanly stopped.  Blocks."""
+        """Flushes and closes every log, then writes the clean shutdown files.  Blocks."""
         _log.info("Shutting down.")
         for log_dir in self.live_log_dirs:
             logs = [log for _, log in self._all_logs() if log.log_dir == log_dir]
@@ -601,11 +613,12 @@ class LogManager:
                     log.close()
                 for write in self._checkpoints_of(log_dir):
                     write.run()
-                # A directory that was not read to its end has not been recovered either.
+                # A directory that was not loaded completely has not been recovered, so it is not
+                # marked as cleanly shut down.
                 if log_dir in self._loaded:
                     write_clean_shutdown_mark(log_dir)
             except KafkaStorage:
-                continue  # logged already; the next start recovers the directory
+                continue  # logged already; the directory is recovered at the next start
             except OSError as error:
                 self.fail(log_dir, f"Error while closing logs in dir {log_dir}", error)
         self._current.clear()
@@ -613,7 +626,7 @@ class LogManager:
         _log.info("Shutdown complete.")
 
     def _flush(self, logs: Sequence[UnifiedLog]) -> None:
-        """Flushes several logs at a time, which a file system combines."""
+        """Flushes several logs in parallel: a file system can combine their writes."""
         plans = [(log, plan) for log in logs if (plan := log.plan_flush()) is not None]
         workers = max(_FLUSH_THREADS, self.recovery_threads_per_dir)
         with ThreadPoolExecutor(workers, "log-closing") as threads:

@@ -1,4 +1,4 @@
-"""Reads a log's batches again: to repair a segment, and to rebuild the producers' state.
+"""Reads a log's batches to repair a segment or to rebuild the producers' states.
 
 Source: Kafka ``LogSegment.recover``, ``UnifiedLog.rebuildProducerState``.
 """
@@ -34,7 +34,7 @@ from replica_manager.log.transaction_index import AbortedTransaction
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LARGE_BYTES: Final = 8 * 1024 * 1024
-"""Larger than most topics allow: a length that may well be wrong."""
+"""A batch of more bytes is checked before it is read at once: its length may be corrupt."""
 
 _log = logging.getLogger("kafka.log.LogLoader")
 
@@ -47,11 +47,11 @@ class SegmentOverflow(ZkControllerError):
         self.segment = segment
 
 
-def _learn_epoch(epochs: LeaderEpochFileCache, epoch: int, offset: int) -> None:
-    """Takes a batch's epoch where the list does not have it, or has another one there.
+def _record_epoch(epochs: LeaderEpochFileCache, epoch: int, offset: int) -> None:
+    """Records a batch's epoch if the cache does not have it, or has another epoch at that offset.
 
-    The list is written some time after the log: a process that was killed may leave one that still
-    has an epoch that was cut off, and not the older one whose records were appended instead.
+    The checkpoint file is written some time after the log.  After a kill, it may still have an
+    epoch whose records were truncated, and lack the older epoch whose records were appended since.
     """
     latest, listed = epochs.latest_epoch, epochs.epoch_for_offset(offset)
     is_new = latest is None or epoch > latest or (listed is not None and listed != epoch)
@@ -65,9 +65,9 @@ def recover_segment(
     epochs: LeaderEpochFileCache,
     config: LogConfig,
 ) -> int:
-    """Reads every batch, rebuilds the indexes and truncates the file at the first bad batch.
+    """Rebuilds the indexes, truncates the file at the first bad batch; returns the bytes removed.
 
-    Producers and epochs learn from the batches what they do not know yet.  Gives the bytes cut.
+    Adds the batches' producer states and unknown leader epochs to ``producers`` and ``epochs``.
     Raises SegmentOverflow for a segment that must be split.
     """
     segment.offset_index.activate(config.index_bytes)
@@ -96,7 +96,7 @@ def recover_segment(
                 segment.time_index.maybe_append(*largest)
                 last_indexed = valid
             if header.magic == MAGIC_2:
-                _learn_epoch(epochs, header.partition_leader_epoch, header.base_offset)
+                _record_epoch(epochs, header.partition_leader_epoch, header.base_offset)
                 _replay(segment, producers, content, at, header)
             valid += header.size
             last_offset = header.last_offset
@@ -116,9 +116,10 @@ def recover_segment(
 def whole_batches(
     segment: LogSegment, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[BatchPosition, bytes, int]]:
-    """Every batch with bytes that hold it and its place in them, read in large pieces.
+    """Every complete batch: its position in the file, bytes that contain it, its place in those.
 
-    Ends before a batch that is cut off; CorruptRecord for one that cannot be.
+    Reads the file in large pieces.  Ends before an incomplete batch.  Raises CorruptRecord for a
+    large batch with a wrong checksum, or a header that cannot be valid.
     """
     end = segment.size if end is None else end
     while position < end:
@@ -145,7 +146,7 @@ def whole_batches(
 
 
 def _check_large(segment: LogSegment, position: int, header: BatchHeader) -> None:
-    """CorruptRecord for a large batch with a bad header, before it is read into memory."""
+    """Raises CorruptRecord for a large batch with a wrong checksum, before it is read whole."""
     if header.size <= _LARGE_BYTES or header.magic != MAGIC_2:
         return
     end = position + header.size
@@ -159,7 +160,7 @@ def _check_large(segment: LogSegment, position: int, header: BatchHeader) -> Non
 
 
 def read_marker(content: Buffer, at: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """The transaction marker in a control batch; None if there is none."""
+    """The transaction marker in a control batch; None if it has no record or another kind."""
     record = next(iterate_batch(content, at, header), None) if header.record_count > 0 else None
     return None if record is None else EndTransactionMarker.decode(record)
 
@@ -171,7 +172,7 @@ def _replay(
     at: int,
     header: BatchHeader,
 ) -> None:
-    """Takes a batch that is in the log already into the producers' state."""
+    """Updates the producers' states with a batch that is in the log already."""
     if header.has_producer_id:
         marker = read_marker(content, at, header) if header.is_control else None
         advanced = advance(
@@ -201,7 +202,7 @@ def _replay(
 def replay_batches(
     producers: ProducerStateManager, segment: LogSegment, position: int, end: int, end_offset: int
 ) -> None:
-    """Takes the batches between two positions into the producers' state, up to an offset."""
+    """Updates the producers' states with the batches between two positions, before an offset."""
     for found, content, at in whole_batches(segment, position, end):
         if found.header.base_offset >= end_offset:
             break
@@ -219,10 +220,10 @@ def rebuild_producers(
     *,
     skip_without_snapshot: bool,
 ) -> None:
-    """Brings the producers' state to ``end_offset``: the newest snapshot, and the log after it.
+    """Rebuilds the producers' states at ``end_offset`` from the newest snapshot and the log.
 
-    With ``skip_without_snapshot`` a log that has none was closed before there were idempotent
-    producers, and is not read.  Takes a snapshot at the end.
+    With ``skip_without_snapshot``, a log without a snapshot is not read: it was written before
+    Kafka had idempotent producers.  Takes a snapshot at ``end_offset``.
     """
     newest = segments.base_offsets[-2:]
     if snapshots.latest is None and skip_without_snapshot:
@@ -281,11 +282,12 @@ def _load_newest_snapshot(
 def split_segment(
     segment: LogSegment, new_segment: Callable[[int, str], LogSegment]
 ) -> list[LogSegment]:
-    """Writes a segment again as several that indexes can name, and puts them in its place.
+    """Replaces a segment by several, in each of which the offsets fit into the index.
 
-    Ends before a batch whose offset does not rise: no reader could find what follows it.
-    ``new_segment`` makes one from base offset and suffix.  After a crash in between, the old one or
-    all of the new ones are loaded.  Source: Kafka ``LocalLog.splitOverflowedSegment``; KAFKA-6264.
+    Drops everything from the first batch on whose offset does not rise: no reader could find it.
+    ``new_segment`` makes a segment from a base offset and a suffix.  After a crash in between, the
+    next start loads either the old segment or all new ones.
+    Source: Kafka ``LocalLog.splitOverflowedSegment``; KAFKA-6264.
     """
     pieces: list[LogSegment] = []
     last_offset = segment.base_offset - 1
@@ -312,7 +314,8 @@ def split_segment(
         with piece.opened_indexes() as indexes:
             piece.flush(indexes)
     sync_directory(segment.file.path.parent)
-    # From the last to the first: a swap file counts only if no cleaned one is before it.
+    # From the last to the first: the next start uses a .swap file only if no .cleaned file has
+    # a lower or equal offset.
     for piece in reversed(pieces):
         piece.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
     for path in segment.paths():

@@ -1,15 +1,15 @@
 """Validates a client's batches on the leader, and assigns their offsets.
 
-Most batches are written as they came, behind a new header: neither copied nor unpacked and packed
-again.  Each is looked through all the same, as in Kafka: a record that does not end where it should
-would stop every consumer of the partition for good, and a wrong largest timestamp in the header
-would mislead retention.  The look is at every length and timestamp
-(:func:`~kafka_common.protocol.record_walk.walk_records`); compressed batches are unpacked for it
-and dropped again.  Whole records are made only where a rule needs them: keys for compacted topics,
-timestamps where their range is limited, another codec, messages of an old magic.
+Most batches are written as they came with a new header, neither copied nor recompressed.  Still
+each is validated, as in Kafka: a record with a wrong length would stop every consumer of the
+partition, and a wrong largest timestamp in the header would mislead retention.  The validation
+reads the length and timestamp of each record
+(:func:`~kafka_common.protocol.record_walk.walk_records`).  A compressed batch is decompressed for
+that only.  Record objects are made only where a rule needs them: keys in compacted topics, limits
+of timestamps, recompression, and messages of an old magic.
 
-A small batch can hold much work.  :func:`examine` is therefore a generator: it yields after each
-slice of work, and before work that cannot be cut.  Only then :func:`assign` gives offsets.
+A small batch can take long to validate.  So :func:`examine` is a generator: it yields after each
+slice of work, and before work that cannot be divided.  After it, :func:`assign` sets the offsets.
 
 Source: Kafka ``LogValidator``.
 """
@@ -52,22 +52,23 @@ from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state_manager import AppendOrigin
 
 MOST_RECORDS: Final = 500_000
-"""Records in one batch of a client, or messages of an old magic in one request for a partition.
+"""The most records in one client's batch, or messages of an old magic for one partition.
 
-Kafka has no limit.  A client gets MESSAGE_TOO_LARGE, after which Kafka's splits the batch.
+Kafka has no limit.  Above it, the response is MESSAGE_TOO_LARGE; Kafka's client then splits the
+batch.
 """
 UNPACKED_BYTES: Final = 64 * 1024 * 1024
-"""A client's batch may unpack to so much, or to ``max.message.bytes`` if that is more."""
+"""The most bytes that a batch may decompress to, or ``max.message.bytes`` if that is more."""
 UNPACKED_BYTES_PER_REQUEST: Final = 256 * 1024 * 1024
-"""The batches of one request may unpack to so much together; MESSAGE_TOO_LARGE for the others."""
+"""The most bytes that all batches of a request may decompress to; else MESSAGE_TOO_LARGE."""
 RECORDS_PER_REQUEST: Final = 10 * MOST_RECORDS
-"""Compressed or not, of batches of version 2."""
+"""The most records in all batches of magic 2 of one request, compressed or not."""
 UNPACKED_AT_ONCE_BYTES: Final = 1024 * 1024
-"""A batch that unpacks to no more is unpacked at once: a millisecond or two."""
+"""A batch that decompresses to at most so many bytes needs no pause: a millisecond or two."""
 PACKED_AT_ONCE_BYTES: Final = 256 * 1024
-"""A batch of more packed bytes is not tried at once."""
+"""A batch of more compressed bytes is decompressed only after a pause."""
 _RECORDS_AT_ONCE: Final = 200
-"""Records of which values are made, between two pauses: about a millisecond."""
+"""Record objects made between two pauses: about a millisecond of work."""
 
 _SHOWN_ERRORS: Final = 3
 _INVALID_TIMESTAMP_MESSAGE: Final = (
@@ -76,40 +77,40 @@ _INVALID_TIMESTAMP_MESSAGE: Final = (
 
 
 class Examined(NamedTuple):
-    """Validated batches, as one batch without offsets."""
+    """A validated batch whose offsets are not assigned yet."""
 
     header: BatchHeader
     data: Buffer
-    """The batch is here, at ``position``."""
+    """The buffer that contains the batch at ``position``."""
     position: int
     largest_timestamp: int
     is_log_append_time: bool
     is_rewritten: bool = False
-    """Whether this is another batch than the client's."""
+    """Whether the batch was encoded anew: recompressed, renumbered or converted."""
     conversions: RecordConversions = NO_CONVERSIONS
 
 
 Examination: TypeAlias = Generator[None, None, Examined | None]
-"""Ends with None if no whole batch was given."""
+"""A validation in steps; its result is None if there is no complete batch."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What the batches of one request may still cost, those that are refused included.
+    """The bytes and records that the batches of one request may still use.
 
-    Kafka has no limit.
+    Refused batches count, too.  Kafka has no limit.
     """
 
     unpacked_bytes: int = UNPACKED_BYTES_PER_REQUEST
     records: int = RECORDS_PER_REQUEST
 
     def limit(self, most_bytes: int) -> int:
-        """To so many bytes a batch may be unpacked."""
+        """The most bytes that the next batch may decompress to: ``most_bytes``, or less."""
         return max(0, min(most_bytes, self.unpacked_bytes))
 
 
 class AppendSource(NamedTuple):
-    """The origin and the partition of the batches."""
+    """Where the batches come from and go to; ``now_ms`` is the time in ms since 1970."""
 
     origin: AppendOrigin
     partition: str
@@ -118,10 +119,11 @@ class AppendSource(NamedTuple):
 
 
 def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> Examination:
-    """The one batch to append; raises a RecordsRefused (kafka_common.errors) if invalid.
+    """Validates ``records`` and returns the one batch to append, in steps.
 
-    ``records`` may end within a batch, which is left out.  Old messages become one batch, as do all
-    that one request brings.
+    Raises a RecordsRefused (kafka_common.errors) if invalid.  ``records`` may end with an
+    incomplete batch, which is ignored.  All messages of magic 0 or 1 become one batch; more than
+    one batch of magic 2 is invalid.
     """
     is_client = source.origin is AppendOrigin.CLIENT
     data = records.buffer
@@ -146,18 +148,18 @@ def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> 
     needs_values = is_recompressed or config.is_compacted or _limits_timestamps(config)
     has_known_largest = header.is_log_append_time and not config.is_log_append_time
     if source.origin is AppendOrigin.COORDINATOR and not is_recompressed:
-        # Encoded a moment ago, here, with keys and timestamps of now: a walk through thousands of
-        # offsets would only hold the event loop.
+        # This broker has just encoded the batch, with keys and current timestamps: to validate
+        # thousands of committed offsets would only block the event loop.
         needs_values, has_known_largest = False, header.codec is Codec.NONE
     largest, unpacked_bytes = header.max_timestamp, 0
     if needs_values or not has_known_largest or header.codec is not Codec.NONE:
-        # Values are made only of what was found to be well-formed and within the bounds.
+        # First check the batch's form and limits; records are decoded only after that.
         found = yield from _look_through(data, position, header, config, source)
         unpacked_bytes = found.unpacked_bytes
         if not has_known_largest:
             largest = found.largest_timestamp
         if not found.is_counted and not header.is_control:
-            # Some clients number the records within a compressed batch wrongly.
+            # Some clients give wrong offset deltas in compressed batches: encode it anew.
             is_recompressed = needs_values = True
     if needs_values and header.record_count > _RECORDS_AT_ONCE:
         yield
@@ -182,7 +184,7 @@ def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> 
 
 
 def assign(examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: int) -> ValidRecords:
-    """The batch with its offsets, its leader epoch and, of LogAppendTime, its timestamp."""
+    """The batch with offsets and leader epoch; with LogAppendTime, ``now_ms`` as its timestamp."""
     header, data, position = examined.header, examined.data, examined.position
     assigned = assigned_header(
         data,
@@ -199,18 +201,18 @@ def assign(examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: i
 
 
 class _Found(NamedTuple):
-    """The result of a walk through a batch."""
+    """The result of checking the records of a batch."""
 
     largest_timestamp: int
     unpacked_bytes: int
     is_counted: bool
-    """Whether a compressed batch's records are numbered 0, 1, 2…"""
+    """Whether the offset deltas of a compressed batch are 0, 1, 2…"""
 
 
 def _look_through(
     data: Buffer, position: int, header: BatchHeader, config: LogConfig, source: AppendSource
 ) -> Generator[None, None, _Found]:
-    """Checks a batch's records, and the offset deltas of compressed ones."""
+    """Checks the form of a batch's records, and the offset deltas if it is compressed."""
     count = header.record_count
     if count <= 0:
         raise InvalidRecord(f"Invalid reported count for record batch: {count}")
@@ -290,7 +292,10 @@ def _check_batch(header: BatchHeader, source: AppendSource) -> None:
 
 
 def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
-    """Only a broker sets LogAppendTime; with CreateTime the bit of a batch that has it is unset."""
+    """Refuses a producer's batch with LogAppendTime, if the topic has it or the time is missing.
+
+    In a topic with CreateTime, :func:`assign` clears the batch's LogAppendTime bit.
+    """
     if header.is_log_append_time and (
         config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP
     ):
@@ -311,9 +316,9 @@ def _check_records(
     *,
     keeps: bool,
 ) -> Generator[None, None, list[Record]]:
-    """The records if ``keeps``, all of which the topic takes.
+    """Checks keys and timestamps; returns the records if ``keeps``, else an empty list.
 
-    InvalidRecord names the others by their place.
+    Raises InvalidRecord or InvalidTimestamp with the index and error of each invalid record.
     """
     before, after = config.timestamp_before_max_ms, config.timestamp_after_max_ms
     needs_key = config.is_compacted and not header.is_control
@@ -395,7 +400,7 @@ def _messages(data: Buffer, batches: Batches, source: AppendSource) -> Iterator[
     allowance = source.allowance
     for position, header in batches:
         limit = 0 if header.codec is Codec.NONE else allowance.limit(UNPACKED_BYTES)
-        # Of one that is refused it is not known how far it was unpacked: it takes all.
+        # For a refused batch it is unknown how much was decompressed, so it uses up the limit.
         allowance.unpacked_bytes -= limit
         try:
             for record in iterate_any(data, position, header, limit):
@@ -419,7 +424,7 @@ def _rebuilt(
     config: LogConfig,
     source: AppendSource,
 ) -> Examined:
-    """The records as a new batch, whose first offset is 0."""
+    """The records encoded as a new batch, whose first offset is 0."""
     began_ns = perf_counter_ns()
     numbered = [record._replace(offset=place) for place, record in enumerate(records)]
     if not numbered:

@@ -15,33 +15,33 @@ LATEST_TIMESTAMP: Final = -1
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
-"""Special timestamps of ListOffsets."""
+"""The special timestamps of ListOffsets, with the four above."""
 
 NO_LOG_APPEND_TIME: Final = -1
 
 
 class FetchIsolation(Enum):
-    """The limit of a read.  Source: Kafka ``FetchIsolation``."""
+    """The offset at which a read ends.  Source: Kafka ``FetchIsolation``."""
 
     LOG_END = auto()
-    """Followers."""
+    """The log end offset, for followers."""
     HIGH_WATERMARK = auto()
-    """Consumers that read uncommitted records."""
+    """The high watermark, for consumers that read uncommitted records."""
     TXN_COMMITTED = auto()
-    """Consumers that read committed records: up to the last stable offset."""
+    """The last stable offset, for consumers that read committed records."""
 
 
 class RecordConversions(NamedTuple):
     """The cost of message conversions.  Source: Kafka ``RecordValidationStats``."""
 
     records: int = 0
-    """Those that were packed anew: in another format, or with another codec."""
+    """Records encoded anew: in another format, or with another codec."""
     duration_ns: int = 0
     memory_bytes: int = 0
-    """Batches unpacked to be looked at, and batches made; not what came in or goes out."""
+    """Bytes of batches decompressed for validation and of batches encoded anew."""
 
     def and_also(self, other: RecordConversions) -> RecordConversions:
-        """The sum of both."""
+        """The sum of both costs."""
         if other is NO_CONVERSIONS:
             return self
         return RecordConversions(
@@ -61,22 +61,22 @@ class LogAppendInfo(NamedTuple):
     last_offset: int
     max_timestamp: int
     log_append_time: int
-    """When the broker stamped the records, -1 if it did not: Produce answers it."""
+    """The timestamp with LogAppendTime, -1 with CreateTime; for the Produce response."""
     log_start_offset: int
     valid_bytes: int
-    """How much of what was given was whole batches."""
+    """Bytes of complete batches in the given records; 0 if nothing was appended."""
     last_leader_epoch: int | None = None
     is_duplicate: bool = False
-    """The batch was appended before; the offsets are those that it got then."""
+    """Whether the batch was appended before; the offsets are then the ones of that append."""
     is_flush_due: bool = False
-    """``flush.messages`` is reached: flush before the append is acknowledged."""
+    """Whether ``flush.messages`` is reached; if so, flush before the append is acknowledged."""
     conversions: RecordConversions = NO_CONVERSIONS
 
 
 class Replacement(NamedTuple):
-    """A segment and those that it replaces."""
+    """A compacted segment and the segments that it replaces."""
 
     new: LogSegment
     old: tuple[LogSegment, ...]
     old_size: int
-    """Bytes of those when they were read."""
+    """The size of the old segments in bytes when the cleaning read them."""

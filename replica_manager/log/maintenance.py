@@ -1,8 +1,8 @@
-"""Periodic work on logs: decided on the event loop, done in threads.
+"""Periodic and deferred work on logs: planned on the event loop, run in threads.
 
-The work on one log directory is done in the order in which it fell due, one piece at a time.
-Directories do not wait for each other: a disk that is slow, or hangs, takes one thread of the pool,
-and delays its own logs only.
+The work on one log directory is done in the order in which it fell due, one task at a time.
+Directories do not wait for each other: a disk that is slow, or hangs, blocks one thread of the pool
+and delays the logs on that disk only.
 
 Source: Kafka ``LogManager.startupWithConfigOverrides`` (its schedules).
 """
@@ -30,13 +30,13 @@ from replica_manager.log.unified_log import UnifiedLog
 _log = logging.getLogger("kafka.log.LogManager")
 
 TICK_MS: Final = 1000
-"""The interval of the checks; deferred work is never urgent."""
+"""The interval of the checks for due work, in milliseconds; deferred work is never urgent."""
 
 RETRY_MS: Final = 5_000
-"""After so long upkeep that a limit of the system has stopped is tried again."""
+"""The delay before a task that failed at a limit of the system is tried again."""
 
 LOGS_AT_ONCE: Final = 200
-"""Retention looks at so many before the event loop may serve others: some 3 ms."""
+"""Logs that retention checks before it yields to other tasks of the event loop: some 3 ms."""
 
 
 class _Outcome(Enum):
@@ -45,7 +45,7 @@ class _Outcome(Enum):
     DONE = "done"
     FAILED = "failed"
     PUT_OFF = "put off"
-    """A limit of the process or the system forbids it now; the disk is well."""
+    """A limit of the process or the system prevents the work now; the disk has not failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Schedule:
 
 
 class _Work(NamedTuple):
-    """Work in one log directory."""
+    """One task in the queue of a log directory."""
 
     name: str
     do: Callable[[], Coroutine[Any, Any, None]]
 
 
 class LogMaintenance:
-    """Runs as one task until it is cancelled; :meth:`run_due` may be called for itself."""
+    """Runs deferred and periodic work until cancelled; :meth:`run_due` may also be called alone."""
 
     def __init__(
         self, manager: LogManager, executor: Executor, schedule: Schedule | None = None
@@ -89,11 +89,12 @@ class LogMaintenance:
         }
         self._due_ms = dict.fromkeys(self._periods, first_ms)
         self._queues: dict[Path, deque[_Work]] = {}
-        """What is to be done in each directory: what logs deferred, and each periodic task once."""
+        """The tasks of each directory in order: deferred ones, each periodic one at most once."""
         self._waiting: set[tuple[Path, str]] = set()
-        """The periodic tasks in those queues."""
+        """The names of the periodic tasks that wait in those queues."""
         self._workers: dict[Path, asyncio.Task[None]] = {}
-        # A producer may write old timestamps: it is not forgotten sooner than need be.
+        # No check after the initial delay, as in Kafka: a producer with old timestamps in its
+        # records would expire at once.
         self._due_ms["producers"] = now_ms + times.producer_expiration_check_ms
         self._due_ms["high-watermark"] = now_ms + times.high_watermark_checkpoint_ms
 
@@ -108,19 +109,19 @@ class LogMaintenance:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-            self._workers.clear()  # one that had not begun has not taken itself out
+            self._workers.clear()  # a task cancelled before its first step does not remove itself
 
     async def run_due(self, *, to_its_end: bool = True) -> None:
-        """Begins with what is due now; unexpected failures are logged.
+        """Starts the work that is due now; unexpected failures are logged.
 
-        Work that waits for disks is done in tasks, whose end is awaited if ``to_its_end``.
+        Work that waits for a disk runs in a task per directory; ``to_its_end`` awaits these tasks.
         """
         manager = self._manager
         now_ms = manager.environment.monotonic_ms()
         for task in manager.environment.deferred_tasks.take_due(now_ms):
-            self._give(task.directory, task.name, partial(self._do, task))
+            self._enqueue(task.directory, task.name, partial(self._run_deferred, task))
         for stale in manager.stale_checkpoints():
-            self._give_once(
+            self._enqueue_once(
                 stale.log_dir, "stale-checkpoints", partial(self._write_stale_checkpoints, stale)
             )
         for name, due_ms in self._due_ms.items():
@@ -130,24 +131,26 @@ class LogMaintenance:
         if to_its_end:
             await asyncio.gather(*self._workers.values())
 
-    def _give(self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Adds work to a directory's queue, and begins with it if nothing is under way there."""
+    def _enqueue(
+        self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Adds work to a directory's queue, and starts the queue's task if none is running."""
         queue = self._queues.setdefault(log_dir, deque())
         queue.append(_Work(name, do))
         if log_dir not in self._workers:
             self._workers[log_dir] = asyncio.get_running_loop().create_task(
-                self._work_off(log_dir, queue)
+                self._run_queue(log_dir, queue)
             )
 
-    def _give_once(
+    def _enqueue_once(
         self, log_dir: Path, name: str, do: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Adds a periodic task, unless it is still waiting from the last time."""
+        """Adds a periodic task, unless the same one still waits in the directory's queue."""
         if (log_dir, name) not in self._waiting:
             self._waiting.add((log_dir, name))
-            self._give(log_dir, name, do)
+            self._enqueue(log_dir, name, do)
 
-    async def _work_off(self, log_dir: Path, queue: deque[_Work]) -> None:
+    async def _run_queue(self, log_dir: Path, queue: deque[_Work]) -> None:
         try:
             while queue:
                 work = queue.popleft()
@@ -162,7 +165,7 @@ class LogMaintenance:
         except Exception:  # noqa: BLE001 - one task must not take the others along
             _log.exception("Uncaught exception in scheduled task '%s'", name)
 
-    async def _do(self, task: DeferredTask) -> None:
+    async def _run_deferred(self, task: DeferredTask) -> None:
         if self._manager.is_live(task.directory):
             doing = f"Error while deleting files in dir {task.directory}"
             outcome = await self._blocking(task.directory, doing, task.action)
@@ -173,7 +176,7 @@ class LogMaintenance:
                 task.after()
 
     async def _write_stale_checkpoints(self, stale: StaleCheckpoints) -> None:
-        """Writes the checkpoint files of a directory where logs were deleted, moved or cut off."""
+        """Writes the checkpoints of a directory where logs were deleted, moved or truncated."""
         for write in stale.writes:
             if not self._manager.is_live(write.log_dir):
                 return
@@ -195,7 +198,7 @@ class LogMaintenance:
                 for log in manager.dirty_logs():
                     dirty[log.log_dir].append(log)
                 for log_dir, logs in dirty.items():
-                    self._give_once(log_dir, name, partial(self._flush_all, logs))
+                    self._enqueue_once(log_dir, name, partial(self._flush_all, logs))
             case "recovery-point":
                 self._write(name, manager.recovery_point_checkpoints())
             case "start-offset":
@@ -208,11 +211,11 @@ class LogMaintenance:
             await self.flush(log)
 
     async def flush(self, log: UnifiedLog, offset: int | None = None) -> None:
-        """Brings a log to disk in a thread; its recovery point moves when that is done."""
+        """Flushes a log up to ``offset`` (None: its end) in a thread; moves its recovery point."""
         try:
             plan = log.plan_flush(offset)
         except KafkaStorage:
-            return  # reported already
+            return  # logged already
         if plan is None:
             return
         log_dir = log.directory.parent
@@ -222,7 +225,7 @@ class LogMaintenance:
 
     def _write(self, name: str, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:
-            self._give_once(write.log_dir, name, partial(self._write_one, write))
+            self._enqueue_once(write.log_dir, name, partial(self._write_one, write))
 
     async def _write_one(self, write: CheckpointWrite) -> None:
         if self._manager.is_live(write.log_dir):
@@ -237,7 +240,7 @@ class LogMaintenance:
             await asyncio.get_running_loop().run_in_executor(self._executor, action)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and log_dir.is_dir():
-                # Renamed or deleted between the decision and the work; the disk is well.
+                # The file was renamed or deleted since the work was planned; the disk is fine.
                 _log.warning("Upkeep of %s found a file gone: %s", log_dir, error)
                 return _Outcome.FAILED
             limit = exhausted_limit(error)

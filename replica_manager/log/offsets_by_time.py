@@ -1,4 +1,4 @@
-"""ListOffsets look-ups in a log: a timestamp, or a special value.
+"""ListOffsets lookups in a log: by timestamp, or by a special value such as "earliest".
 
 Source: Kafka ``UnifiedLog.fetchOffsetByTimestamp`` and ``legacyFetchOffsetsBefore``.
 """
@@ -21,9 +21,9 @@ from replica_manager.log.segment import LogSegment, TimestampedOffset
 
 
 class TimestampSearch(NamedTuple):
-    """A search in the files of a log, for a thread.
+    """A search for a timestamp in the segments of a log, for a thread.
 
-    The log may go on meanwhile: what is appended later need not be found.
+    Records appended to the log during the search need not be found.
     """
 
     segments: tuple[LogSegment, ...]
@@ -31,9 +31,10 @@ class TimestampSearch(NamedTuple):
     timestamp: int
 
     def run(self) -> TimestampedOffset | None:
-        """The record, None if there is none.  Blocks; reads indexes and one batch.
+        """The first record with at least the timestamp, None if there is none.  Blocks.
 
-        FileNotFoundError if a segment was deleted or replaced meanwhile: search anew.
+        For MAX_TIMESTAMP, the first record with the largest timestamp.  Raises FileNotFoundError if
+        a segment was deleted or replaced during the search; the caller then searches again.
         """
         if self.timestamp == MAX_TIMESTAMP:
             newest = max(self.segments, key=lambda s: s.largest_timestamp_so_far.timestamp)
@@ -47,7 +48,7 @@ class TimestampSearch(NamedTuple):
 def offset_by_timestamp(
     local: LocalLog, epochs: LeaderEpochFileCache, log_start_offset: int, timestamp: int
 ) -> TimestampedOffset | TimestampSearch:
-    """What the special values mean, or where to look for a record with at least ``timestamp``."""
+    """The offset for most special timestamps; for MAX_TIMESTAMP and real timestamps, a search."""
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         entries = epochs.entries
         is_known = bool(entries) and entries[0].start_offset <= log_start_offset
@@ -58,7 +59,8 @@ def offset_by_timestamp(
         return TimestampedOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return TimestampedOffset(NO_TIMESTAMP, -1, -1)
-    # Read here once, for appends write it: the thread must not put an older value in its place.
+    # Loads the value on the event loop: if the search loaded it in its thread, it could overwrite a
+    # newer value from an append.
     _ = local.segments.active.largest_timestamp_so_far
     return TimestampSearch(tuple(local.segments), log_start_offset, timestamp)
 
@@ -66,7 +68,7 @@ def offset_by_timestamp(
 def legacy_offsets_before(
     local: LocalLog, log_start_offset: int, timestamp: int, max_count: int, now_ms: int
 ) -> list[int]:
-    """Segments' base offsets of before then, newest first, as ListOffsets v0 wants them."""
+    """Base offsets of segments written before ``timestamp``, newest first, for ListOffsets v0."""
     times = [
         (max(s.base_offset, log_start_offset), s.file.last_modified_ms()) for s in local.segments
     ]

@@ -1,4 +1,4 @@
-"""``partition.metadata``: the topic id that a log belongs to.
+"""``partition.metadata``: the topic id of a log's topic.
 
 Source: Kafka ``PartitionMetadataFile``.
 """
@@ -21,17 +21,17 @@ _MAX_BYTES: Final = 4096
 
 
 class PartitionMetadataCorrupt(ZkControllerError):
-    """The file is not what it should be."""
+    """A ``partition.metadata`` file cannot be read, or has no valid topic id."""
 
 
 def write_topic_id(directory: Path, topic_id: UUID) -> None:
-    """Writes the file of a log's folder.  Blocks until it is on disk."""
+    """Writes the topic id to the file in a log's folder.  Blocks until it is on disk."""
     text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
     replace_file(directory / FILE_NAME, text.encode())
 
 
 def read_topic_id(directory: Path) -> UUID | None:
-    """The topic id, None without a file; PartitionMetadataCorrupt if it cannot be read."""
+    """The topic id in the file, None without a file; PartitionMetadataCorrupt if not valid."""
     path = directory / FILE_NAME
     try:
         lines = read_file(path, _MAX_BYTES).decode().split("\n")
@@ -52,19 +52,19 @@ def read_topic_id(directory: Path) -> UUID | None:
 
 
 class PartitionMetadataFile:
-    """The file in the folder of ``local``, and the topic id that is to be written into it."""
+    """The file in the folder of ``local``, and the log's topic id."""
 
     def __init__(self, local: LocalLog) -> None:
         self._local = local
         self.topic_id = read_topic_id(local.directory)
         self._unwritten: UUID | None = None
-        # Held while the file is replaced: two threads would share its temporary file.
+        # Held while the file is replaced: two threads would write to the same temporary file.
         self._lock = threading.Lock()
 
     def record(self, topic_id: UUID) -> None:
-        """Takes the topic id; InconsistentTopicId if the log has another one.
+        """Sets the log's topic id; InconsistentTopicId if the log has another one.
 
-        It is written with the next deferred work, or by :meth:`maybe_flush` before that.
+        The file is written by a deferred task, or by an earlier :meth:`maybe_flush`.
         """
         if self.topic_id is None:
             self.topic_id = self._unwritten = topic_id
@@ -76,7 +76,7 @@ class PartitionMetadataFile:
             )
 
     def maybe_flush(self) -> None:
-        """Writes a topic id that is not written yet.  Blocks until it is on disk."""
+        """Writes the topic id if it is not in the file yet.  Blocks until it is on disk."""
         if self._unwritten is None:
             return
         with self._lock:

@@ -1,6 +1,7 @@
 """Snapshots of a log's producers: the bytes, and the ``.snapshot`` files of a folder.
 
-A snapshot's name is the offset up to which it counts; one is taken at each roll and each stop.
+A snapshot holds the producers' states before the offset in its name.  One is taken at each roll and
+each shutdown.
 Source: Kafka ``ProducerStateManager``, ``SnapshotFile``.
 """
 
@@ -33,11 +34,11 @@ _CRC_END: Final = 6
 
 
 class SnapshotCorrupt(ZkControllerError):
-    """A snapshot cannot be read; an older one, or the log itself, must do."""
+    """A snapshot cannot be read; recovery uses an older one, or the log itself."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The producers as Kafka writes them."""
+    """The producers in Kafka's snapshot format."""
     packed = [
         _ENTRY.pack(
             entry.producer_id,
@@ -56,7 +57,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """The producers in a snapshot; SnapshotCorrupt if it is not whole."""
+    """The producers in a snapshot; SnapshotCorrupt if it is incomplete or its CRC is wrong."""
     if len(content) < _HEAD.size:
         raise SnapshotCorrupt(f"Snapshot of {len(content)} bytes")
     version, crc, count = _HEAD.unpack_from(content)
@@ -89,7 +90,7 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
 
 
 class ProducerSnapshotFiles:
-    """The snapshots in a log's folder, by their offsets."""
+    """The snapshot files in a log's folder, by their offsets."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -100,7 +101,7 @@ class ProducerSnapshotFiles:
                 self._offsets.add(offset)
         self._unsynced: set[int] = set()
         self.last_taken = 0
-        """Up to where the last snapshot counts that was taken or loaded."""
+        """The offset of the last snapshot that was taken or loaded, or the log start offset."""
 
     @property
     def offsets(self) -> list[int]:
@@ -114,9 +115,9 @@ class ProducerSnapshotFiles:
         return offset_file(self.directory, offset, SNAPSHOT_SUFFIX)
 
     def take(self, entries: Iterable[ProducerEntry], end_offset: int) -> Path | None:
-        """Writes a snapshot unless there is one of that offset or a later; does not sync it.
+        """Writes a snapshot, unless ``last_taken`` is at ``end_offset`` or later; does not sync it.
 
-        OSError leaves no file of it.
+        Returns its path, None if not written.  OSError leaves no file behind.
         """
         if end_offset <= self.last_taken:
             return None
@@ -138,20 +139,20 @@ class ProducerSnapshotFiles:
         return path
 
     def forget_after(self, offset: int) -> None:
-        """Deletes the snapshots that count beyond ``offset``: no record has come up to there."""
+        """Deletes the snapshots past ``offset``, which the log has not reached."""
         for each in self.offsets:
             if each > offset:
                 undo(partial(self.remove, each))
         self.last_taken = min(self.last_taken, self.latest or 0)
 
     def sync(self) -> None:
-        """Waits until the snapshots that were taken are on disk.  Blocks."""
+        """Syncs the snapshots taken since the last sync to disk.  Blocks."""
         while self._unsynced:
             offset = self._unsynced.pop()
             try:
                 descriptor = open_regular(self.path(offset), os.O_RDONLY)
             except FileNotFoundError:
-                continue  # deleted meanwhile
+                continue  # the snapshot was deleted since it was taken
             except OSError:
                 self._unsynced.add(offset)
                 raise
@@ -161,7 +162,7 @@ class ProducerSnapshotFiles:
                 os.close(descriptor)
 
     def read(self, offset: int) -> list[ProducerEntry]:
-        """The producers of a snapshot; SnapshotCorrupt if it is not whole."""
+        """The producers of the snapshot at ``offset``; SnapshotCorrupt if it cannot be read."""
         return decode_snapshot(read_file(self.path(offset)))
 
     def remove(self, offset: int) -> None:
@@ -176,13 +177,16 @@ class ProducerSnapshotFiles:
         self.last_taken = 0
 
     def remove_outside(self, start_offset: int, end_offset: int) -> None:
-        """Deletes the snapshots that count beyond the log's end, or nothing of the log."""
+        """Deletes the snapshots past ``end_offset``, and those at or before ``start_offset``."""
         for offset in self.offsets:
             if offset > end_offset or offset <= start_offset:
                 self.remove(offset)
 
     def remove_stray(self, segment_base_offsets: Collection[int]) -> None:
-        """Keeps those at the segments' starts and, if it is past them all, the latest other."""
+        """Deletes the snapshots that are not at a segment's base offset.
+
+        Keeps the last of these if it is not before the newest segment: a shutdown took it.
+        """
         strays = [offset for offset in self.offsets if offset not in segment_base_offsets]
         newest_base = max(segment_base_offsets, default=-1)
         for offset in strays:
@@ -190,7 +194,7 @@ class ProducerSnapshotFiles:
                 self.remove(offset)
 
     def mark_deleted(self, offset: int) -> Path | None:
-        """Renames the snapshot of a deleted segment; gives the file to delete later, if any."""
+        """Renames a deleted segment's snapshot; returns the file to delete later, None if none."""
         if offset not in self._offsets:
             return None
         self._offsets.discard(offset)

@@ -1,8 +1,7 @@
 """Idempotent and transactional producers of a log: sequences, epochs, transactions.
 
-Pure.  An append asks :func:`advance` what a producer's state will be after a batch, which refuses
-what must not be appended, and puts the response into :class:`ProducerStateManager` once the batch
-is written.
+Pure.  Before an append, :func:`advance` checks each batch and computes the producer's next state.
+After the batch is written, that state is stored in :class:`ProducerStateManager`.
 
 Source: Kafka ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98,
 KIP-890.
@@ -30,7 +29,7 @@ from kafka_common.protocol.record_batch import (
 from kafka_common.protocol.records import NO_TIMESTAMP, EndTransactionMarker
 
 BATCHES_TO_RETAIN: Final = 5
-"""As many batches may be in flight from an idempotent producer."""
+"""Batches remembered per producer; it may have as many in flight."""
 NO_COORDINATOR_EPOCH: Final = -1
 
 _log = logging.getLogger("org.apache.kafka.storage.internals.log.ProducerStateManager")
@@ -46,7 +45,7 @@ class AppendOrigin(Enum):
 
 
 class BatchMetadata(NamedTuple):
-    """One of the last batches of a producer."""
+    """One of a producer's last batches, to detect duplicates."""
 
     last_sequence: int
     last_offset: int
@@ -63,16 +62,16 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """The state of one producer."""
+    """The state of one producer in one log."""
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     last_timestamp: int = NO_TIMESTAMP
     transaction_first_offset: int | None = None
-    """Where its open transaction begins."""
+    """The first offset of the producer's open transaction, None if none is open."""
     batches: tuple[BatchMetadata, ...] = ()
-    """The newest BATCHES_TO_RETAIN of its epoch, oldest first."""
+    """The newest BATCHES_TO_RETAIN batches of the current producer epoch, oldest first."""
 
     @property
     def last_sequence(self) -> int:
@@ -83,7 +82,7 @@ class ProducerEntry(NamedTuple):
         return self.batches[-1].last_offset if self.batches else -1
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """The retained batch with the same sequences, None if this one is new."""
+        """The remembered batch with the same sequences, None if the batch is no duplicate."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last = header.last_sequence
@@ -99,12 +98,12 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """The offset of the marker."""
     is_aborted: bool
 
 
 class Advance(NamedTuple):
-    """The effect of an append on one producer."""
+    """A producer's state after a batch, and the transaction that the batch completes, if any."""
 
     entry: ProducerEntry
     completed: CompletedTransaction | None = None
@@ -136,8 +135,9 @@ def advance(
 ) -> Advance:
     """The producer's state after a batch that will begin at ``base_offset``.
 
-    ``marker`` is what a control batch says.  Raises the RecordsRefused that the batch deserves;
-    a follower never refuses what its leader has taken.
+    ``marker`` is the transaction marker in a control batch.  Raises a RecordsRefused if the batch
+    must not be appended.  Sequences are checked for CLIENT only; with REPLICATION an old producer
+    epoch is only logged, because the leader has accepted the batch.
     """
     _check_epoch(entry, header, base_offset, origin, partition)
     if header.is_control:
@@ -234,7 +234,7 @@ def _check_sequence(
             f"Out of order sequence number for {where}: {first} (incoming seq. number), "
             f"{lowest_verified_sequence} (earliest seen sequence)"
         )
-    # Of a producer whose records were all deleted nothing is known, so any sequence will do.
+    # The producer has no state, perhaps because all its records were deleted: accept any sequence.
     if entry.producer_epoch == NO_PRODUCER_EPOCH:
         return
     if header.producer_epoch != entry.producer_epoch:
@@ -254,7 +254,7 @@ def _check_sequence(
 
 
 class ProducerStateManager:
-    """The producers of one log up to ``end_offset``."""
+    """The states of a log's producers after the records before ``end_offset``."""
 
     def __init__(self, expiration_ms: Callable[[], int]) -> None:
         """``expiration_ms``: the current ``producer.id.expiration.ms``."""
@@ -262,35 +262,35 @@ class ProducerStateManager:
         self.end_offset = 0
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
-        """First offset of an open transaction to its producer."""
+        """Open transactions: first offset to producer id."""
         self._unreplicated: dict[int, int] = {}
-        """First offset of an ended transaction to its marker's, until replicas have the marker."""
+        """Ended transactions whose marker is not replicated: first offset to the marker's."""
         self._verifications: dict[int, _Verification] = {}
 
     @property
     def entries(self) -> Mapping[int, ProducerEntry]:
-        """The producers by their ids."""
+        """The producers' states by producer id."""
         return self._entries
 
     def entry(self, producer_id: int) -> ProducerEntry:
-        """What is known of that producer; an empty entry if nothing is."""
+        """The state of a producer; an empty entry if it has none."""
         return self._entries.get(producer_id) or ProducerEntry(producer_id)
 
     def load(self, entries: Iterable[ProducerEntry], end_offset: int, now_ms: int) -> None:
-        """Takes a snapshot in the place of everything, without producers that were silent long."""
+        """Replaces all states by the unexpired ones of a snapshot taken at ``end_offset``."""
         self.clear(end_offset)
         for entry in entries:
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
 
     def take_over(self, other: ProducerStateManager) -> None:
-        """Replaces all producers by those of ``other``, which is not used any more."""
+        """Replaces all states by those of ``other``, which must not be used after that."""
         self._entries, self._ongoing = other._entries, other._ongoing
         self._unreplicated = other._unreplicated
         self.end_offset = other.end_offset
 
     def put(self, advanced: Advance) -> None:
-        """Takes over what has been appended."""
+        """Stores a producer's state after its batch was appended."""
         self._put(advanced.entry)
 
     def _put(self, entry: ProducerEntry) -> None:
@@ -299,7 +299,7 @@ class ProducerStateManager:
             self._ongoing[entry.transaction_first_offset] = entry.producer_id
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset after that transaction has ended and was replicated."""
+        """The last stable offset once ``completed`` has ended and its marker is replicated."""
         others = [first for first, pid in self._ongoing.items() if pid != completed.producer_id]
         return min(others, default=completed.last_offset + 1)
 
@@ -310,19 +310,25 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open, or whose end is not yet replicated."""
+        """The lowest first offset of a transaction that is open or whose marker is not replicated.
+
+        None if there is no such transaction.
+        """
         return min((*self._ongoing, *self._unreplicated), default=None)
 
     def replicated_to(self, offset: int) -> None:
-        """Replicas have everything before ``offset``: the high watermark, or the log start."""
+        """Marks transactions as replicated whose marker is before ``offset``.
+
+        ``offset`` is the high watermark or the log start offset.
+        """
         if self._unreplicated:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= offset
             }
 
     def has_late_transaction(self, before_ms: int) -> bool:
-        """Whether the oldest open transaction got its last record before that time."""
-        # From any thread: the list is a copy.
+        """Whether the oldest open transaction got its last record before ``before_ms``."""
+        # Metrics call this from any thread, so it works on a copy.
         first_offset = min(list(self._ongoing), default=None)
         if first_offset is None:
             return False
@@ -333,14 +339,14 @@ class ProducerStateManager:
         return self.entry(producer_id).transaction_first_offset is not None
 
     def clear(self, end_offset: int) -> None:
-        """Forgets every producer."""
+        """Removes every producer; the log continues at ``end_offset``."""
         self._entries.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self.end_offset = end_offset
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forgets producers without an open transaction that were silent for too long."""
+        """Removes producers without an open transaction past ``producer.id.expiration.ms``."""
         expired = [pid for pid, entry in self._entries.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._entries[producer_id]
@@ -359,7 +365,7 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard for a first transactional write; None if the transaction is known already."""
+        """The guard for a transaction's first write; None if the transaction is open already."""
         if self.has_ongoing_transaction(producer_id):
             return None
         known = self._verifications.get(producer_id)
@@ -371,15 +377,15 @@ class ProducerStateManager:
         return known.guard
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Whether ``guard`` is the one given out for the producer's transaction."""
+        """Whether ``guard`` is the current one of the producer; False if it is None."""
         known = self._verifications.get(producer_id)
         return guard is not None and known is not None and known.guard is guard
 
     def lowest_verified_sequence(self, producer_id: int) -> int | None:
-        """The lowest sequence that waits for verification, None if none does."""
+        """The lowest sequence of the batches that wait for verification, None if none waits."""
         known = self._verifications.get(producer_id)
         return None if known is None else known.lowest_sequence
 
     def clear_verification(self, producer_id: int) -> None:
-        """The producer's transaction has begun, or ended."""
+        """Forgets the producer's guard, after its transaction has begun or ended."""
         self._verifications.pop(producer_id, None)

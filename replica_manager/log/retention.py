@@ -13,12 +13,12 @@ from replica_manager.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """The data of a segment that retention needs."""
+    """The data of one segment that retention needs."""
 
     base_offset: int
     size: int
     largest_timestamp: int
-    """Of its records, or of its file if they have none."""
+    """The largest timestamp of its records, or the file's time if they have none."""
 
 
 class RetentionBreach(NamedTuple):
@@ -39,8 +39,9 @@ def breaches(
 ) -> RetentionBreach | None:
     """The first rule that deletes segments, None if none does; call again after deleting.
 
-    Only a prefix goes, and nothing at or past the high watermark, so that the log start never
-    passes it.  What is below the log start goes under every cleanup policy.
+    Only the oldest segments are deleted, and none with records at or past the high watermark, so
+    the log start offset never passes it.  Segments below the log start offset are deleted under
+    every cleanup policy.
     """
 
     def below_start(place: int) -> bool:

@@ -37,19 +37,19 @@ from replica_manager.log.transaction_index import TransactionIndex
 from replica_manager.regular_files import open_regular, sync_file, undo
 
 _SCAN_BYTES: Final = 8 * 1024
-"""Read at once when headers are looked through: an index entry stands for some 4 KiB."""
+"""Bytes read at a time to find batch headers; there is an index entry for about every 4 KiB."""
 _UNKNOWN_TIMESTAMP: Final = TimestampOffset(-1, -1)
 
 
 class BatchPosition(NamedTuple):
-    """A batch and where it is in the file."""
+    """A batch header and the batch's position in the file."""
 
     position: int
     header: BatchHeader
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by its timestamp."""
+    """A record's timestamp, offset and leader epoch; the epoch is None if unknown."""
 
     timestamp: int
     offset: int
@@ -57,25 +57,25 @@ class TimestampedOffset(NamedTuple):
 
 
 class SegmentRead(NamedTuple):
-    """What a read of one segment gives."""
+    """The result of a read of one segment."""
 
     position: int
-    """Of the batch that holds the offset asked for."""
+    """The file position of the batch that contains the requested offset."""
     slice: FileSlice
     is_first_batch_incomplete: bool
 
 
 class RollLimits(NamedTuple):
-    """The limits of the active segment; see the topic's ``segment.*`` keys."""
+    """The topic's ``segment.bytes`` and ``segment.ms``."""
 
     segment_bytes: int
     segment_ms: int
 
 
 class LogSegment:
-    """Batches from ``base_offset`` on.  The methods of one segment must not run at the same time.
+    """Batches from ``base_offset`` on.  Only one method of a segment may run at a time.
 
-    Any OSError means that the log directory is in trouble; the caller takes it offline.
+    Any method may raise OSError; the caller then takes the log directory offline.
     """
 
     def __init__(
@@ -123,14 +123,17 @@ class LogSegment:
 
     @property
     def largest_timestamp_so_far(self) -> TimestampOffset:
-        """The largest timestamp of a batch and that batch's last offset; -1 if there is none."""
+        """The largest timestamp of a batch and that batch's last offset.
+
+        The timestamp is -1 if no batch has one.
+        """
         if self._largest is None:
             self._largest = self.time_index.last()
         return self._largest
 
     @property
     def largest_timestamp(self) -> int:
-        """The time for retention: of the records, or of the file if they have none."""
+        """The time for retention in ms: the largest record timestamp, or else the file's time."""
         timestamp = self.largest_timestamp_so_far.timestamp
         return timestamp if timestamp >= 0 else self.file.last_modified_ms()
 
@@ -173,7 +176,10 @@ class LogSegment:
         )
 
     def waited_for_roll_ms(self, now_ms: int, largest_timestamp: int) -> int:
-        """The segment's age: between its first batch's timestamp and the newest one's, if known."""
+        """The age for ``segment.ms``: from the first batch's timestamp to ``largest_timestamp``.
+
+        Without a first timestamp: from the segment's creation to ``now_ms``.
+        """
         first = self._first_timestamp()
         if first is not None and first >= 0:
             return largest_timestamp - first
@@ -187,12 +193,15 @@ class LogSegment:
         return self._first_batch_timestamp
 
     def first_batch_timestamp(self) -> int:
-        """The first batch's timestamp, or a number without meaning beyond all others."""
+        """The first batch's largest timestamp; 2**63 - 1 if it has none."""
         first = self._first_timestamp()
         return first if first is not None and first >= 0 else 2**63 - 1
 
     def batches_from(self, position: int, end: int | None = None) -> Iterator[BatchPosition]:
-        """Headers from ``position``, which must be a batch's start, as far as they are whole."""
+        """The complete batches from ``position``, where a batch must begin, to ``end``.
+
+        ``end`` is the end of the file if not given.
+        """
         end = self.file.size if end is None else min(end, self.file.size)
         chunk, start = b"", position
         while position < end:
@@ -206,7 +215,7 @@ class LogSegment:
             position += header.size
 
     def find_batch(self, offset: int, from_position: int = 0) -> BatchPosition | None:
-        """The first batch that reaches up to ``offset``; None if none does."""
+        """The first batch whose last offset is at least ``offset``; None if there is none."""
         start = max(self.offset_index.lookup(offset).position, from_position)
         for place in self.batches_from(start):
             if place.header.base_offset + place.header.last_offset_delta >= offset:
@@ -222,11 +231,11 @@ class LogSegment:
         min_one_message: bool,
         from_position: int = 0,
     ) -> SegmentRead | None:
-        """At most ``max_bytes`` from the batch with ``offset``, up to ``max_position``.
+        """A slice of at most ``max_bytes`` from the batch with ``offset`` to ``max_position``.
 
-        None if the segment ends before ``offset``.  Without a ``max_position`` the slice is empty.
-        With ``min_one_message``, ``max_bytes`` counts as no less than the size of that batch.
-        The batch does not begin before ``from_position``, where a batch must begin.
+        None if the segment ends before ``offset``.  The slice is empty if ``max_position`` is None.
+        With ``min_one_message``, ``max_bytes`` is raised to the size of the first batch.
+        The search begins at ``from_position``, where a batch must begin.
         """
         place = self.find_batch(offset, from_position)
         if place is None:
@@ -243,7 +252,7 @@ class LogSegment:
         )
 
     def read_batch(self, place: BatchPosition) -> bytes:
-        """The bytes of a batch; CorruptRecord if the file ends before."""
+        """The bytes of a batch; CorruptRecord if the file ends within the batch."""
         content = self.file.read(place.position, place.header.size)
         if len(content) < place.header.size:
             raise CorruptRecord(f"{self.file.path} ends within a batch")
@@ -263,9 +272,9 @@ class LogSegment:
     def find_offset_by_timestamp(
         self, timestamp: int, starting_offset: int
     ) -> TimestampedOffset | None:
-        """The first record from ``starting_offset`` on with at least ``timestamp``.
+        """The first record from ``starting_offset`` on with at least ``timestamp``; None if none.
 
-        Unpacks the one batch that it is in.
+        Decodes only batches whose largest timestamp is at least ``timestamp``.
         """
         indexed = self.time_index.lookup(timestamp).offset
         position = self.offset_index.lookup(max(indexed, starting_offset)).position
@@ -282,7 +291,7 @@ class LogSegment:
         return None
 
     def find_offset_of_largest_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp; unpacks the batch that it is in."""
+        """The first record with the segment's largest timestamp; None if no record has one."""
         largest = self.largest_timestamp_so_far
         for place in self.batches_from(self.offset_index.lookup(largest.offset).position):
             header = place.header
@@ -297,7 +306,7 @@ class LogSegment:
         return None
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drops the batches from ``offset`` on, and the one that holds it; gives the bytes cut."""
+        """Removes the batch that contains ``offset`` and all later ones; returns their bytes."""
         place = self.find_batch(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -318,22 +327,25 @@ class LogSegment:
         return largest
 
     def note_recovered(self, largest: TimestampOffset) -> None:
-        """Takes over the values that recovery found."""
+        """Sets the largest timestamp that recovery found."""
         self._largest = largest
         self._bytes_since_index_entry = 0
         self._first_batch_timestamp = None
 
     def upper_bound_offset(self, position: OffsetPosition, size: int) -> int | None:
-        """An offset past everything in ``size`` bytes from there; None if the index ends before."""
+        """An offset past all records in ``size`` bytes from ``position``.
+
+        None if the index has no entry that far.
+        """
         return self.offset_index.upper_bound(position, size)
 
     def activate(self, index_bytes: int) -> None:
-        """Prepares for appends."""
+        """Prepares the segment for appends: reads its indexes into memory."""
         self.offset_index.activate(index_bytes)
         self.time_index.activate(index_bytes)
 
     def deactivate(self) -> None:
-        """No more appends come: notes the largest timestamp and writes the indexes."""
+        """Ends appends: adds the largest timestamp to the time index and writes the indexes."""
         self.prepare_deactivation()
         self.finish_deactivation()
 
@@ -348,13 +360,13 @@ class LogSegment:
         self.time_index.free()
 
     def write_indexes(self) -> None:
-        """Brings the index files up to date, without waiting for the disk."""
+        """Writes the indexes' new entries to their files, without waiting for the disk."""
         self.offset_index.write()
         self.time_index.write()
 
     @contextlib.contextmanager
     def opened_indexes(self) -> Iterator[list[int]]:
-        """Descriptors of the index files that exist, to be synced; nothing waits for the disk."""
+        """Opens the existing index files and yields their descriptors, to be synced by flush()."""
         with contextlib.ExitStack() as opened:
             descriptors: list[int] = []
             for path in self.paths()[1:]:
@@ -364,7 +376,7 @@ class LogSegment:
             yield descriptors
 
     def flush(self, index_descriptors: Iterable[int]) -> None:
-        """Returns when the records and those indexes are on disk.  Blocks.
+        """Syncs the records and the given index files to disk.  Blocks.
 
         Source: Kafka ``LogSegment.flush``.
         """
@@ -373,7 +385,7 @@ class LogSegment:
             sync_file(descriptor)
 
     def paths(self) -> tuple[Path, ...]:
-        """Every file of the segment, whether it exists or not."""
+        """The path of every file of the segment, the ``.log`` file first; a file may not exist."""
         return (
             self.file.path,
             self.offset_index.path,
@@ -382,9 +394,9 @@ class LogSegment:
         )
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Renames every file that exists: ``….log.cleaned`` to ``….log.swap`` and so on.
+        """Renames the segment's files: ``….log.cleaned`` to ``….log.swap`` and so on.
 
-        OSError leaves all of them as they were.
+        OSError leaves every file with its old name.
         """
         renamed: list[tuple[Path, Path]] = []
         try:
@@ -402,7 +414,7 @@ class LogSegment:
         self._move_to(directory, old, new)
 
     def move_to(self, directory: Path) -> None:
-        """Takes over the new name of the segment's directory."""
+        """Sets the paths after the log's folder was renamed to ``directory``."""
         self.file.path = directory / self.file.path.name
         self._move_to(directory, "", "")
 

@@ -9,7 +9,7 @@ from replica_manager.log.segment import LogSegment
 
 
 class Segments:
-    """Sorted by base offset; a log in service has at least one."""
+    """A log's segments, sorted by base offset; a loaded log has at least one."""
 
     def __init__(self) -> None:
         self._bases: list[int] = []
@@ -30,7 +30,7 @@ class Segments:
 
     @property
     def active(self) -> LogSegment:
-        """The one that is appended to."""
+        """The last segment, which is appended to."""
         return self._segments[-1]
 
     @property
@@ -42,7 +42,7 @@ class Segments:
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: LogSegment) -> None:
-        """Adds a segment in the place of another with the same base offset, if there is one."""
+        """Adds a segment; it replaces another one with the same base offset."""
         place = bisect_left(self._bases, segment.base_offset)
         if place < len(self._bases) and self._bases[place] == segment.base_offset:
             self._segments[place] = segment
@@ -51,7 +51,7 @@ class Segments:
         self._segments.insert(place, segment)
 
     def remove(self, segment: LogSegment) -> None:
-        """Takes a segment out, unless another has its place already."""
+        """Removes a segment, unless another one has already replaced it."""
         place = bisect_left(self._bases, segment.base_offset)
         if place < len(self._bases) and self._segments[place] is segment:
             del self._bases[place]
@@ -62,12 +62,12 @@ class Segments:
         self._segments.clear()
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The last segment that begins at or before ``offset``."""
+        """The last segment that begins at or before ``offset``, None if there is none."""
         place = bisect_right(self._bases, offset)
         return self._segments[place - 1] if place else None
 
     def higher(self, base_offset: int) -> LogSegment | None:
-        """The segment after the one that begins at ``base_offset``."""
+        """The first segment that begins after ``base_offset``, None if there is none."""
         place = bisect_right(self._bases, base_offset)
         return self._segments[place] if place < len(self._segments) else None
 

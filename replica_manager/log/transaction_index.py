@@ -1,6 +1,6 @@
 """The aborted transactions of a segment, for consumers that read committed records only.
 
-The file is made when the first transaction that was aborted ends in the segment.
+The file is created when the segment gets its first abort marker.
 Source: Kafka ``TransactionIndex``, ``AbortedTxn``.
 """
 
@@ -25,21 +25,21 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of its marker."""
+    """The offset of its abort marker."""
     last_stable_offset: int
-    """What the partition's was when the transaction ended."""
+    """The partition's last stable offset when the transaction ended."""
 
 
 class TransactionIndex:
-    """The entries of one segment, in the order in which the transactions ended."""
+    """The transactions aborted in one segment, in the order of their markers."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         self.path = path
         self._base_offset = base_offset
         self._descriptor = -1
-        """Of the file, once an entry is about to be written."""
+        """The descriptor of the open file, -1 while it is closed."""
         self._expected = 0
-        """How many entries are about to be written."""
+        """The number of :meth:`append` calls until the file is closed."""
         self._entries: list[AbortedTransaction] | None = None if path.exists() else []
 
     def __del__(self) -> None:
@@ -47,9 +47,9 @@ class TransactionIndex:
             os.close(self._descriptor)
 
     def prepare(self, count: int = 1) -> None:
-        """Opens what so many calls of :meth:`append` need, the last of which closes it.
+        """Opens the file for ``count`` calls of :meth:`append`, the last of which closes it.
 
-        OSError, before the markers themselves are in the log.
+        So an OSError occurs before the markers are appended to the log.
         """
         self._load()
         self._expected = count
@@ -58,9 +58,9 @@ class TransactionIndex:
             self._descriptor = open_regular(self.path, flags)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Adds an entry; its last offset must be larger than that of the one before.
+        """Adds an entry; its last offset must be larger than the previous entry's.
 
-        OSError leaves no entry in memory, and perhaps a part of one in the file.
+        OSError leaves memory unchanged, and may leave a part of the entry in the file.
         """
         entries = self._load()
         if entries and entries[-1].last_offset >= aborted.last_offset:
@@ -81,7 +81,7 @@ class TransactionIndex:
     def collect(
         self, fetch_offset: int, upper_bound_offset: int
     ) -> tuple[list[AbortedTransaction], bool]:
-        """What was aborted between the offsets, and whether later segments can hold no more."""
+        """The entries between the offsets; True if later segments cannot hold more of them."""
         found: list[AbortedTransaction] = []
         for aborted in self._load():
             if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound_offset:
@@ -94,12 +94,12 @@ class TransactionIndex:
         return tuple(self._load())
 
     def prepare_truncation(self, offset: int) -> None:
-        """Opens what :meth:`truncate_to` needs.  OSError, before anything is cut."""
+        """Opens the file if :meth:`truncate_to` needs it, so that OSError occurs before the cut."""
         if any(aborted.last_offset >= offset for aborted in self._load()):
             self.prepare()
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the transactions that ended at or past ``offset``."""
+        """Removes the transactions whose marker is at or past ``offset``."""
         entries = self._load()
         kept = [aborted for aborted in entries if aborted.last_offset < offset]
         if len(kept) < len(entries):
@@ -107,7 +107,7 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Forgets every entry."""
+        """Removes every entry, also from the file."""
         if self.path.exists():
             self._truncate_file(0)
         self._entries = []
@@ -121,7 +121,7 @@ class TransactionIndex:
             os.close(descriptor)
 
     def check(self) -> None:
-        """IndexCorrupt if the file cannot be this segment's."""
+        """Raises IndexCorrupt if an entry cannot belong to this segment."""
         for aborted in self._load():
             if aborted.last_offset < self._base_offset:
                 raise IndexCorrupt(

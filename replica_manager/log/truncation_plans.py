@@ -1,10 +1,9 @@
-"""Reads the producers' state at a truncation offset, before the log is truncated.
+"""Reads the producers' states at a truncation offset, before the log is truncated.
 
-After a truncation a log must know what its producers did up to its new end, for the next append is
-held against that.  To learn it, records may have to be read again: up to a whole segment.  A plan
-does so in a thread, while the log still is as it was; :meth:`UnifiedLog.truncate_to` then cuts
-the log and takes the producers over in one step.  So at no moment a log has producers that do not
-belong to its records.
+After a truncation, a log needs the producers' states at its new end to check the next append.  To
+rebuild them, up to a whole segment of records must be read.  A plan reads them in a thread before
+the truncation.  Then :meth:`UnifiedLog.truncate_to` truncates the log and replaces the producers'
+states in one step, so that the states always match the records.
 
 Source: Kafka ``UnifiedLog.rebuildProducerState``, which runs in the fetcher's thread.
 """
@@ -24,13 +23,13 @@ from replica_manager.log.segments import Segments
 from replica_manager.regular_files import read_file
 
 READ_AT_ONCE_BYTES: Final = 256 * 1024
-"""A truncation that reads no more needs no plan: some 5 ms of small batches."""
+"""A truncation that reads at most so many bytes needs no plan: some 5 ms of small batches."""
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class SegmentPiece(NamedTuple):
-    """Batches of one segment to read."""
+    """A range of batches in one segment to read."""
 
     segment: LogSegment
     start_offset: int
@@ -38,52 +37,52 @@ class SegmentPiece(NamedTuple):
     end: int
     """The position after the last batch."""
     needs_snapshot: bool
-    """Whether recovery wants to know the producers at ``start_offset``."""
+    """Whether to take a producer snapshot at ``start_offset``."""
 
 
 class ProducerSnapshot(NamedTuple):
-    """The producers at an offset, for a snapshot file."""
+    """The producers' states at an offset, for a snapshot file."""
 
     offset: int
     entries: tuple[ProducerEntry, ...]
 
 
 class Prepared(NamedTuple):
-    """The result of a plan."""
+    """The producers' states that a plan has read."""
 
     producers: ProducerStateManager
-    """At the offset to which the log will be cut."""
+    """The producers' states at the truncation offset."""
     snapshots: tuple[ProducerSnapshot, ...]
-    """To be written on the way there."""
+    """The snapshots to write at segment starts before the truncation offset."""
 
 
 @dataclass(slots=True)
 class TruncationPlan:
-    """What to run in a thread before a log is cut; ``UnifiedLog.plan_truncation`` makes it."""
+    """The reads for a truncation, to run in a thread; made by ``UnifiedLog.plan_truncation``."""
 
     offset: int
-    """The log's end once it is cut."""
+    """The offset to truncate to: the log end offset after the truncation."""
     generation: int
-    """The log's when the plan was made: after another truncation the plan is of no use."""
+    """The log's generation at the time of the plan: another truncation makes it invalid."""
     log_start_offset: int
     snapshot_offset: int
-    """Where the reading begins."""
+    """The offset from which records are read."""
     snapshot_path: Path | None
-    """The producers at that offset; None if there is no snapshot."""
+    """The snapshot file of that offset; None if there is none."""
     pieces: list[SegmentPiece]
     expiration_ms: int
     now_ms: int
     is_done: bool = False
     prepared: Prepared | None = None
-    """None before the plan has run, and if it could not find the producers out."""
+    """The result; None before the plan has run, and if its reads failed."""
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
         return sum(piece.end - piece.position for piece in self.pieces)
 
     def fits(self, offset: int, generation: int, log_start_offset: int) -> bool:
-        """Whether what the plan reads still matches the log before ``offset``."""
+        """Whether the plan is for this truncation and the log was not truncated since."""
         return (self.offset, self.generation, self.log_start_offset) == (
             offset,
             generation,
@@ -91,14 +90,14 @@ class TruncationPlan:
         )
 
     def run(self) -> None:
-        """Reads the snapshot and the records after it.  Blocks; changes nothing of the log.
+        """Reads the snapshot and the records after it.  Blocks; does not change the log.
 
-        After a failure nothing is prepared: the truncation itself reads then, and raises what it
-        finds.
+        After a failure, ``prepared`` is None: the truncation then reads the records itself, and
+        raises the error.
         """
         try:
             self.prepared = self._read()
-        except Exception as failure:  # noqa: BLE001 - the truncation meets it again
+        except Exception as failure:  # noqa: BLE001 - the truncation raises it
             _log.warning("Could not prepare a truncation to offset %d: %s", self.offset, failure)
         self.pieces.clear()  # they keep files open
         self.is_done = True
@@ -130,7 +129,7 @@ def plan_truncation(
     expiration_ms: int,
     now_ms: int,
 ) -> TruncationPlan:
-    """The reads for the producers' state at ``offset``, which is in the log."""
+    """The reads for the producers' states at ``offset``, which must be in the log."""
     usable = [each for each in snapshots.offsets if log_start_offset < each <= offset]
     start = usable[-1] if usable else log_start_offset
     newest = [base for base in segments.base_offsets if base <= offset][-2:]
@@ -163,7 +162,10 @@ def take_over(
     log_start_offset: int,
     offset: int,
 ) -> None:
-    """Brings ``producers`` to ``offset``: as ``rebuild_producers``, with what a plan has read."""
+    """Sets ``producers`` to the states at ``offset`` that a plan has read; takes snapshots.
+
+    The result is that of ``rebuild_producers``.
+    """
     snapshots.remove_outside(log_start_offset, offset)
     latest = snapshots.latest
     snapshots.last_taken = log_start_offset if latest is None else latest

@@ -1,12 +1,12 @@
 """The log of one replica: appends, reads, truncation, retention and flushes.
 
-Everything here is decided on the event loop and none of it waits for the disk: an append goes to
-the page cache, a read gives a :class:`~replica_manager.log.files.FileSlice` for the connection to
-send.  Only opening, closing and :class:`~replica_manager.log.local_log.FlushPlan.run` block; what
-else must is deferred (:mod:`replica_manager.log.environment`).
+All methods run on the event loop and do not wait for the disk: an append writes to the page cache,
+and a read returns a :class:`~replica_manager.log.files.FileSlice` for the connection to send.  Only
+opening, closing, flushing and :class:`~replica_manager.log.local_log.FlushPlan.run` block.  Other
+blocking work is deferred (:mod:`replica_manager.log.environment`).
 
-A failing disk is reported to the environment, then raised as KafkaStorage; the log is unusable
-then.
+A disk failure is reported to the environment, then raised as KafkaStorage; after that the log must
+not be used.
 
 Source: Kafka ``UnifiedLog``.
 """
@@ -90,12 +90,12 @@ from replica_manager.regular_files import refuse_link
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
-class _Cut(NamedTuple):
-    """What is to be done after records were cut off."""
+class _UnfinishedTruncation(NamedTuple):
+    """The work that remains after records were truncated."""
 
     deleted: Sequence[LogSegment]
     is_below_recovery_point: bool
-    """Whether the recovery point has fallen."""
+    """Whether the truncation lowered the recovery point."""
     prepared: Prepared | None = None
     is_full: bool = False
 
@@ -103,8 +103,8 @@ class _Cut(NamedTuple):
 class UnifiedLog:
     """One replica's log.  For the event loop.
 
-    The high watermark is no part of its own: each change of it looks at the log's start and end,
-    and moves the producers' first unstable offset.
+    The high watermark is kept here: a change of it depends on the log's start and end offsets, and
+    changes the producers' first unstable offset.
     """
 
     def __init__(self, loaded: LoadedLog, environment: LogEnvironment) -> None:
@@ -118,8 +118,8 @@ class UnifiedLog:
         self._log_start_offset = loaded.log_start_offset
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._truncation_plan: TruncationPlan | None = None
-        self._cut: _Cut | None = None
-        """A truncation whose records are gone, and whose rest is still to be done."""
+        self._unfinished_truncation: _UnfinishedTruncation | None = None
+        """A truncation that has removed its records but is not finished; None if there is none."""
         self._epoch_file.write_later()
 
     @staticmethod
@@ -163,12 +163,12 @@ class UnifiedLog:
 
     @property
     def log_dir(self) -> Path:
-        """The log directory that the folder is in."""
+        """The log directory that contains the log's folder."""
         return self._local.log_dir
 
     @property
     def name(self) -> str:
-        """The folder's name, ``orders-3``."""
+        """The folder's name, for example ``orders-3``."""
         return self._local.name
 
     @property
@@ -176,12 +176,12 @@ class UnifiedLog:
         return self._local.config
 
     def update_config(self, config: LogConfig) -> None:
-        """The topic's configuration has changed."""
+        """Applies a changed topic configuration."""
         self._local.config = config
 
     @property
     def generation(self) -> int:
-        """The number of truncations; data read before one may be gone."""
+        """The number of truncations; data read before one may be removed."""
         return self._local.generation
 
     @property
@@ -191,7 +191,7 @@ class UnifiedLog:
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Stores the topic id; InconsistentTopicId if the log has another one.
 
-        Written before the first record is appended, or with the next deferred work.
+        The file is written before the next append, or by a deferred task.
         """
         self._partition_metadata.record(topic_id)
 
@@ -240,7 +240,7 @@ class UnifiedLog:
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which consumers may read."""
+        """The high watermark: consumers may read the records before it."""
         return self._high_watermark.message_offset
 
     @property
@@ -252,9 +252,9 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which consumers of committed records may read."""
-        if self._cut is not None:
-            return self._log_start_offset  # which transactions are open is not known yet
+        """The last stable offset: ``read_committed`` consumers may read the records before it."""
+        if self._unfinished_truncation is not None:
+            return self._log_start_offset  # the open transactions are not known yet
         unstable = self._producers.first_unstable_offset
         if unstable is None:
             return self._high_watermark.message_offset
@@ -268,9 +268,9 @@ class UnifiedLog:
         return self._with_place(LogOffsetMetadata(offset))
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
-        """Sets the high watermark, kept between log start and log end; says whether it moved.
+        """Sets the high watermark, limited to log start and log end; returns whether it changed.
 
-        For followers, and for leaders when they begin; it may fall.
+        For followers, and for new leaders; it may be lowered.
         """
         old = self._high_watermark.message_offset
         wanted = _metadata(high_watermark)
@@ -282,9 +282,9 @@ class UnifiedLog:
         return wanted.message_offset != old
 
     def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
-        """Raises the high watermark of a leader, at most to the log's end; says whether it moved.
+        """Raises a leader's high watermark, at most to the log end; returns whether it changed.
 
-        It has moved, too, if the same offset is now in a newer segment.
+        The same offset in a newer segment is a change, too.
         """
         wanted = _metadata(high_watermark)
         if wanted.message_offset >= self._local.end.message_offset:
@@ -316,7 +316,7 @@ class UnifiedLog:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The newest epoch in the log."""
+        """The newest leader epoch in the cache, None if it is empty."""
         return self._epochs.latest_epoch
 
     @property
@@ -324,12 +324,12 @@ class UnifiedLog:
         return self._epochs.entries
 
     def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
-        """The leader of ``leader_epoch`` begins at ``start_offset``."""
+        """Records that ``leader_epoch`` begins at ``start_offset``; ignores a negative epoch."""
         if leader_epoch >= 0 and self._epochs.assign(leader_epoch, start_offset):
             self._epoch_file.write_later()
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
-        """The largest epoch up to ``leader_epoch`` and where it ended here; None if unknown."""
+        """The largest epoch up to ``leader_epoch`` and its end offset; None if unknown."""
         found = self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
         return None if found == leader_epoch_file_cache.UNDEFINED else found
 
@@ -337,25 +337,25 @@ class UnifiedLog:
 
     @property
     def producers(self) -> ProducerStateManager:
-        """The idempotent and transactional producers, for DescribeProducers."""
+        """The states of the log's idempotent and transactional producers."""
         return self._producers
 
     def remove_expired_producers(self) -> None:
-        """Forgets producers that were silent for long."""
+        """Removes idle producers past ``producer.id.expiration.ms``."""
         self._producers.remove_expired(self._environment.now_ms())
 
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int
     ) -> VerificationGuard | None:
-        """The guard for a transaction's first batch, to pass once the coordinator has confirmed it.
+        """The guard for a transaction's first batch; None if the transaction is open already.
 
-        None if the transaction is open already.
+        Pass it to the append after the coordinator has confirmed the transaction (KIP-890).
         """
         return self._producers.start_verification(
             producer_id, sequence, producer_epoch, self._environment.now_ms()
         )
 
-    # Appending: as leader, for clients, or as follower.
+    # Appends as leader or as follower.
 
     def append_as_leader(
         self,
@@ -367,12 +367,12 @@ class UnifiedLog:
     ) -> LogAppendInfo:
         """Appends batches of a client or a coordinator of this broker; assigns offsets.
 
-        ``records`` may end within a batch, which is left out.  It is not changed, and not needed
-        after the call.  A repeated batch of an idempotent producer is not appended again: the
-        answer has ``is_duplicate``.
+        ``records`` may end with an incomplete batch, which is ignored; the buffer is not changed
+        nor kept.  A duplicate batch of an idempotent producer is not appended: the result has
+        ``is_duplicate``.
 
-        Raises a RecordsRefused (kafka_common.errors), after which nothing has changed, and
-        KafkaStorage.
+        Raises KafkaStorage, or a RecordsRefused (kafka_common.errors), which leaves the log
+        unchanged.
         """
         examined = finish(self.examine(MemoryRecords(records), origin))
         return self.append_examined(
@@ -382,9 +382,9 @@ class UnifiedLog:
     def examine(
         self, records: MemoryRecords, origin: AppendOrigin, allowance: Allowance | None = None
     ) -> Examination:
-        """Validates batches for a leader; its result is for :meth:`append_examined`.
+        """Validates batches for an append as leader; pass its result to :meth:`append_examined`.
 
-        Changes nothing, so that it may go on in another thread.  Raises a RecordsRefused.
+        Does not change the log, so that it may run in another thread.  Raises a RecordsRefused.
         """
         now_ms = self._environment.now_ms()
         source = AppendSource(origin, self.name, now_ms, allowance or Allowance())
@@ -398,7 +398,7 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """Appends the result of :meth:`examine`; as :meth:`append_as_leader`."""
+        """Appends the result of :meth:`examine`; returns and raises as :meth:`append_as_leader`."""
         if examined is None:
             return self._nothing_appended()
         base_offset = self._local.end.message_offset
@@ -437,17 +437,17 @@ class UnifiedLog:
     ) -> LogAppendInfo:
         """Appends the leader's batches unchanged, with their offsets.
 
-        ``records`` may end within a batch, which is left out, as is all from the first batch of
-        an epoch beyond ``last_epoch`` on; ``valid_bytes`` says how much was taken.  Raises
-        UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, after which nothing has
-        changed, and KafkaStorage.
+        Ignores an incomplete last batch, and everything from the first batch with a leader epoch
+        above ``last_epoch`` on; ``valid_bytes`` is the size of the appended batches.  Raises
+        KafkaStorage, or UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, which leave
+        the log unchanged.
         """
         valid_records = follower_records(records, self.name, last_epoch)
         if valid_records is None:
             return self._nothing_appended()
         end = self._local.end.message_offset
         first, last = valid_records.headers[0], valid_records.headers[-1]
-        # The base offset of an old compressed message is its last one.
+        # For a compressed message of magic 0 or 1, the header's base offset is the last offset.
         if first.base_offset < end:
             raise UnexpectedAppendOffset(
                 f"Unexpected offset in append to {self.name}. First offset {first.base_offset} is "
@@ -478,8 +478,8 @@ class UnifiedLog:
         origin: AppendOrigin,
         guard: VerificationGuard | None,
     ) -> BatchMetadata | None:
-        """Writes the batches; returns the earlier one if they repeat it."""
-        self._finish_cut()
+        """Appends the batches; if they are duplicates, returns the earlier batch instead."""
+        self._finish_truncation()
         config = self.config
         if valid_records.size > config.segment_bytes:
             raise RecordListTooLarge(
@@ -498,7 +498,7 @@ class UnifiedLog:
         )
         if duplicate is not None:
             return duplicate
-        self._truncation_plan = None  # it keeps memory, and a log that grows is not cut soon
+        self._truncation_plan = None  # frees memory: a plan is useless once the log grows
         with self._local.guarded("Error while appending records to"):
             self._partition_metadata.maybe_flush()
             self._roll_if_needed(valid_records)
@@ -511,22 +511,22 @@ class UnifiedLog:
             self._local.append(
                 valid_records.pieces, valid_records.size, last, valid_records.largest
             )
-            # Not before: the epoch of records that are not there could win an election.
+            # Only after the write: an epoch without its records could mislead an election.
             for header in valid_records.headers:
                 if header.magic == MAGIC_2:
                     self.assign_epoch_start_offset(
                         header.partition_leader_epoch, header.base_offset
                     )
                 elif self._epochs.entries:
-                    # Truncation must go by the high watermark after this, as before KIP-101.
+                    # Without epochs, later truncations use the high watermark, as before KIP-101.
                     self._epochs.clear()
                     self._epoch_file.write_later()
             if self._high_watermark.message_offset >= self._local.end.message_offset:
                 self._set_high_watermark(self._local.end)
             for header in valid_records.headers:
                 if header.has_producer_id and header.is_transactional:
-                    # A first batch or a marker, also of a transaction that has no record here: the
-                    # next transaction must be confirmed anew.
+                    # A transaction has begun or ended, perhaps without a record in this log: the
+                    # next transaction needs a new verification.
                     self._producers.clear_verification(header.producer_id)
             self._take_over(advances, last)
         return None
@@ -549,8 +549,8 @@ class UnifiedLog:
             try:
                 self.active_segment.transaction_index.append(aborted)
             except OSError as error:
-                # The marker is in the log already.  So this is a failed disk, also where memory is
-                # what was lacking: recovery finds the transaction in the log again.
+                # The marker is in the log already.  So even a lack of memory counts as a failed
+                # disk here, and recovery at the next start adds the missing entry.
                 raise OSError(errno.EIO, f"{aborted} cannot be noted: {error}") from error
         self._producers.complete(completed)
 
@@ -566,16 +566,16 @@ class UnifiedLog:
             self._roll(first_offset)
 
     def roll(self) -> LogSegment:
-        """Starts a segment at the log's end."""
+        """Starts a new segment at the log end offset, and returns it."""
         with self._local.guarded("Error while rolling log segment for"):
             return self._roll(self.log_end_offset)
 
     def _roll(self, expected_next_offset: int) -> LogSegment:
-        self._finish_cut()
+        self._finish_truncation()
         base_offset = max(expected_next_offset, self.log_end_offset)
         if base_offset < self.active_segment.base_offset:
             self._snapshots.forget_after(base_offset)
-        # A snapshot at each segment's start lets recovery begin there.
+        # With a snapshot at each segment's start, recovery can begin there.
         taken = self._snapshots.take(self._producers.entries.values(), base_offset)
         try:
             segment = self._local.roll(base_offset)
@@ -601,10 +601,11 @@ class UnifiedLog:
         *,
         min_one_message: bool,
     ) -> LogRead:
-        """The position of the batches from ``offset`` on, up to what the reader may see.
+        """A slice of the batches from ``offset`` on, at most to the limit of ``isolation``.
 
-        The first batch may begin before ``offset`` and the last one may be cut off.  With
-        ``min_one_message`` the first is whole, however large.  OffsetOutOfRange outside of the log.
+        The first batch may begin before ``offset``, and the last one may be incomplete.  With
+        ``min_one_message`` the first batch is complete, even above ``max_bytes``.  Raises
+        OffsetOutOfRange for an offset outside of the log.
         """
         if offset < self._log_start_offset:
             raise OffsetOutOfRange(
@@ -630,30 +631,31 @@ class UnifiedLog:
             )
 
     def search_offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | TimestampSearch:
-        """What ListOffsets answers to its special values; else a search to be run in a thread.
+        """The offset for a special timestamp of ListOffsets; else a search to run in a thread.
 
-        LATEST_TIMESTAMP gives the log's end; how far the client may see is the caller's business.
+        MAX_TIMESTAMP needs a search, too.  LATEST_TIMESTAMP gives the log end offset; the caller
+        limits it to the offset that the client may see.
         """
         return offset_by_timestamp(self._local, self._epochs, self._log_start_offset, timestamp)
 
     def search_failed(self, error: OSError) -> KafkaStorage:
-        """The error to raise after a failed search; reports the directory."""
+        """The error to raise after a failed search; takes the log directory offline."""
         return self._local.fail(
             f"Error while fetching offset by timestamp for {self.name} in dir {self.log_dir}", error
         )
 
     def legacy_offsets_before(self, timestamp: int, max_count: int) -> list[int]:
-        """Segments' base offsets, newest first, as ListOffsets v0 wants them."""
+        """Base offsets of segments from before ``timestamp``, newest first, for ListOffsets v0."""
         return legacy_offsets_before(
             self._local, self._log_start_offset, timestamp, max_count, self._environment.now_ms()
         )
 
-    # Shortening.
+    # Truncation, deletion and retention.
 
     def plan_truncation(self, offset: int) -> TruncationPlan | None:
         """Reads to run in a thread before :meth:`truncate_to`; None if there is little to read.
 
-        Nothing has changed after that: the truncation is still to be asked for.
+        The plan itself truncates nothing.
         """
         if not self._producers.entries or not (
             self._local.segments.first.base_offset <= offset < self.log_end_offset
@@ -677,13 +679,13 @@ class UnifiedLog:
         return self._truncation_plan
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops everything from ``offset`` on; returns whether there was anything.
+        """Removes all records from ``offset`` on; returns whether there were any.
 
-        A batch that holds ``offset`` in its middle goes as a whole.
+        A batch that contains ``offset`` is removed as a whole.
         """
         if offset < 0:
             raise IllegalState(f"{self.name} cannot be truncated to offset {offset}")
-        self._finish_cut()
+        self._finish_truncation()
         if offset < self.log_end_offset:
             self._environment.before_truncation(self.directory)
         plan, self._truncation_plan = self._truncation_plan, None
@@ -699,7 +701,7 @@ class UnifiedLog:
                     offset,
                     self.log_end_offset - 1,
                 )
-                # Epochs that this broker began as a leader without a record go all the same.
+                # Removes epochs that this broker began as leader without an append.
                 self._truncate_epochs(offset)
                 return False
             _log.info("%s Truncating to offset %d", self._prefix, offset)
@@ -708,42 +710,50 @@ class UnifiedLog:
             else:
                 recovery_point = self._local.recovery_point
                 deleted = self._local.truncate_to(offset)
-                self._cut = _Cut(deleted, self._local.recovery_point < recovery_point, prepared)
+                self._unfinished_truncation = _UnfinishedTruncation(
+                    deleted, self._local.recovery_point < recovery_point, prepared
+                )
                 self._truncate_epochs(offset)
                 self._log_start_offset = start
                 if self._high_watermark.message_offset >= offset:
                     self._set_high_watermark(self._local.end)
-        self._finish_cut()
+        self._finish_truncation()
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drops everything; the next record gets ``offset``."""
-        self._finish_cut()
+        """Removes all records; the next one gets ``offset``.
+
+        ``log_start_offset`` is ``offset`` if not given.
+        """
+        self._finish_truncation()
         self._environment.before_truncation(self.directory)
         with self._local.guarded("Error while truncating the entire log for"):
             self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
-        self._finish_cut()
+        self._finish_truncation()
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
         recovery_point = self._local.recovery_point
         deleted = self._local.truncate_fully_and_start_at(offset)
-        self._cut = _Cut(deleted, self._local.recovery_point < recovery_point, is_full=True)
+        self._unfinished_truncation = _UnfinishedTruncation(
+            deleted, self._local.recovery_point < recovery_point, is_full=True
+        )
         self._epochs.clear()
         self._epoch_file.write_later()
         self._producers.clear(offset)
         self._log_start_offset = log_start_offset
         self._set_high_watermark(self._local.end)
 
-    def _finish_cut(self) -> None:
-        """Brings snapshots, producers and checkpoints after records that were cut off.
+    def _finish_truncation(self) -> None:
+        """Updates snapshots, producers and checkpoints after a truncation.
 
-        Opens files.  What a limit refuses is done before the next change of the log: nothing is
-        appended behind producers that had records which are gone.
+        If a limit (open files, memory) prevents that, it is tried again before the next change of
+        the log: no append is checked against the states of removed records.
         """
-        cut = self._cut
+        cut = self._unfinished_truncation
         if cut is None:
             return
-        self._cut = cut._replace(prepared=None)  # a second attempt goes by what is on disk
+        # A second attempt reads the log again.
+        self._unfinished_truncation = cut._replace(prepared=None)
         with self._local.guarded("Error while truncating log to an offset for"):
             self._delete_snapshots(cut.deleted)
             if cut.is_full:
@@ -763,7 +773,7 @@ class UnifiedLog:
                 self.active_segment.base_offset,
                 cut.is_below_recovery_point,
             )
-        self._cut = None
+        self._unfinished_truncation = None
 
     def _truncate_epochs(self, offset: int) -> None:
         self._epochs.truncate_from_end(offset)
@@ -787,9 +797,9 @@ class UnifiedLog:
             self._local.delete_later(paths)
 
     def delete_records(self, offset: int) -> int:
-        """Raises the log start for DeleteRecords and gives it; the segments go with retention.
+        """Raises the log start offset for DeleteRecords, and returns it.
 
-        OffsetOutOfRange past the high watermark.
+        Retention deletes the segments later.  OffsetOutOfRange past the high watermark.
         """
         self.maybe_increment_log_start_offset(offset, "client delete records request")
         return self._log_start_offset
@@ -797,7 +807,10 @@ class UnifiedLog:
     def maybe_increment_log_start_offset(
         self, offset: int, reason: str = "leader offset incremented"
     ) -> bool:
-        """Raises the log start; says whether it was lower.  OffsetOutOfRange past the watermark."""
+        """Raises the log start offset to ``offset``; returns whether it was lower.
+
+        OffsetOutOfRange past the high watermark.
+        """
         if offset > self.high_watermark:
             raise OffsetOutOfRange(
                 f"Cannot increment the log start offset to {offset} of partition {self.name} since "
@@ -815,23 +828,28 @@ class UnifiedLog:
         return True
 
     def delete_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
-        """Deletes the log's oldest segments, raising the log start; one segment always remains."""
-        doomed = list(segments)
-        for segment in doomed:
+        """Deletes the given oldest segments and raises the log start offset.
+
+        If all segments are given, a new empty one is rolled first.
+        """
+        to_delete = list(segments)
+        for segment in to_delete:
             _log.info("%s Deleting segment %s due to %s", self._prefix, segment, reason)
         with self._local.guarded("Error while deleting segments for"):
-            if doomed and len(doomed) == len(self._local.segments):
+            if to_delete and len(to_delete) == len(self._local.segments):
                 fresh = self._roll(self.log_end_offset)
-                doomed = [segment for segment in doomed if segment.base_offset != fresh.base_offset]
-            if doomed:
-                following = self._local.segments.higher(doomed[-1].base_offset)
+                to_delete = [
+                    segment for segment in to_delete if segment.base_offset != fresh.base_offset
+                ]
+            if to_delete:
+                following = self._local.segments.higher(to_delete[-1].base_offset)
                 assert following is not None, "one segment always remains"
                 self.maybe_increment_log_start_offset(following.base_offset, reason)
-                self._local.remove_segments(doomed)
-                self._delete_snapshots(doomed)
+                self._local.remove_segments(to_delete)
+                self._delete_snapshots(to_delete)
 
     def delete_old_segments(self) -> int:
-        """Deletes segments by retention and below the log start; returns how many."""
+        """Deletes segments past retention or below the log start offset; returns how many."""
         deleted = 0
         while True:
             segments = list(self._local.segments)
@@ -851,19 +869,19 @@ class UnifiedLog:
     # Compaction.
 
     def aborted_transactions(self, offset: int, upper_bound: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that overlap with the offsets."""
+        """The aborted transactions that overlap with ``offset`` to ``upper_bound`` (exclusive)."""
         return self._local.collect_aborted(offset, upper_bound)
 
     def new_segment(self, base_offset: int, suffix: str) -> LogSegment:
-        """An empty segment beside those in service; it does not belong to the log yet."""
+        """A new empty segment for compaction; it is not part of the log yet."""
         return self._local.new_segment(base_offset, suffix)
 
     def replace_segments(self, replacements: Sequence[Replacement], generation: int) -> bool:
-        """Puts compacted segments in the place of others; False if these are not what they were.
+        """Replaces segments by compacted ones; False if the old segments have changed since.
 
-        ``generation`` is that of the log when the segments were read: after a truncation they may
-        have been filled again to the same size.
-        A broker that is killed in between finds either the old ones or the new when it loads them.
+        ``generation`` is the log's generation when the segments were read: after a truncation, a
+        segment may have other records but the same size.
+        After a kill in between, the next start loads either the old segments or the new ones.
         """
         if generation != self.generation:
             return False
@@ -873,7 +891,7 @@ class UnifiedLog:
                 return False
             if sum(segment.size for segment in old) != old_size:
                 return False
-        # Its place in the file may move.
+        # Forget the high watermark's file position, which may change.
         self._high_watermark = LogOffsetMetadata(self._high_watermark.message_offset)
         with self._local.guarded("Error while replacing segments of"):
             for replacement in replacements:
@@ -884,12 +902,12 @@ class UnifiedLog:
                 self._delete_snapshots(merged)
         return True
 
-    # To disk.
+    # Flushes and closing.
 
     def plan_flush(self, offset: int | None = None) -> FlushPlan | None:
-        """The flush that makes everything before ``offset`` durable; None if it is.
+        """The flush of all records before ``offset``; None if they are on disk already.
 
-        ``offset`` is the log's end if not given.  Call :meth:`finish_flush` when it has run.
+        ``offset`` is the log end offset if not given.  Call :meth:`finish_flush` when it has run.
         """
         with self._local.guarded("Error while flushing log for"):
             return self._local.plan_flush(
@@ -901,11 +919,11 @@ class UnifiedLog:
         self._snapshots.sync()
 
     def finish_flush(self, plan: FlushPlan) -> None:
-        """The flush has run: moves the recovery point."""
+        """Moves the recovery point after a flush has run."""
         self._local.mark_flushed(plan)
 
     def flush(self) -> None:
-        """Plan, run and finish in one.  Blocks; KafkaStorage if the disk fails."""
+        """Flushes all records to disk.  Blocks; KafkaStorage if the disk fails."""
         plan = self.plan_flush()
         if plan is None:
             return
@@ -914,8 +932,8 @@ class UnifiedLog:
         self.finish_flush(plan)
 
     def close(self) -> None:
-        """Writes what is only in memory: indexes, epochs, topic id, a snapshot.  Blocks."""
-        self._finish_cut()
+        """Writes indexes, leader epochs, topic id and a producer snapshot to files.  Blocks."""
+        self._finish_truncation()
         with self._local.guarded("Error while closing"):
             self._partition_metadata.maybe_flush()
             self._epoch_file.write()

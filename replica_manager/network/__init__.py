@@ -1,18 +1,18 @@
-"""Sockets: what a broker or a quorum node listens on, and its links to other brokers.
+"""Sockets: the listeners of a broker or a quorum node, and a broker's connections to others.
 
-The way of a connection:
+The path of a client's connection:
 
-1. :mod:`.listener` accepts it (:mod:`.listening_sockets`; :mod:`.connection_quotas` and
-   :mod:`.connection_rates` say whether and when);
-2. :mod:`.listener_authenticator` says whether TLS and SASL come first;
-3. :mod:`.connection` cuts frames out of the stream, one request at a time
-   (:mod:`.request_memory` bounds them), and sends the responses; :mod:`.hang_ups` notices that a
-   client has gone.
+1. :mod:`.listener` accepts it on one of the :mod:`.listening_sockets`, within the limits of
+   :mod:`.connection_quotas` and :mod:`.connection_rates`;
+2. :mod:`.listener_authenticator` authenticates it with TLS and SASL, if the listener requires that;
+3. :mod:`.connection` reads requests, one frame at a time, and sends the responses;
+   :mod:`.request_memory` limits the memory of requests, and :mod:`.hang_ups` detects that a client
+   has reset its connection.
 
 :mod:`.broker_links` are this broker's connections to others.
 
 May import ``quotas``, ``replication``, ``security``, ``log``, configuration and ``zkcontroller``.
 
-What must not be done here: know an API.  What a frame means is said by ``server``, or by
-``quorum`` on a quorum node.
+What must not be done here: handle an API.  Frames are handled by ``server``, or by ``quorum`` on a
+quorum node.
 """

@@ -1,6 +1,6 @@
-"""Connections of this broker to other brokers, one to each, for one purpose.
+"""Connections of this broker to other brokers: one to each broker, for one purpose.
 
-Where a broker is follows from the metadata cache, looked up before each request.
+A broker's endpoint is looked up in the metadata cache before each request.
 
 Source: Kafka ``InterBrokerSendThread``.
 """
@@ -22,7 +22,7 @@ from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.zk_metadata_cache import ZkMetadataCache
 
 MAX_DOUBLINGS: Final = 10
-"""Of the time that a connection may take; the longest time that is allowed bounds it too."""
+"""The most doublings of the connection setup timeout, which also has its own maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class LinkKeys:
     client_id: str
     security: ClientSecurity = PLAINTEXT
     connect_timeout_ms: int = 10_000
-    """``socket.connection.setup.timeout.ms``; doubled with each failure in a row"""
+    """``socket.connection.setup.timeout.ms``; doubled with each consecutive failure"""
     connect_timeout_max_ms: int = 30_000
     """``socket.connection.setup.timeout.max.ms``"""
     request_timeout_ms: int = 30_000
@@ -44,7 +44,7 @@ class LinkKeys:
 def link_keys(
     config: BrokerConfig, security: Mapping[str, ClientSecurity], client_id: str
 ) -> LinkKeys:
-    """The settings in the configuration; ``security`` is by listener name."""
+    """The settings of connections between brokers; ``security`` is by listener name."""
     listener = config.listeners.inter_broker
     return LinkKeys(
         listener,
@@ -65,16 +65,17 @@ class BrokerLinks:
         self._connections: dict[int, tuple[Endpoint, Connection]] = {}
         self._turns: dict[int, asyncio.Lock] = {}
         self._failures: dict[int, int] = {}
-        """Connections in a row that could not be made, by broker."""
+        """The number of consecutive failures to connect, by broker id."""
 
     def leads_to(self, broker_id: int) -> bool:
-        """Whether that broker is live and has the inter-broker listener."""
+        """Whether the broker is live and has the inter-broker listener."""
         return self._endpoint(broker_id) is not None
 
     async def ask(self, broker_id: int, payload: RequestPayload) -> Any:
-        """The broker's response; calls to one broker wait for one another.
+        """Sends a request to a broker and returns the response; one request per broker at a time.
 
-        OSError (also TimeoutError) if it is gone or silent, InvalidFrame if its response is none.
+        Raises OSError (TimeoutError is one) if the broker cannot be reached or does not respond,
+        and InvalidFrame for an invalid response.
         """
         async with self._turns.setdefault(broker_id, asyncio.Lock()):
             connection = await self._connected(broker_id)
@@ -85,7 +86,7 @@ class BrokerLinks:
                 raise
 
     async def close(self) -> None:
-        """Closes all connections; calls in flight end with an error."""
+        """Closes all connections; requests in flight fail."""
         connections = [connection for _, connection in self._connections.values()]
         for connection in connections:
             await connection.close()

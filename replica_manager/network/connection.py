@@ -1,17 +1,18 @@
 """One client connection: reads requests and writes responses, one at a time, in order.
 
-While a request is answered nothing more is read from its connection, as Kafka mutes it; what a
-client pipelines waits in the kernel's buffers, but for what has come along with that request.  So
-does one that has used up its quota, until its time is over.  A peer is not trusted: sizes are
-checked before anything is read, memory grows with what has really arrived, and a connection on
-which nothing has moved for ``connections.max.idle.ms`` is closed, also while its request waits.
+While a request is handled, its connection is not read: it is muted, as in Kafka.  Further requests
+of the client wait in the kernel's buffers, except bytes that arrived with the current request.  The
+connection is also muted for the throttle time of a client that has exceeded its quota.  A peer is
+not trusted: sizes are checked before a request is read, memory grows only with bytes that have
+arrived, and a connection without traffic for ``connections.max.idle.ms`` is closed, even while its
+request waits.
 
-A peer that resets the connection, or is idle for too long, frees the socket at once.  Its request
-ends where it may be abandoned (:mod:`kafka_common.net.presence`), so a long poll is gone, and
-what has begun to have an effect is finished.
+If the peer resets the connection, or is idle for too long, the socket is closed at once.  Its
+request ends at the next point where it may be abandoned (:mod:`kafka_common.net.presence`): a long
+poll ends, but a write that has begun is completed.
 
-With a :class:`~replica_manager.network.listener_authenticator.ListenerAuthenticator` a peer first
-has to come in, by TLS, SASL or both; until then nothing it sends reaches a handler but ApiVersions.
+With a :class:`~replica_manager.network.listener_authenticator.ListenerAuthenticator`, a peer must
+first authenticate by TLS, SASL or both.  Until then only its ApiVersions requests reach a handler.
 
 Source: Kafka ``SocketServer.Processor``, ``NetworkReceive``, ``KafkaChannel``, ``Selector``.
 """
@@ -47,49 +48,49 @@ class Peer(NamedTuple):
 
     listener_name: str
     address: str
-    """IP address."""
+    """The client's IP address."""
     principal: Principal = ANONYMOUS
     is_in: bool = True
-    """False while it has to log in."""
+    """False until the client is authenticated."""
     is_token_authenticated: bool = False
-    """It logged in by a delegation token."""
+    """Whether the client authenticated with a delegation token."""
 
 
 class ResponseFrame(NamedTuple):
-    """The response frame, and how long the connection is muted afterwards."""
+    """A response frame, and how the connection continues after it."""
 
     frame: bytes
-    """All of it, or its beginning; empty for a request that is not answered."""
+    """The whole response frame or its beginning; empty if there is no response."""
     mute_ms: int = 0
     rest: Sequence[bytes | FileSlice] = ()
-    """What follows."""
+    """The rest of the response frame, in order."""
     closes: bool = False
-    """The connection ends here."""
+    """Whether the connection is closed without a response."""
     sent: Sequence[Callable[[], None]] = ()
-    """To be called when all of it has been sent."""
+    """Callbacks for when the whole response has been sent."""
     loop_time: LoopTime | None = None
-    """To which the turns count that it takes to send it."""
+    """Where the event loop time of sending the response is added; None to not measure it."""
     muted: AbstractContextManager[None] = nullcontext()
-    """Entered for as long as the client is not listened to."""
+    """A context that is entered while the connection is muted."""
 
 
 Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[ResponseFrame]]
-"""(frame, who sent it) to the response; InvalidFrame closes."""
+"""Maps a request frame and its peer to the response; InvalidFrame closes the connection."""
 
 _SIZE: Final = Struct(">i")
 _RECEIVE_BYTES: Final = 64 * 1024
-"""Received at once, and so much may be there of requests yet to come."""
+"""The most bytes of one read, and so the most bytes of later requests held in memory."""
 _RECEIVE_LARGE_BYTES: Final = 256 * 1024
-"""Received at once of a request that is not all there."""
+"""The most bytes of one read for the rest of a large request."""
 RECEIVING_TURN_S: Final = 0.01
-"""So long a request that is there already is received before others have their turn.
+"""Seconds of reading a large request before the connection yields to other tasks.
 
-Each of its many pieces may give the interpreter to another thread, which keeps it for 5 ms.
+Each of its many reads may also let another thread run Python for 5 ms.
 """
 REQUESTS_AT_ONCE: Final = 8
-"""So many requests that are there already are answered before other connections have their turn."""
+"""Requests handled in sequence before the connection yields to other connections."""
 _INLINE_BYTES: Final = 64 * 1024
-"""So much of a file is copied into the response: cheaper than calls of its own."""
+"""File slices up to so many bytes are copied into the response, which saves system calls."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _log = logging.getLogger("kafka.network.Processor")
 _selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")
@@ -100,7 +101,7 @@ def _ignore(_: ClientConnection) -> None:
 
 
 class ClientConnection:
-    """One accepted socket.  ``serve`` runs until either side ends it."""
+    """One accepted socket.  ``serve`` runs until the client or the broker closes it."""
 
     def __init__(
         self,
@@ -115,20 +116,20 @@ class ClientConnection:
         memory: RequestMemory | None = None,
         on_closing: Callable[[ClientConnection], None] = _ignore,
     ) -> None:
-        """``authenticator``: None where every peer is accepted as User:ANONYMOUS.
+        """``authenticator``: None to accept every peer as User:ANONYMOUS.
 
-        ``memory``: that of all connections' requests; None for as much as they like.
+        ``memory``: the memory for the requests of all connections; None is no limit.
 
-        ``on_closing`` is called once, before the socket is closed; ``serve`` may go on after that,
-        for as long as a request's effects are not complete.
+        ``on_closing`` is called once, before the socket is closed; ``serve`` may run longer, until
+        the current request is completed.
         """
         self.address = address
         """The peer's IP address."""
         self.listener_name = listener_name
         self.is_login_over = False
-        """Whether it ends because its login was not renewed in time (KIP-368)."""
+        """Whether it was closed because the client did not re-authenticate in time (KIP-368)."""
         self.last_active_s = asyncio.get_running_loop().time()
-        """On the loop's clock: when a request or a response last went through."""
+        """When a request was last received or a response sent, in seconds of the loop's clock."""
         self._socket = sock
         self._stream: ByteStream = PlainStream(sock)
         self._authenticator = authenticator
@@ -140,31 +141,31 @@ class ClientConnection:
         self._respond = respond
         self._memory = memory
         self._share: Share | None = None
-        """What the request that arrives, or is answered, holds of it; None for a small one."""
+        """The current request's share of the memory; None for a small request."""
         self._requests = 0
         self._read_ahead = bytearray()
         self._last_io_s = self.last_active_s
-        """When bytes last went either way."""
+        """When bytes were last received or sent, in seconds of the loop's clock."""
         self._is_waiting_for_peer = True
-        """Whether the socket is in use, to receive or to send; False: a request is answered."""
+        """Whether the socket is in use to receive or send; False while a request is handled."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._presence: ClientPresence | None = None
         self._is_over = False
-        """Whether the peer has hung up, or was idle for too long."""
+        """Whether the peer has reset the connection, or was idle for too long."""
         self._is_closed = False
         self._on_closing = on_closing
 
     async def serve(self) -> None:
-        """Answers requests until the connection ends; raises only cancellation."""
+        """Handles requests until the connection ends; raises only CancelledError."""
         loop = asyncio.get_running_loop()
         self._presence = ClientPresence()
         self._set_idle_timer(loop)
         try:
             if self._authenticator is not None:
-                await self._come_in(self._authenticator)
+                await self._authenticate(self._authenticator)
             while (data := await self._next_request()) is not None:
                 self.last_active_s = loop.time()
-                if await self._is_for_login(data):
+                if await self._is_reauthentication(data):
                     continue
                 if not await self._is_answered(data):
                     return
@@ -172,20 +173,20 @@ class ClientConnection:
         except asyncio.CancelledError:
             if not self._presence.is_gone:
                 raise
-            # The client has gone, and its request with it.
+            # The client has disconnected, so its request was cancelled.
         except AdmissionRefused:
-            pass  # the peer has its response, and the log its line
+            pass  # the error was logged and sent already
         except InvalidFrame as invalid:
             _log.warning("Closing the connection from %s: %s", self.address, invalid)
         except (OSError, TimeoutError):
-            pass  # the peer went away, or was idle for too long: both are usual
-        except Exception:  # noqa: BLE001 - whatever it is, it ends this connection alone
+            pass  # the peer disconnected or was idle for too long, which is usual
+        except Exception:  # noqa: BLE001 - an error must end this connection only
             _log.exception("Closing the connection from %s because of an error", self.address)
         finally:
             self.close()
 
     async def _is_answered(self, data: bytes) -> bool:
-        """Answers the request in ``data``; returns whether another may follow."""
+        """Handles the request in ``data``; returns whether the connection stays open."""
         self._is_waiting_for_peer = False
         try:
             response = await self._respond(data, self._peer)
@@ -212,11 +213,11 @@ class ClientConnection:
                 self._is_waiting_for_peer = True
 
     def hung_up(self) -> None:
-        """The peer has reset the connection, and will not read a response."""
+        """Ends the connection after the peer has reset it and will read no response."""
         if not self._is_waiting_for_peer:
             self.disconnect()
         elif self._presence is not None:
-            # Reading finds it out, after what had arrived before: that still takes effect.
+            # The next read fails, after the requests that arrived before: they are still handled.
             self._presence.leave()
 
     def disconnect(self) -> None:
@@ -246,12 +247,12 @@ class ClientConnection:
         self._on_closing(self)
         self._stream.close()
 
-    # Coming in
+    # Authentication
 
-    async def _come_in(self, authenticator: ListenerAuthenticator) -> None:
-        """Returns when the peer is authenticated; raises AdmissionRefused after sending the error.
+    async def _authenticate(self, authenticator: ListenerAuthenticator) -> None:
+        """Authenticates the peer; raises AdmissionRefused after sending the error.
 
-        TimeoutError if that takes longer than a connection may be idle, however often a byte comes.
+        Raises TimeoutError if it takes longer than ``connections.max.idle.ms`` in total.
         """
         try:
             async with asyncio.timeout(self._max_idle_s):
@@ -260,9 +261,9 @@ class ClientConnection:
                         principal=await self._tls_principal(authenticator)
                     )
                 if authenticator.sasl is not None:
-                    await self._log_in(authenticator.authenticator())
+                    await self._authenticate_by_sasl(authenticator.authenticator())
         except AdmissionRefused as refused:
-            await self._turn_away(authenticator, refused)
+            await self._send_failure(authenticator, refused)
             raise
 
     async def _tls_principal(self, authenticator: ListenerAuthenticator) -> Principal:
@@ -278,8 +279,10 @@ class ClientConnection:
             raise AdmissionRefused(f"SSL handshake failed: {reason}") from None
         return authenticator.principal_of(stream.peer_certificate)
 
-    async def _log_in(self, authenticator: SaslAuthenticator, data: bytes | None = None) -> None:
-        """Completes a login; ``data`` is its first frame if that was read already."""
+    async def _authenticate_by_sasl(
+        self, authenticator: SaslAuthenticator, data: bytes | None = None
+    ) -> None:
+        """Completes a SASL authentication; ``data`` is its first frame if that was read already."""
         assert self._authenticator is not None
         assert self._authenticator.sasl is not None
         while authenticator.login is None:
@@ -304,12 +307,15 @@ class ClientConnection:
             principal=self._login.principal, is_token_authenticated=self._login.is_token
         )
 
-    async def _is_for_login(self, data: bytes) -> bool:
-        """Whether the frame starts another login; ConnectionAbortedError if the session expired."""
+    async def _is_reauthentication(self, data: bytes) -> bool:
+        """Handles a frame that starts a re-authentication; returns whether it was one.
+
+        Raises ConnectionAbortedError if the SASL session has expired.
+        """
         login = self._login
         if login is None or login.expires_at_ms is None:
             return False
-        if await self._is_renewed(login, data):
+        if await self._reauthenticate(login, data):
             return True
         if self._now_ms() > login.expires_at_ms:
             _log.debug("Disconnecting expired channel of %s", self.address)
@@ -317,8 +323,8 @@ class ClientConnection:
             raise ConnectionAbortedError("the login is over")
         return False
 
-    async def _is_renewed(self, login: Login, data: bytes) -> bool:
-        """Whether the frame started another login, which is complete then (KIP-368)."""
+    async def _reauthenticate(self, login: Login, data: bytes) -> bool:
+        """Completes the re-authentication if the frame starts one; returns whether (KIP-368)."""
         assert self._authenticator is not None
         now_ms, last_ms = self._now_ms(), self._reauthenticated_at_ms
         if not data.startswith(_HANDSHAKE) or (
@@ -327,16 +333,16 @@ class ClientConnection:
             return False
         self._reauthenticated_at_ms = now_ms
         try:
-            await self._log_in(self._authenticator.authenticator(login), data)
+            await self._authenticate_by_sasl(self._authenticator.authenticator(login), data)
         except AdmissionRefused as refused:
-            await self._turn_away(self._authenticator, refused)
+            await self._send_failure(self._authenticator, refused)
             raise
         return True
 
-    async def _turn_away(
+    async def _send_failure(
         self, authenticator: ListenerAuthenticator, refused: AdmissionRefused
     ) -> None:
-        """Logs the failure, waits so that guessing takes time, and sends the error."""
+        """Logs the failure and sends the error after a delay, which slows down guessing."""
         _selector_log.info(
             "Failed %sauthentication with /%s (listener %s) (%s)",
             "" if self._login is None else "re-",
@@ -385,12 +391,12 @@ class ClientConnection:
     async def _next_request(self) -> bytes | None:
         self._requests += 1
         if self._requests % REQUESTS_AT_ONCE == 0:
-            # A socket that is always ready never makes its task wait.
+            # If bytes are always available, reading never yields to other tasks.
             await asyncio.sleep(0)
         return await self._receive_frame(self._max_request_bytes)
 
     async def _receive_frame(self, max_bytes: int) -> bytes | None:
-        """The next frame without its size; None when the peer has closed between frames."""
+        """The next frame without its size; None if the peer has closed the connection."""
         self._release_memory()
         buffer = self._read_ahead
         while len(buffer) < _SIZE.size:
@@ -429,12 +435,12 @@ class ClientConnection:
         try:
             with abandonable():
                 await share.wait()
-                raise_if_abandoned()  # closed to make room for others
+                raise_if_abandoned()  # the connection was closed to free memory
         finally:
             self._is_waiting_for_peer = True
 
     def has_more(self) -> bool:
-        """Whether the peer has sent unread bytes."""
+        """Whether the socket has unread bytes from the peer."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except OSError:
@@ -446,7 +452,7 @@ class ClientConnection:
             self._share = None
 
     async def _receive(self, size: int) -> bytes:
-        """The received bytes, at most ``size``; none if the peer has closed."""
+        """The received bytes, at most ``size``; empty if the peer has closed the connection."""
         data = await self._stream.receive(size)
         if self._is_over:
             raise TimeoutError
@@ -456,7 +462,7 @@ class ClientConnection:
     def _note_io(self) -> None:
         self._last_io_s = asyncio.get_running_loop().time()
 
-    # A timer for every call would cost as much as the call.
+    # One timer for the connection: a timer for every read would cost as much as the read.
 
     def _set_idle_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._max_idle_s is not None:

@@ -1,9 +1,9 @@
 """Limits the open connections of a broker, a listener and an address.
 
-Counted as connections come and go, so that asking costs the same however many there are.  A
-listener without a limit of its own has the broker's.  The listener that brokers have to themselves
-is protected: it may exceed the broker's limit, at the expense of a client's connection, though not
-its own limit.
+Connections are counted when they open and close, so a check is fast with any number of them.  A
+listener without a limit of its own has the broker's.  An inter-broker listener that clients do not
+use is protected: it may exceed the broker's limit, which closes a client's connection, but not its
+own limit.
 
 Source: Kafka ``ConnectionQuotas``.
 """
@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class ConnectionLimits(Protocol):
-    """The limits."""
+    """The limits of open connections."""
 
     @property
     def max_connections(self) -> int:
@@ -24,11 +24,11 @@ class ConnectionLimits(Protocol):
 
     @property
     def listener_max_connections(self) -> Mapping[str, int]:
-        """The limits of single listeners."""
+        """The limits of listeners that have their own."""
 
     @property
     def max_connections_per_ip(self) -> int:
-        """The limit of one address."""
+        """The limit of each address without its own limit."""
 
     @property
     def max_connections_per_ip_overrides(self) -> Mapping[str, int]:
@@ -36,7 +36,7 @@ class ConnectionLimits(Protocol):
 
 
 class ConnectionQuotas:
-    """Counts the connections of one broker."""
+    """Counts the open connections of one broker."""
 
     def __init__(self, protected_listener: str | None) -> None:
         """``protected_listener``: the inter-broker listener; None if clients share it."""
@@ -56,22 +56,22 @@ class ConnectionQuotas:
         return self.is_protected(listener_name) or self.total < limits.max_connections
 
     def is_exceeded(self, limits: ConnectionLimits) -> bool:
-        """Whether a client's connection must be closed for one of a broker."""
+        """Whether there are too many connections, so that a client's connection must be closed."""
         return self.total > limits.max_connections
 
     def refused_over(self, address: str, limits: ConnectionLimits) -> int | None:
-        """The limit of an address that has reached it; None if it may connect."""
+        """The limit of the address if it has reached it; None if it may connect."""
         most = limits.max_connections_per_ip_overrides.get(address, limits.max_connections_per_ip)
         return most if self._by_address[address] >= most else None
 
     def opened(self, listener_name: str, address: str) -> None:
-        """Counts a connection."""
+        """Adds an opened connection to the counts."""
         self.total += 1
         self._by_listener[listener_name] += 1
         self._by_address[address] += 1
 
     def closed(self, listener_name: str, address: str) -> None:
-        """Removes a connection from the count."""
+        """Removes a closed connection from the counts."""
         self.total -= 1
         self._by_listener[listener_name] -= 1
         self._by_address[address] -= 1

@@ -1,12 +1,12 @@
-"""Limits the new connections a second of a broker, a listener and an address (KIP-612).
+"""Limits the new connections per second of a broker, a listener and an address (KIP-612).
 
-Pure but for its metrics.  Who is over the broker's or the listener's rate is accepted later: the
-acceptor waits, and with it all later connections.  Who is over the rate of their address is not
-served: the connection stays open and unheard for as long as it would have had to wait, so that a
-client that tries again at once gains nothing, and is closed then.  No connection waits longer than
-one window.
+Pure except for its metrics.  A connection over the broker's or the listener's rate is accepted
+later: the acceptor waits, and delays all later connections.  A connection over the rate of its
+address is not served: it stays open without being read for its throttle time, and is then closed,
+so that a client gains nothing by connecting again at once.  No connection waits longer than one
+window.
 
-Brokers among themselves, on a listener of their own, do not count for the broker's rate.
+Connections on a listener that only brokers use do not count for the broker's rate.
 
 Source: Kafka ``ConnectionQuotas``, ``ConnectionQuotaEntity``, ``IpConfigHandler``.
 """
@@ -36,7 +36,7 @@ _log = logging.getLogger("kafka.network.ConnectionQuotas")
 
 
 class _Listener:
-    """The rate of one listener, and the throttle times of it and its addresses."""
+    """The metrics of one listener: its rate, and the throttle times of it and of addresses."""
 
     def __init__(self, name: str, rates: ConnectionRates) -> None:
         self.rate = rates.sensor(_RATE, {"listener": name})
@@ -45,12 +45,12 @@ class _Listener:
 
 
 class ConnectionRates:
-    """The connection rates of one broker.  Lives on the event loop."""
+    """The connection rates of one broker.  For the event loop."""
 
     def __init__(
         self, windows: QuotaWindows, now_ms: Callable[[], int], metrics: Metrics, protected: str
     ) -> None:
-        """``protected``: the listener only for brokers; empty if there is none."""
+        """``protected``: the listener that only brokers use; empty if there is none."""
         self._windows = windows
         self._now_ms = now_ms
         self._metrics = metrics
@@ -65,9 +65,9 @@ class ConnectionRates:
         )
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of ``ips/192.0.2.1`` or ``ips/<default>`` changed.
+        """Applies a changed configuration of ``ips/192.0.2.1`` or ``ips/<default>``.
 
-        What is no address, or no rate, is logged, and the address keeps the rate that it has.
+        An invalid address or rate is logged and changes nothing.
         """
         name = entity_path.removeprefix("ips/")
         try:
@@ -85,7 +85,7 @@ class ConnectionRates:
             self._ip_bounds[address] = bound
 
     def accept(self, listener_name: str, broker_bound: int, listener_bound: int) -> int:
-        """Records a new connection; returns for how many milliseconds the acceptor must wait."""
+        """Records a new connection; returns how many milliseconds the acceptor must wait."""
         now_ms = self._now_ms()
         listener = self._listener(listener_name)
         wait_ms = 0
@@ -97,7 +97,7 @@ class ConnectionRates:
         return wait_ms
 
     def refuse(self, listener_name: str, address: str) -> int:
-        """After how many milliseconds to close that connection; 0: it is accepted."""
+        """Checks the rate of an address; returns after how many ms to close it, 0 to accept it."""
         bound = self._ip_bounds.get(address, self._default_ip_bound)
         if bound is None:
             return 0
@@ -106,7 +106,7 @@ class ConnectionRates:
         refused_ms = self._record(sensor, bound, now_ms)
         if refused_ms == 0:
             return 0
-        # It does not come in, so it must not count.
+        # A refused connection must not count for any rate.
         listener = self._listener(listener_name)
         listener.ip_throttle_time.record(refused_ms)
         sensor.record_at(-1, now_ms)
@@ -147,7 +147,7 @@ def _bound_in(config: Mapping[str, str]) -> int | None:
 
 
 def _address(text: str) -> str:
-    """The address in a socket's form; ConfigInvalid for a host name."""
+    """The address as sockets show it; ConfigInvalid for a host name."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Notices that a client has reset its connection, also while the connection is not read.
+"""Detects that a client has reset its connection, even while the connection is not read.
 
-While a request is answered its connection is not read, so that a reset would be found only when the
-answer is sent.  One ``epoll`` object watches every connection for nothing but errors and hang-ups;
-it costs one call a connection and nothing a request.  A peer that only ends its side (FIN) may
-still read, and is no hang-up: Kafka answers it, too.
+While a request is handled, its connection is not read, so a reset would be detected only when the
+response is sent.  One ``epoll`` object watches every connection for errors and hang-ups only, which
+takes one call per connection and none per request.  A peer that closes only its own side (FIN) may
+still read, which is no hang-up: as in Kafka, it gets its response.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_AT_ONCE: Final = 256
-"""So many hang-ups are handled before other callbacks have their turn."""
+"""The most hang-ups handled before other callbacks of the event loop run."""
 
 
 class HangUps:
-    """The watched connections of one server, by descriptor.  Lives on the event loop."""
+    """The watched connections of one server, by descriptor.  For the event loop."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -27,9 +27,9 @@ class HangUps:
         asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._look)
 
     def watch(self, sock: socket.socket, callback: Callable[[], None]) -> None:
-        """Calls back, once, when the peer of ``sock`` has hung up."""
+        """Calls ``callback`` once when the peer of ``sock`` has reset the connection."""
         descriptor = sock.fileno()
-        # Without an event asked for there remain EPOLLERR and EPOLLHUP, which always count.
+        # EPOLLERR and EPOLLHUP are always reported, so no event needs to be requested.
         self._epoll.register(descriptor, select.EPOLLET)
         self._callbacks[descriptor] = callback
 
@@ -40,7 +40,7 @@ class HangUps:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Stops watching."""
+        """Stops watching all connections."""
         asyncio.get_running_loop().remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._callbacks.clear()

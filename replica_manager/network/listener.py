@@ -1,8 +1,8 @@
 """Listening sockets: accepts connections within the limits, one socket for each listener.
 
-A listener is *bound* before it *accepts*: a port 0 is bound early, because its number goes into the
-registration, and connections wait in its backlog; a fixed port is bound only when the broker is
-ready, so that no client can connect before.
+A listener is first *bound*, then it *accepts*.  Port 0 is bound early, because the broker's
+registration needs the real port; connections wait in its backlog.  A fixed port is bound only when
+the broker is ready, so that no client can connect before.
 
 Source: Kafka ``SocketServer``, ``Acceptor``, ``ConnectionQuotas``.
 """
@@ -35,12 +35,14 @@ from replica_manager.network.listening_sockets import listening_socket, readable
 from replica_manager.network.request_memory import RequestMemory, request_memory_bytes
 
 ACCEPT_PAUSE_S: Final = 1.0
-"""Pause after a failed accept, and between two looks at the limit of open files."""
+"""The pause after a failed accept, and between two checks of the limit of open files."""
 MOST_UNFINISHED: Final = 500
-"""So many requests may go on without their clients, as many as Kafka queues; more connections wait
-to be accepted meanwhile."""
+"""The most requests that may still run after their clients have disconnected.
+
+Kafka queues as many.  At the limit, no connections are accepted.
+"""
 MOST_REFUSED: Final = 1_000
-"""So many connections are kept open that came too fast; the oldest is closed before its time."""
+"""The most connections kept open after a refusal by rate; then the oldest is closed early."""
 
 _log = logging.getLogger("kafka.network.SocketServer")
 
@@ -51,21 +53,21 @@ class ServerLimits:
 
     max_request_bytes: int = 104_857_600
     max_queued_request_bytes: int = -1
-    """Of all requests together; below 1: a share of the memory there is."""
+    """The limit for all requests together; below 1, a quarter of the machine's memory."""
     max_idle_ms: int = 600_000
-    """Negative: for ever."""
+    """``connections.max.idle.ms``; a negative value is no limit."""
     max_connections: int = 2**31 - 1
     listener_max_connections: Mapping[str, int] = field(default_factory=dict)
-    """Of those listeners that have another one than all."""
+    """The limits of listeners that have their own, by listener name."""
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = 2**31 - 1
-    """A second, of all listeners together but the protected one."""
+    """New connections per second of all listeners together, except the protected one."""
     listener_connection_creation_rates: Mapping[str, int] = field(default_factory=dict)
-    """Of those that have another one than all."""
+    """New connections per second of listeners that have their own limit."""
     backlog: int = 50
     send_buffer_bytes: int = 102_400
-    """-1: as the operating system likes."""
+    """-1 is the default of the operating system."""
     receive_buffer_bytes: int = 102_400
 
 
@@ -83,42 +85,42 @@ class SocketServer:
         authenticators: Mapping[str, ListenerAuthenticator] | None = None,
         rates: ConnectionRates | None = None,
     ) -> None:
-        """``protected_listener``, of brokers, may exceed ``max_connections`` if there is another.
+        """``protected_listener`` may exceed ``max_connections`` if there are other listeners.
 
-        ``authenticators``: by listener name; without one every peer may come in.  ``rates``: None
-        where connections may come as fast as they like.
+        ``authenticators``: by listener name; a listener without one accepts every peer.
+        ``rates``: None for no limits of connection rates.
         """
         self._authenticators = dict(authenticators or {})
         self._rates = rates
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._endpoints = endpoints
         self.limits = limits
-        """May be replaced while the server runs: it counts for connections yet to come."""
+        """May be replaced while the server runs; applies to new connections."""
         self._respond = respond
         self._quotas = ConnectionQuotas(protected_listener if len(endpoints) > 1 else None)
         self._prefix = f"[SocketServer listenerType=ZK_BROKER, nodeId={broker_id}] "
         self._sockets: dict[str, socket.socket] = {}
         self._acceptors: dict[str, asyncio.Task[None]] = {}
-        """By listener name."""
+        """The accepting tasks by listener name."""
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
         self._unfinished: dict[ClientConnection, asyncio.Task[None]] = {}
-        """Connections that are closed, with a request whose effects are not complete."""
+        """Closed connections whose last request still runs."""
         self._hang_ups: HangUps | None = None
         self.request_memory = RequestMemory(
             request_memory_bytes(limits.max_queued_request_bytes, limits.max_request_bytes)
         )
         self._has_room = asyncio.Event()
         self.expired_count = 0
-        """How many connections were closed whose login had not been renewed in time."""
+        """The number of connections closed because the client did not re-authenticate in time."""
 
     def bind_ephemeral(self) -> None:
-        """Binds the listeners whose port is 0; :attr:`ports` knows their numbers then."""
+        """Binds the listeners whose port is 0; after that :attr:`ports` has the real ports."""
         for endpoint in self._endpoints:
             if endpoint.port == 0:
                 self._bind(endpoint)
 
     def open(self) -> None:
-        """Binds what is not bound yet and begins to accept; ConfigInvalid for a port in use."""
+        """Binds all other listeners and begins to accept; ConfigInvalid for a port in use."""
         for endpoint in self._endpoints:
             if endpoint.listener_name not in self._sockets:
                 self._bind(endpoint)
@@ -134,7 +136,7 @@ class SocketServer:
         self._begin_to_accept(endpoint.listener_name)
 
     def remove(self, listener_name: str) -> None:
-        """Ends one listener with its connections; nothing if there is none of that name."""
+        """Closes a listener with its connections; does nothing if there is no such listener."""
         acceptor = self._acceptors.pop(listener_name, None)
         if acceptor is not None:
             acceptor.cancel()
@@ -151,7 +153,7 @@ class SocketServer:
 
     @property
     def ports(self) -> dict[str, int]:
-        """Listener name to the port that is really bound."""
+        """Listener name to the port that is bound."""
         return {name: sock.getsockname()[1] for name, sock in self._sockets.items()}
 
     @property
@@ -164,7 +166,7 @@ class SocketServer:
         return len(self._unfinished)
 
     async def close(self) -> None:
-        """Stops accepting, then ends every connection."""
+        """Stops accepting and closes every connection."""
         _log.info("%sStopping socket server request processors", self._prefix)
         tasks = [*self._acceptors.values(), *self._connections.values(), *self._unfinished.values()]
         for task in tasks:
@@ -189,7 +191,7 @@ class SocketServer:
                 receive_buffer_bytes=self.limits.receive_buffer_bytes,
             )
         except (OSError, UnicodeError) as failure:
-            # UnicodeError stands for a label of the host that is empty or too long.
+            # UnicodeError is raised for a host name with an empty or too long label.
             reason = failure.strerror if isinstance(failure, OSError) else None
             raise ConfigInvalid(
                 "listeners",
@@ -208,24 +210,24 @@ class SocketServer:
             await self._wait_for_room(listener_name)
             await self._wait_for_descriptors(listener_name, listening)
             try:
-                # Not loop.sock_accept: a connection that comes in the very moment in which the
-                # acceptor is cancelled would be lost, and stay open.
+                # Not loop.sock_accept: if the acceptor were cancelled at the moment of a new
+                # connection, its socket would be lost and stay open.
                 await readable(listening)
                 if not SPARE_DESCRIPTORS.are_there():
                     await self._pause()
                     continue
                 sock, peer = listening.accept()
             except BlockingIOError:
-                continue  # gone again
+                continue  # the client has closed the connection already
             except OSError as failure:
                 reason = exhausted_limit(failure) or failure
                 _log.error("%sError while accepting connection: %s", self._prefix, reason)
                 await self._pause()
                 continue
-            # An IPv4 client of a socket for both families shows as ::ffff:127.0.0.1.
+            # On a socket for both families, an IPv4 address has the form ::ffff:127.0.0.1.
             address = str(peer[0]).removeprefix("::ffff:")
             try:
-                if not await self._comes_too_fast(sock, address, listener_name):
+                if not await self._exceeds_ip_rate(sock, address, listener_name):
                     if self._is_over_ip_limit(address):
                         sock.close()
                     else:
@@ -235,8 +237,11 @@ class SocketServer:
                                self._prefix, address)  # fmt: skip
                 sock.close()
 
-    async def _comes_too_fast(self, sock: socket.socket, address: str, listener_name: str) -> bool:
-        """Whether to drop the connection; waits while the listener is throttled."""
+    async def _exceeds_ip_rate(self, sock: socket.socket, address: str, listener_name: str) -> bool:
+        """Whether the connection is over its address's rate; first waits for the other rates.
+
+        Such a connection is closed after its throttle time.
+        """
         if self._rates is None:
             return False
         limits = self.limits
@@ -246,7 +251,7 @@ class SocketServer:
         if wait_ms > 0:
             try:
                 await asyncio.sleep(wait_ms / 1000)
-                await self._wait_for_room(listener_name)  # another listener may have filled it
+                await self._wait_for_room(listener_name)  # others may have connected since
             except BaseException:
                 sock.close()
                 raise
@@ -291,7 +296,7 @@ class SocketServer:
             self._make_room()
 
     def _closing(self, sock: socket.socket, connection: ClientConnection) -> None:
-        """The socket is about to be closed; the connection's task may still run."""
+        """Removes a connection whose socket is about to be closed; its task may still run."""
         task = self._connections.pop(connection, None)
         if task is None:
             return
@@ -304,7 +309,7 @@ class SocketServer:
         self._has_room.set()
 
     def _ended(self, connection: ClientConnection) -> None:
-        # A task that is cancelled before it begins never reaches its own clean-up.
+        # A task that is cancelled before its first step does not close its connection.
         connection.close()
         self._unfinished.pop(connection, None)
         self._has_room.set()
@@ -318,9 +323,10 @@ class SocketServer:
             await self._has_room.wait()
 
     async def _wait_for_descriptors(self, listener_name: str, listening: socket.socket) -> None:
-        """Waits while only the descriptors reserved for logs and brokers are left.
+        """Waits while only the file descriptors reserved for logs and brokers are left.
 
-        Clients may have as many as are reserved in any case: logs alone must not shut them out.
+        Does not wait if there are fewer connections than reserved descriptors, so that the logs'
+        files cannot exclude all clients.
         """
         if self._quotas.is_protected(listener_name):
             return
@@ -345,7 +351,7 @@ class SocketServer:
             _log.info("%sListener %s accepts connections again", self._prefix, listener_name)
 
     async def _pause(self) -> None:
-        """Until a connection ends, and for ACCEPT_PAUSE_S at most."""
+        """Waits until a connection ends, at most ACCEPT_PAUSE_S."""
         self._has_room.clear()
         try:
             async with asyncio.timeout(ACCEPT_PAUSE_S):
@@ -354,7 +360,7 @@ class SocketServer:
             pass
 
     def _make_room(self) -> None:
-        """Closes the client connection that was idle longest, for a broker's connection."""
+        """Closes the client connection that was idle longest, to make room for a broker's."""
         others = [c for c in self._connections if not self._quotas.is_protected(c.listener_name)]
         if others:
             min(others, key=lambda connection: connection.last_active_s).disconnect()
@@ -373,7 +379,7 @@ class SocketServer:
 
 
 def _next_descriptor(any_open: socket.socket) -> int:
-    """The number of the next file or socket; beyond all if there is none left."""
+    """The descriptor that the next file or socket gets; the limit of open files if none is left."""
     try:
         descriptor = os.dup(any_open.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""Authenticates a connection before its first request: TLS, then SASL, as its listener requires.
+"""Authenticates a connection before its first request, by TLS and SASL as its listener requires.
 
 Source: Kafka ``SslChannelBuilder``, ``SaslChannelBuilder``, ``DefaultKafkaPrincipalBuilder``.
 """
@@ -24,11 +24,11 @@ from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
 
 Refusal: TypeAlias = Callable[[bytes, ErrorCode], bytes | None]
-"""The frame that refuses a request with an error; None if it gets no response."""
+"""Makes the response frame with an error to a request frame; None if there is no response."""
 
 
 class AdmissionRefused(ZkControllerError):
-    """The peer is refused; ``reply`` is the response with the reason, if there is one."""
+    """Authentication failed; ``reply`` is the response frame with the error, if there is one."""
 
     def __init__(self, reason: str, reply: bytes | None = None) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class AdmissionRefused(ZkControllerError):
 
 
 class ListenerAuthenticator:
-    """The authentication of one listener."""
+    """Authenticates the connections of one listener."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class ListenerAuthenticator:
         refusal: Refusal,
         tokens: DelegationTokens | None = None,
     ) -> None:
-        """``refusal``: the dispatcher's response to a request before authentication.
+        """``refusal``: makes the dispatcher's response to a request before authentication.
 
-        ``tokens``: None where no client logs in by a delegation token.
+        ``tokens``: None if clients cannot authenticate with delegation tokens.
         """
         self._security = security
         self.delay_s = security.failed_authentication_delay_s
-        """How long a refused client waits for the response."""
+        """The delay in seconds before the response to a failed authentication."""
         self.sasl = security.sasl
         self._mapper = security.principal_mapper
         self._refusal = refusal
@@ -65,7 +65,10 @@ class ListenerAuthenticator:
         return self._security.tls
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """The principal of that certificate (DER).  AdmissionRefused if no rule maps it."""
+        """The principal of a client certificate (DER), ANONYMOUS without one.
+
+        AdmissionRefused if no rule maps its name.
+        """
         if certificate is None or self._mapper is None:
             return ANONYMOUS
         name = self._mapper.name_of(distinguished_name(certificate))
@@ -74,7 +77,7 @@ class ListenerAuthenticator:
         return Principal(USER, name)
 
     def authenticator(self, before: Login | None = None) -> SaslAuthenticator:
-        """The SASL state of a login, or of the renewal of the one ``before``."""
+        """The state of a SASL authentication, which renews the login ``before`` if given."""
         assert self.sasl is not None
         return SaslAuthenticator(
             self._servers,

@@ -1,4 +1,4 @@
-"""Listening sockets: how they are opened, and how a task waits for a connection.
+"""Listening sockets: opens them, and waits for connections.
 
 Source: Kafka ``Acceptor.openServerSocket``.
 """
@@ -14,9 +14,9 @@ from kafka_common.model import Endpoint
 def listening_socket(
     endpoint: Endpoint, *, backlog: int, receive_buffer_bytes: int
 ) -> socket.socket:
-    """A socket that listens there, for both families if there is no host; OSError if it cannot.
+    """A listening socket, for IPv4 and IPv6 if the endpoint has no host; OSError on failure.
 
-    ``receive_buffer_bytes``: of the connections to come; -1 as the operating system likes.
+    ``receive_buffer_bytes`` applies to accepted connections; -1 is the operating system's default.
     """
     if not endpoint.host and socket.has_dualstack_ipv6():
         sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
@@ -43,7 +43,7 @@ def listening_socket(
 
 
 async def readable(sock: socket.socket) -> None:
-    """Returns when there is something to be read, or a connection to be accepted."""
+    """Waits until the socket has bytes to read, or a connection to accept."""
     loop = asyncio.get_running_loop()
     is_readable = asyncio.Event()
     loop.add_reader(sock, is_readable.set)

@@ -1,12 +1,12 @@
 """Limits the memory of the requests of all connections together.
 
-Counted is what has arrived of large requests, until they are answered; what a peer only announces
-costs nothing.  While the bound is reached no connection reads on a large request, so that a client
-waits behind its socket's buffers; small requests still come in, the brokers' own among them.
+The received bytes of large requests count until they are handled; the size that a peer announces
+does not count.  At the limit, no connection reads more of a large request, and its client must
+wait.  Small requests are still read, for example those of brokers.
 
-Requests that are answered free memory.  Requests that are not complete may hold all of it for ever,
-so a connection that has waited for PATIENCE_S has the one closed that has been silent for longest;
-and where each of them waits for memory itself, the one that came last.
+A handled request frees its memory.  But incomplete requests could hold all memory forever.  So when
+a connection has waited for PATIENCE_S, the connection that has sent nothing for the longest time is
+closed.  If all connections wait for memory themselves, the one whose request began last is closed.
 
 Source: Kafka ``SimpleMemoryPool``, ``Selector`` (``queued.max.request.bytes``, KIP-72).
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 PATIENCE_S: Final = 5.0
-"""So long a connection waits for memory, and a peer may be silent, before one is closed."""
+"""Seconds of waiting for memory, and of silence of a peer, before a connection is closed."""
 DEFAULT_SHARE: Final = 4
-"""Without ``queued.max.request.bytes``, one in so many bytes of the machine or container."""
+"""Without ``queued.max.request.bytes``, the limit is the memory divided by this number."""
 
 _CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -33,35 +33,35 @@ _log = logging.getLogger("kafka.network.Processor")
 
 
 class ReadingConnection(Protocol):
-    """A connection whose request takes memory."""
+    """A connection whose large request uses memory."""
 
     address: str
 
     def has_more(self) -> bool:
-        """Whether its peer has sent unread bytes."""
+        """Whether the socket has unread bytes from the peer."""
 
     def disconnect(self) -> None:
-        """Closes it."""
+        """Closes the connection."""
 
 
 class RequestMemory:
-    """The memory of one server's requests.  Lives on the event loop."""
+    """The memory of one server's requests.  For the event loop."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._shares: dict[Share, None] = {}
-        """In the order in which their requests began."""
+        """The shares in the order in which their requests began."""
         self._changed = asyncio.Event()
 
     def share(self, connection: ReadingConnection) -> Share:
-        """The share of a request about to arrive on the connection."""
+        """The memory share of a new request on the connection."""
         share = Share(self, connection, asyncio.get_running_loop().time())
         self._shares[share] = None
         return share
 
     async def wait(self, share: Share) -> None:
-        """Waits for memory for more of that request; returns too if the request was dropped."""
+        """Waits until memory is free; also returns if the request's connection was closed."""
         while self.used_bytes >= self.limit_bytes and share in self._shares:
             self._changed.clear()
             try:
@@ -72,7 +72,7 @@ class RequestMemory:
                     self._close_one()
 
     def release(self, share: Share) -> None:
-        """Frees the memory of a request that is answered or was dropped."""
+        """Frees the memory of a request that was handled or dropped."""
         if share in self._shares:
             del self._shares[share]
             self.used_bytes -= share.held_bytes
@@ -91,7 +91,7 @@ class RequestMemory:
         elif arriving and len(arriving) == len(self._shares):
             chosen = arriving[-1]
         else:
-            return  # some request is answered, and its memory will be free
+            return  # a request is being handled, and will free its memory
         _log.warning(
             "Closing the connection from %s: %d bytes of its request have arrived, which is not "
             "complete, and all %d bytes for requests are in use (queued.max.request.bytes)",
@@ -104,7 +104,7 @@ class RequestMemory:
 
 
 class Share:
-    """The memory of one request."""
+    """The memory of one request, which counts received bytes."""
 
     def __init__(self, memory: RequestMemory, connection: ReadingConnection, now_s: float) -> None:
         self.held_bytes = 0
@@ -119,7 +119,7 @@ class Share:
             await self._memory.wait(self)
 
     def arrived(self, size: int) -> None:
-        """Adds bytes that were read."""
+        """Adds received bytes."""
         self.held_bytes += size
         self._memory.used_bytes += size
         self.last_arrival_s = asyncio.get_running_loop().time()
@@ -130,14 +130,14 @@ class Share:
 
 
 def request_memory_bytes(configured: int, max_request_bytes: int) -> int:
-    """The limit for ``queued.max.request.bytes``; a request of any size always fits."""
+    """``queued.max.request.bytes``, or else a part of the memory, at least one largest request."""
     if configured > 0:
         return configured
     return max(_available_bytes() // DEFAULT_SHARE, max_request_bytes)
 
 
 def _available_bytes() -> int:
-    """The memory of the machine, or of the container if that is less."""
+    """The memory of the machine in bytes, or of the container if that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(limit for path in _CGROUP_LIMITS if (limit := _limit_in(path)))])
 

@@ -1,12 +1,12 @@
-"""Client quotas: how much a user or client id has used, and how long it must wait.
+"""Client quotas: measures the use of a user or client id, and computes throttle times.
 
-:mod:`.client_quotas` finds the quota of a client; :mod:`.rate_quotas` (bytes, request time) and
-:mod:`.mutation_quotas` (partitions created and deleted) measure its use; :mod:`.quota_managers` is
-what a request counts for, with :mod:`.loop_time`, the time that it held the event loop.
+:mod:`.client_quotas` finds the quota of a client.  :mod:`.rate_quotas` (bytes, request time) and
+:mod:`.mutation_quotas` (partitions created and deleted) measure its use.  :mod:`.quota_managers`
+counts a request for all quotas, with its time on the event loop (:mod:`.loop_time`).
 
 May import ``security``, configuration and ``zkcontroller``.
 
-What must not be done here: wait.  A manager says how long; the connection waits.
+What must not be done here: wait.  A manager returns the throttle time, and the connection waits.
 
 Source: Kafka ``ClientQuotaManager``, ``ClientRequestQuotaManager``,
 ``ControllerMutationQuotaManager``.

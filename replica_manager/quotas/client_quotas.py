@@ -1,9 +1,9 @@
 """Finds a client's quota by user, client id, or both; the most specific one applies.
 
 Pure.  A quota belongs to an *entity*: a user, a client id, a pair of them, or the default of
-either.  Clients are counted together by the entity that limits them, so the kinds of entities that
-were ever configured decide what a client is known by (its *key*): as in Kafka, until the broker
-starts again.
+either.  All clients that one quota limits together have the same *key*: the user, the client id, or
+both.  The types of entities that were configured since the broker's start decide which, as in
+Kafka.
 
 Source: Kafka ``ClientQuotaManager``, ``DefaultQuotaCallback`` (KIP-55).
 """
@@ -21,11 +21,11 @@ from kafka_common.errors import ConfigInvalid
 from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
 
 MOST_CLIENTS: Final = 10_000
-"""So many clients are known apart; the one that was seen longest ago is forgotten first."""
+"""The most clients whose state is kept; above it, the least recently used one is removed."""
 INACTIVE_MS: Final = 3_600_000
-"""A client that was not seen for so long is forgotten."""
+"""The milliseconds after which an unused client's state is removed."""
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
-"""What a response can tell."""
+"""The longest throttle time that fits into a response."""
 _NO_LIMIT: Final = "Infinity"
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
@@ -34,14 +34,14 @@ _log = logging.getLogger("kafka.server.ClientQuotaManager")
 
 
 class QuotaEntity(NamedTuple):
-    """Sanitized znode names, or ``<default>``; None where the entity has no such part."""
+    """A quota entity: sanitized znode names, or ``<default>``; None if the part is not used."""
 
     user: str | None
     client_id: str | None
 
 
 class ClientKey(NamedTuple):
-    """The key by which a client is counted: sanitized names, empty where irrelevant."""
+    """The key by which clients are counted: sanitized names, empty if the part is not used."""
 
     user: str
     client_id: str
@@ -54,7 +54,7 @@ class _Level(Enum):
 
 
 def entity_of(path: str) -> QuotaEntity | None:
-    """The entity of ``users/a``, ``users/a/clients/b`` or ``clients/b``; None of another path."""
+    """The entity of ``users/a``, ``users/a/clients/b`` or ``clients/b``; None for other paths."""
     match path.split("/"):
         case ["users", user] if user:
             return QuotaEntity(user, None)
@@ -84,13 +84,13 @@ class ClientQuotas:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether any entity ever had a configuration, with a quota of any kind."""
+        """Whether an entity was ever configured, even with other kinds of quotas only."""
         return bool(self._levels)
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed.
+        """Applies a changed configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b``.
 
-        What is no quota is logged, and the entity keeps the one it has.
+        An invalid quota is logged, and the entity keeps its old one.
         """
         entity = entity_of(entity_path)
         if entity is None:
@@ -113,14 +113,14 @@ class ClientQuotas:
         return bound
 
     def copy(self, *, with_bounds: bool = True) -> ClientQuotas:
-        """Another table with the same quotas, or none; a client's key stays the same."""
+        """A copy with the same quotas, or with none; clients keep the same keys."""
         copied = ClientQuotas(self._quota_key, is_whole=self._is_whole)
         copied._bounds = dict(self._bounds) if with_bounds else {}
         copied._levels = set(self._levels)
         return copied
 
     def update(self, entity: QuotaEntity, bound: float | None) -> None:
-        """Handles the entity's changed configuration; None: it has no quota of this kind."""
+        """Sets the quota of an entity; None removes it."""
         self._keys.clear()
         if entity.user is None:
             self._levels.add(_Level.CLIENT_ID)
@@ -132,7 +132,7 @@ class ClientQuotas:
             self._bounds[entity] = bound
 
     def key(self, user: str, client_id: str) -> ClientKey:
-        """The key by which a client of that user and client id, both plain text, is counted."""
+        """The key for a user and client id, which are not sanitized."""
         found = self._keys.get((user, client_id))
         if found is None:
             if len(self._keys) >= MOST_CLIENTS:
@@ -155,7 +155,7 @@ class ClientQuotas:
         return ClientKey("", client_id)
 
     def bound(self, key: ClientKey) -> float | None:
-        """The most specific quota for the key; None: no limit."""
+        """The most specific quota for the key; None if it has none."""
         users = (key.user, DEFAULT_ENTITY) if key.user else (None,)
         client_ids = (key.client_id, DEFAULT_ENTITY) if key.client_id else (None,)
         entities = (QuotaEntity(user, client_id) for user in users for client_id in client_ids)
@@ -163,7 +163,7 @@ class ClientQuotas:
 
 
 def whole_throttle_ms(throttle_ms: float) -> int:
-    """Rounded as Java rounds; at most the longest time that a response can hold."""
+    """A throttle time rounded as in Java, at most LONGEST_THROTTLE_MS."""
     if throttle_ms >= LONGEST_THROTTLE_MS:
         return LONGEST_THROTTLE_MS
     return math.floor(throttle_ms + 0.5)
@@ -174,13 +174,13 @@ T = TypeVar("T")
 
 
 class RecentClients(Generic[K, T]):
-    """The state of each client, removed when it was not seen for an hour.
+    """The state of each client, which is removed after an hour without use.
 
-    The order of the dictionary is that of the last use.  Lives on the event loop.
+    For the event loop.
     """
 
     def __init__(self, make: Callable[[K], T], forget: Callable[[K], None] | None = None) -> None:
-        """``make`` is asked for a client that is new; ``forget`` is called for removed ones."""
+        """``make`` makes the state of a new client; ``forget`` is called for a removed one."""
         self._make = make
         self._forget = forget
         self._known: dict[K, tuple[T, int]] = {}
@@ -192,7 +192,7 @@ class RecentClients(Generic[K, T]):
         return ((key, value) for key, (value, _) in self._known.items())
 
     def use(self, key: K, now_ms: int) -> T:
-        """The state of that client, which is seen now."""
+        """The state of a client, whose last use is now; removes unused clients."""
         entry = self._known.pop(key, None)
         value = self._make(key) if entry is None else entry[0]
         self._known[key] = (value, now_ms)
@@ -204,6 +204,6 @@ class RecentClients(Generic[K, T]):
             self.remove(oldest)
 
     def remove(self, key: K) -> None:
-        """Removes that client; an unknown one is no error."""
+        """Removes a client, if it is known."""
         if self._known.pop(key, None) is not None and self._forget is not None:
             self._forget(key)

@@ -1,8 +1,7 @@
-"""Measures how long some work holds the event loop, during which no other client is served.
+"""Measures how long a piece of work occupies the event loop, which delays all other clients.
 
-A coroutine runs in turns, and between them it waits while others run.  Only the turns count, by the
-clock on the wall: what a turn spends in the kernel or waiting for the interpreter holds up the
-others as much as what it computes.
+A coroutine runs in turns, and waits between them while others run.  Only the turns count, in wall
+clock time: a turn that waits for the kernel or the interpreter delays the others as well.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopTime:
-    """The total time of one kind of work."""
+    """The total event loop time of one piece of work."""
 
     __slots__ = ("_began_ns", "_ended_ns", "_now_ns")
 
@@ -26,13 +25,13 @@ class LoopTime:
 
     @property
     def total_ns(self) -> int:
-        """The total of all turns, the current one included."""
+        """The nanoseconds of all turns, with the current one."""
         if self._began_ns is None:
             return self._ended_ns
         return self._ended_ns + self._now_ns() - self._began_ns
 
     def begin(self) -> None:
-        """Starts a turn."""
+        """Starts to measure a turn."""
         self._began_ns = self._now_ns()
 
     def end(self) -> None:
@@ -51,7 +50,7 @@ class LoopTime:
 
 
 class Timed(Generic[T]):
-    """Awaits a coroutine and measures its turns."""
+    """Awaits a coroutine, and adds its turns to a LoopTime."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop_time: LoopTime) -> None:
         self.coroutine = coroutine
@@ -75,5 +74,5 @@ class Timed(Generic[T]):
             sent = thrown = None
             try:
                 sent = yield awaited
-            except BaseException as raised:  # noqa: BLE001 - above all a cancellation: it goes inside
+            except BaseException as raised:  # noqa: BLE001 - the coroutine must get it
                 thrown = raised

@@ -1,10 +1,10 @@
 """The quota of created and deleted partitions: ``controller_mutation_rate`` (KIP-599).
 
-Pure.  A client has a bucket of tokens that fills at its rate and holds what comes in eleven seconds
-(``controller.quota.window.num`` times ``.size.seconds``).  A partition costs a token, and a request
-may empty the bucket below zero.  While it is below, a *strict* quota (newer versions of the APIs)
-refuses with THROTTLING_QUOTA_EXCEEDED, a *permissive* one lets pass; both make the client wait
-until the bucket is at zero again.
+Pure.  Each client has a bucket of tokens, which fills at its rate up to the tokens of eleven
+seconds (``controller.quota.window.num`` times ``.size.seconds``).  A partition takes a token, and a
+request may make the number of tokens negative.  While it is negative, a *strict* quota (newer
+versions of the APIs) refuses with THROTTLING_QUOTA_EXCEEDED, and a *permissive* one allows the
+request.  Both throttle the client until the bucket has zero tokens again.
 
 Source: Kafka ``ControllerMutationQuotaManager``, ``TokenBucket``.
 """
@@ -30,7 +30,7 @@ QUOTA_KEY: Final = "controller_mutation_rate"
 
 
 class _Bucket:
-    """A token bucket, full at first; a smaller size drops tokens."""
+    """A token bucket; it is full at first."""
 
     __slots__ = ("_last_used_ms", "_tokens")
 
@@ -39,7 +39,7 @@ class _Bucket:
         self._last_used_ms = now_ms
 
     def tokens(self, rate: float, burst: float, now_ms: int) -> float:
-        """The current number of tokens."""
+        """The current number of tokens, at most ``burst``."""
         elapsed_s = (now_ms - self._last_used_ms) / 1000
         self._tokens = min(burst, self._tokens + rate * elapsed_s)
         self._last_used_ms = now_ms
@@ -51,11 +51,11 @@ class _Bucket:
 
 
 class MutationQuotas:
-    """Every client's bucket.  For one thread; ``now_ms`` is a clock that never goes back.
+    """The buckets of all clients.  For one thread; ``now_ms`` is a monotonic clock.
 
-    ``quotas`` may be replaced as a whole in another thread.
+    ``quotas`` may be replaced by another thread.
 
-    ``window_s``: seconds worth of tokens that a bucket holds.
+    ``window_s``: a full bucket has the tokens of so many seconds.
     """
 
     def __init__(self, window_s: int, now_ms: Callable[[], int]) -> None:
@@ -70,23 +70,23 @@ class MutationQuotas:
         return len(self._buckets)
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed."""
+        """Applies a changed configuration of a path such as ``users/a/clients/b``."""
         self.quotas.configure(entity_path, config)
 
     def of(self, client_id: str, *, is_strict: bool, user: str = ANONYMOUS.name) -> MutationQuota:
-        """The quota for one request of that client."""
+        """The quota use of one request of the client."""
         return MutationQuota(self, user, client_id, is_strict=is_strict)
 
     def charge(self, user: str, client_id: str, count: int, *, is_strict: bool) -> int:
         """Takes ``count`` tokens; returns the throttle time in milliseconds.
 
-        A strict quota takes nothing where the client has to wait already.
+        A strict quota takes no tokens if the bucket is below zero already.
         """
         quotas = self.quotas
         key = quotas.key(user, client_id)
         rate = quotas.bound(key)
         if rate is None:
-            self._buckets.remove(key)  # a quota that comes later begins with a full one
+            self._buckets.remove(key)  # if a quota is set later, it begins with a full bucket
             return 0
         now_ms = self._now_ms()
         bucket = self._buckets.use(key, now_ms)
@@ -135,7 +135,7 @@ class MutationQuota:
 
     @property
     def throttle_ms(self) -> int:
-        """The remaining throttle time; the time of the request itself is subtracted."""
+        """The remaining throttle time in ms: the time since the charge is subtracted."""
         if self._throttle_ms == 0:
             return 0
         return max(0, self._throttle_ms - (self._quotas.now_ms() - self._charged_at_ms))

@@ -1,16 +1,16 @@
 """All kinds of client quotas, and their use by one request.
 
-A client over a quota is answered at once, gets the throttle time in the response, and is not
-listened to for that time, whatever version of the API it speaks (KIP-219).  If several quotas are
-exceeded, the longest wait counts.
+A client over a quota gets its response at once, with the throttle time in it.  Its connection is
+then muted for that time, with every API version (KIP-219).  If several quotas are exceeded, the
+longest throttle time is used.
 
-Nothing is recorded before some user or client id has a configuration: without quotas a request
-costs the question whether there are any.
+Nothing is recorded until a user or client id is configured, so that a broker without quotas does
+only one check per request.
 
-What a request takes of ``request_percentage`` is the time for which it held the event loop, in
-percent of a second; 100 is all the time that there is.  By the time of the response that is reading
-and handling the request.  Encoding the response and sending it is counted with the next one, as
-Kafka counts its network threads.
+A request uses ``request_percentage`` by its time on the event loop, in percent of a second; 100 is
+all the time there is.  The time of reading and handling is counted before the response is sent.
+The time of encoding and sending it is counted for the next request, as Kafka does for network
+threads.
 
 Source: Kafka ``QuotaFactory``, ``RequestHandlerHelper``, ``ClientRequestQuotaManager``.
 """
@@ -43,7 +43,7 @@ _log = logging.getLogger("kafka.server.ClientQuotaManager")
 
 
 class QuotaManagers:
-    """Every kind of quota.  Lives on the event loop."""
+    """All kinds of quotas.  For the event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class QuotaManagers:
         now_ms: Callable[[], int],
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """``now_ms``, ``now_ns``: clocks that never go back; the second measures requests."""
+        """``now_ms``, ``now_ns``: monotonic clocks; ``now_ns`` measures requests."""
         self.controller_mutation = controller_mutation
         self.produce = RateQuotas(PRODUCE, windows, now_ms, metrics)
         self.fetch = RateQuotas(FETCH, windows, now_ms, metrics)
@@ -63,11 +63,11 @@ class QuotaManagers:
             RateSensor("exempt-request-time", now_ms=now_ms),
         )
         self.is_enabled = False
-        """Whether a user or client id was ever configured: until the next start, as in Kafka."""
+        """Whether a user or client id was configured since the start; never reset, as in Kafka."""
         self._now_ns = now_ns
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed."""
+        """Applies a changed configuration of a path such as ``users/a/clients/b``."""
         if entity_of(entity_path) is None:
             _log.error("Invalid quota entity path: %s", entity_path)
             return
@@ -76,25 +76,25 @@ class QuotaManagers:
             quotas.configure(entity_path, config)
 
     def begin(self, user: str, client_id: str, size: int) -> RequestUsage | None:
-        """Starts a request of so many bytes; None while there are no quotas."""
+        """The quota use of a new request of ``size`` bytes; None without quotas."""
         if not self.is_enabled:
             return None
         return RequestUsage(self, user, client_id, size, LoopTime(self._now_ns))
 
 
 class _Counted(Enum):
-    """Whether the time of this request is counted already, and against whom."""
+    """Whether the request's time was counted, and for which quota."""
 
     NOT_YET = auto()
     CLIENTS = auto()
-    NOBODYS = auto()
+    EXEMPT = auto()
 
 
 class RequestUsage:
     """The quota use of one request.
 
-    Once, when its response is known, the request is :meth:`produced`, :meth:`fetched`,
-    :meth:`requested` or :meth:`exempt`; and :meth:`finish` when the response has been sent.
+    Call one of :meth:`produced`, :meth:`fetched`, :meth:`requested` and :meth:`exempt` once, when
+    the response is known.  Call :meth:`finish` when it has been sent.
     """
 
     def __init__(
@@ -105,23 +105,26 @@ class RequestUsage:
         self._client_id = client_id
         self._size = size
         self.loop_time = loop_time
-        """The time that tasks spend on this request."""
+        """The event loop time of this request."""
         self._recorded_ns = 0
         self._counted = _Counted.NOT_YET
         self.throttle_ms = 0
-        """How long the client has to wait; 0 until the request is counted."""
-        self._blamed = quotas.request
+        """The throttle time of the client; 0 until the request is counted."""
+        self._throttling_quotas = quotas.request
 
     @property
     def is_counted(self) -> bool:
         return self._counted is not _Counted.NOT_YET
 
     def most_fetched(self) -> float:
-        """The largest size of a Fetch response under the quota; infinite without one."""
+        """The largest Fetch response in bytes that the quota allows; infinite without a quota."""
         return self._quotas.fetch.most_at_once(self._user, self._client_id)
 
     def produced(self, *, is_answered: bool) -> int:
-        """Counts a Produce request; with ``acks`` 0 only its bytes."""
+        """Counts a Produce request; returns the throttle time in ms.
+
+        With ``acks`` 0 (not ``is_answered``), only its bytes count.
+        """
         bytes_ms = self._quotas.produce.record(self._user, self._client_id, self._size)
         if is_answered:
             request_ms = self._record_time()
@@ -131,9 +134,9 @@ class RequestUsage:
         return self._throttle(self._quotas.produce, bytes_ms, request_ms)
 
     def fetched(self, size: int) -> int:
-        """Counts a consumer's Fetch with a response of that size.
+        """Counts a consumer's Fetch with a response of ``size`` bytes; returns the throttle time.
 
-        If there is something to wait for, the response has to be empty, and nothing was fetched.
+        If it is above 0, the response must be empty, and its bytes do not count.
         """
         request_ms = self._record_time()
         bytes_ms = self._quotas.fetch.record(self._user, self._client_id, size)
@@ -142,25 +145,25 @@ class RequestUsage:
         return self._throttle(self._quotas.fetch, bytes_ms, request_ms)
 
     def requested(self) -> int:
-        """Counts any other request."""
+        """Counts a request of any other API; returns the throttle time in ms."""
         return self._throttle(self._quotas.request, 0, self._record_time())
 
     def exempt(self) -> None:
-        """The request came from a broker: it is not counted, and brokers are not throttled."""
-        self._counted = _Counted.NOBODYS
+        """Counts the request's time as exempt from quotas, for requests of brokers."""
+        self._counted = _Counted.EXEMPT
         self._quotas.exempt.record(self._unrecorded_percent())
 
     def finish(self) -> None:
-        """Counts the time of sending the response, for the next request."""
+        """Counts the time of sending the response, which affects the next request."""
         if self._counted is _Counted.CLIENTS:
             percent = self._unrecorded_percent()
             self._quotas.request.record_only(self._user, self._client_id, percent)
-        elif self._counted is _Counted.NOBODYS:
+        elif self._counted is _Counted.EXEMPT:
             self._quotas.exempt.record(self._unrecorded_percent())
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Wraps the time during which the connection is muted."""
-        return self._blamed.waiting()
+        """A context manager for the time in which the connection is muted."""
+        return self._throttling_quotas.waiting()
 
     def _record_time(self) -> int:
         self._counted = _Counted.CLIENTS
@@ -176,6 +179,6 @@ class RequestUsage:
     def _throttle(self, quotas: RateQuotas, throttle_ms: int, request_ms: int) -> int:
         self.throttle_ms = max(throttle_ms, request_ms)
         if self.throttle_ms > 0:
-            self._blamed = quotas if throttle_ms > request_ms else self._quotas.request
-            self._blamed.record_throttle(self._user, self._client_id, self.throttle_ms)
+            self._throttling_quotas = quotas if throttle_ms > request_ms else self._quotas.request
+            self._throttling_quotas.record_throttle(self._user, self._client_id, self.throttle_ms)
         return self.throttle_ms

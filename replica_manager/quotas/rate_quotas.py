@@ -1,11 +1,11 @@
 """Rate quotas of clients and their throttle times.
 
-Pure but for its metrics.  Each client has a rate over ``quota.window.num`` windows of
-``quota.window.size.seconds``.  All traffic is recorded, also above the quota; a client that
-is over the quota then has to wait until the average is down to it again, by the rate's own windows:
-``(rate - quota) / quota`` times their length.
+Pure except for its metrics.  Each client has a rate over ``quota.window.num`` windows of
+``quota.window.size.seconds``.  All traffic is recorded, even above the quota.  A client over its
+quota is throttled until its average rate is down to the quota: ``(rate - quota) / quota`` times the
+length of the windows.
 
-There is one of these for what is produced, for what is fetched and for the time of requests.
+There are three: for produced bytes, for fetched bytes and for request time.
 
 Source: Kafka ``ClientQuotaManager``, ``ClientRequestQuotaManager``, ``QuotaUtils`` (KIP-13, KIP-55,
 KIP-124).
@@ -32,23 +32,23 @@ METRICS_DOMAIN: Final = "kafka.server"
 
 
 class QuotaWindows(NamedTuple):
-    """The windows of rates: ``quota.window.num``, ``quota.window.size.seconds``."""
+    """The windows of rates: ``quota.window.num``, and ``quota.window.size.seconds`` in ms."""
 
     samples: int = 11
     sample_ms: int = 1_000
 
 
 class QuotaKind(NamedTuple):
-    """The kind of quota, with Kafka's names."""
+    """A kind of quota, with Kafka's names."""
 
     name: str
-    """Type of its MBeans."""
+    """The type of its MBeans."""
     quota_key: str
     rate_attribute: str
     is_whole: bool = True
     """Whether the quota is a whole number."""
     is_bounded: bool = False
-    """Whether no client waits longer than one window, however far over the quota it is."""
+    """Whether the throttle time is at most one window."""
 
 
 PRODUCE: Final = QuotaKind("Produce", "producer_byte_rate", "byte-rate")
@@ -59,7 +59,7 @@ REQUEST: Final = QuotaKind(
 
 
 def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = math.inf) -> int:
-    """The pause after which a rate over that window is down to the bound again."""
+    """The throttle time in ms after which a rate over a window is down to ``bound`` again."""
     if rate <= bound:
         return 0
     excess = (rate - bound) / bound if bound > 0 else math.inf
@@ -67,7 +67,7 @@ def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = m
 
 
 class _Queue:
-    """The number of clients being throttled."""
+    """A metric: the number of clients being throttled."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -80,7 +80,7 @@ class _Queue:
 
 
 class _Client:
-    """One client's rate, quota and recent throttle times."""
+    """A client's rate, quota and throttle times; ``bound`` is None without a quota."""
 
     __slots__ = ("bound", "rate", "throttle_time")
 
@@ -91,7 +91,7 @@ class _Client:
 
 
 class RateQuotas:
-    """One kind of quota and every client's rate.  Lives on the event loop."""
+    """One kind of quota, with the rates of all clients.  For the event loop."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class RateQuotas:
         now_ms: Callable[[], int],
         metrics: Metrics,
     ) -> None:
-        """``now_ms``: a clock that never goes back."""
+        """``now_ms``: a monotonic clock."""
         self.quotas = ClientQuotas(kind.quota_key, is_whole=kind.is_whole)
         self._kind = kind
         self._windows = windows
@@ -115,13 +115,13 @@ class RateQuotas:
         return len(self._clients)
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed."""
+        """Applies a changed configuration of a path such as ``users/a/clients/b``."""
         self.quotas.configure(entity_path, config)
         for key, client in self._clients:
             client.bound = self.quotas.bound(key)
 
     def record(self, user: str, client_id: str, value: float) -> int:
-        """Records a value; returns the throttle time in milliseconds."""
+        """Records a value (bytes, or percent of a second); returns the throttle time in ms."""
         now_ms = self._now_ms()
         client = self._client(user, client_id, now_ms)
         rate, window_ms = client.rate.record_at(value, now_ms)
@@ -130,17 +130,17 @@ class RateQuotas:
         return throttle_ms(rate, client.bound, window_ms, self._longest_ms)
 
     def record_only(self, user: str, client_id: str, value: float) -> None:
-        """Records a value without throttling; a negative one takes it back."""
+        """Records a value without a throttle time; a negative value cancels an earlier one."""
         now_ms = self._now_ms()
         self._client(user, client_id, now_ms).rate.record_at(value, now_ms)
 
     def record_throttle(self, user: str, client_id: str, duration_ms: int) -> None:
-        """Records a throttle time."""
+        """Records a throttle time of the client for the metrics."""
         self._client(user, client_id, self._now_ms()).throttle_time.record(duration_ms)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wraps the time during which a client is throttled."""
+        """A context manager for the time in which a client is throttled."""
         self._queue.record(1)
         try:
             yield
@@ -148,7 +148,7 @@ class RateQuotas:
             self._queue.record(-1)
 
     def most_at_once(self, user: str, client_id: str) -> float:
-        """The largest single value under the quota; infinite without one."""
+        """The largest single value that the quota allows; infinite without a quota."""
         bound = self._client(user, client_id, self._now_ms()).bound
         if bound is None:
             return math.inf

@@ -1,6 +1,6 @@
 """ACLs in memory, found by resource.
 
-Pure and never changed: an update makes the next cache, so that who asks meanwhile sees one state.
+Pure and immutable: an update makes a new cache, so that a reader always sees one consistent state.
 
 Source: Kafka ``AclAuthorizer`` (``matchingAcls``, ``updateCache``), ``ResourcePatternFilter``,
 ``AccessControlEntryFilter`` (KIP-290).
@@ -28,7 +28,7 @@ _Id = TypeVar("_Id")
 
 
 class VersionedAcls(NamedTuple):
-    """The ACLs of one pattern, and the version of their znode; -1: no znode."""
+    """The ACLs of one resource pattern, and the version of their znode; -1 without a znode."""
 
     entries: tuple[AccessControlEntry, ...]
     zk_version: int
@@ -47,9 +47,9 @@ class AclBinding(NamedTuple):
 
 
 class AclBindingFilter(NamedTuple):
-    """A filter of ACLs; None and ANY match all.
+    """A filter of ACLs; None and ANY match everything.
 
-    MATCH as the type of pattern means the rules that apply to the resource called ``name``.
+    The pattern type MATCH matches all ACLs that apply to the resource ``name``.
     """
 
     resource_type: ResourceType
@@ -61,7 +61,7 @@ class AclBindingFilter(NamedTuple):
     permission_type: PermissionType
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether the filter matches that ACL."""
+        """Whether the filter matches the ACL."""
         return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
@@ -87,11 +87,11 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def of_entry(self) -> _EntryFilter:
-        """The part that is about the rule, not about its resource."""
+        """The part of the filter for the ACL entry, without the resource pattern."""
         return self.principal, self.host, self.operation, self.permission_type
 
     def exact_patterns(self) -> tuple[ResourcePattern, ...]:
-        """The patterns that the filter names completely, with or without ACLs; else none."""
+        """The resource patterns that the filter names exactly, even without ACLs; else empty."""
         if self.resource_type is ResourceType.ANY or self.name is None:
             return ()
         if self.pattern_type is PatternType.MATCH:
@@ -105,9 +105,9 @@ class AclBindingFilter(NamedTuple):
 
 
 class FiltersByPattern:
-    """Many filters, found by the pattern and the rule that they match.
+    """Finds those of many filters that match a resource pattern and an ACL entry.
 
-    Looking a rule up takes no longer for 10,000 filters than for one.
+    A lookup takes no longer with 10,000 filters than with one.
     """
 
     def __init__(self, cache: AclCache, filters: Iterable[AclBindingFilter]) -> None:
@@ -124,14 +124,14 @@ class FiltersByPattern:
         self.patterns = list(
             dict.fromkeys((*(each for each in known if self._of_kind(each)), *self._named))
         )
-        """The patterns whose ACLs a filter may match, and those named completely without any."""
+        """The resource patterns with ACLs that a filter may match, and all exactly named ones."""
 
     def first(self, pattern: ResourcePattern, entry: AccessControlEntry) -> int | None:
-        """The place of the first filter that matches the rule; None if none does."""
+        """The index of the first filter that matches the ACL; None if none matches."""
         return min((places[0] for places in self._found(pattern, entry)), default=None)
 
     def all(self, pattern: ResourcePattern, entry: AccessControlEntry) -> Iterator[int]:
-        """The places of the filters that match the rule, in any order."""
+        """The indexes of all filters that match the ACL, in any order."""
         return chain.from_iterable(self._found(pattern, entry))
 
     def _found(self, pattern: ResourcePattern, entry: AccessControlEntry) -> list[list[int]]:
@@ -155,10 +155,10 @@ class FiltersByPattern:
 
 
 class AclCache:
-    """All ACLs, found by resource."""
+    """All ACLs, with a lookup by resource."""
 
     def __init__(self, acls: Mapping[ResourcePattern, VersionedAcls]) -> None:
-        """Patterns without an ACL are left out."""
+        """``acls`` by resource pattern; patterns without ACLs are left out."""
         self.acls = {pattern: found for pattern, found in acls.items() if found.entries}
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
         lengths: dict[ResourceType, set[int]] = {}
@@ -169,11 +169,11 @@ class AclCache:
             self._prefix_lengths[resource_type] = tuple(sorted(found_lengths))
 
     def updated(self, changes: Mapping[ResourcePattern, VersionedAcls]) -> AclCache:
-        """The cache with these new ACLs for those patterns."""
+        """A new cache in which ``changes`` replace the ACLs of their patterns."""
         return AclCache({**self.acls, **changes})
 
     def matching(self, resource_type: ResourceType, name: str) -> list[AccessControlEntry]:
-        """The ACLs that apply to a resource: by prefix, by ``*``, by its name."""
+        """The ACLs that apply to a resource: for a prefix, for ``*``, and for its name."""
         return [
             entry
             for pattern in self.patterns_of(resource_type, name)
@@ -181,7 +181,7 @@ class AclCache:
         ]
 
     def patterns_of(self, resource_type: ResourceType, name: str) -> list[ResourcePattern]:
-        """The patterns with ACLs that match a resource: prefixes, ``*``, its name."""
+        """The patterns with ACLs that apply to a resource: prefixes, ``*``, and its name."""
         found = [
             ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
             for length in self._prefix_lengths.get(resource_type, ())
@@ -193,7 +193,7 @@ class AclCache:
         return [pattern for pattern in found if pattern in self.acls]
 
     def bindings(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """The ACLs that a filter matches."""
+        """The ACLs that match a filter."""
         known = self.acls if wanted.name is None else _in_order(self.named(wanted))
         return [
             AclBinding(pattern, entry)
@@ -204,7 +204,7 @@ class AclCache:
         ]
 
     def named(self, wanted: AclBindingFilter) -> list[ResourcePattern]:
-        """The patterns with ACLs that a filter with a name matches, without a look at others."""
+        """The patterns with ACLs that match a filter with a name; does not search all patterns."""
         assert wanted.name is not None, "a filter without a name matches every one"
         types = (
             ResourceType if wanted.resource_type is ResourceType.ANY else (wanted.resource_type,)
@@ -221,7 +221,7 @@ class AclCache:
 
 @dataclass(frozen=True, slots=True)
 class AclBindingFilters:
-    """The filters of one request, which may be many."""
+    """The filters of one request."""
 
     filters: tuple[AclBindingFilter, ...]
 
@@ -231,7 +231,7 @@ class AclBindingFilters:
     def find(
         self, acls: Mapping[_Id, tuple[ResourcePattern, AccessControlEntry]], most: int
     ) -> list[list[_Id]]:
-        """For each filter the ids of the ACLs that it matches, at most one more than ``most``."""
+        """The ids of the matching ACLs for each filter, at most ``most`` + 1."""
         by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
         for pattern, entry in acls.values():
             by_pattern.setdefault(pattern, []).append(entry)
@@ -252,6 +252,9 @@ class AclBindingFilters:
 
 
 def _in_order(patterns: Iterable[ResourcePattern]) -> list[ResourcePattern]:
-    """As Kafka's ``ResourceOrdering`` has them: names backwards within a type of pattern."""
+    """The patterns in the order of Kafka's ``ResourceOrdering``.
+
+    Sorted by resource type and pattern type; names are in descending order.
+    """
     by_name = sorted(patterns, key=lambda each: each.name, reverse=True)
     return sorted(by_name, key=lambda each: (each.resource_type, each.pattern_type))

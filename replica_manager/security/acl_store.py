@@ -1,12 +1,12 @@
-"""ACLs in ZooKeeper: loads them, follows changes, writes changes.
+"""ACLs in ZooKeeper: loads them, watches for changes, and writes changes.
 
-A change is written at the version that was read, and tried again if another broker was faster; then
-a notification makes the other brokers read the rules of that one resource again.  Notifications are
-read again after each new ZooKeeper session, because ZooKeeper fires no watch of a session that is
-over.
+A change is written only if the znode has the version that was read; else it is tried again, because
+another broker has changed it.  Then a notification makes the other brokers read the ACLs of that
+resource again.  After each new ZooKeeper session the notifications are read again, because the
+watches of an expired session never fire.
 
-All of this blocks and is called outside of the event loop, by one thread at a time: what is written
-to the cache must be what was read last.
+All methods block and are called outside of the event loop.  A lock lets one thread at a time run,
+so that the cache always gets the values that were read last.
 
 Source: Kafka ``AclAuthorizer`` (``updateResourceAcls``, ``loadAllAcls``), ``KafkaZkClient``
 (``createAclPaths``), ``ZkNodeChangeNotificationListener``.
@@ -60,7 +60,7 @@ from zkcontroller.zookeeper.session import ZooKeeperSession
 MAX_UPDATE_RETRIES: Final = 10
 RETRY_BACKOFF_S: Final = 0.1
 MOST_UNPUBLISHED: Final = 500
-"""So many patterns are written before the cache has them."""
+"""The most patterns that are written to ZooKeeper before the cache is updated."""
 
 _Entries: TypeAlias = tuple[AccessControlEntry, ...]
 _log = logging.getLogger("kafka.security.authorizer.AclAuthorizer")
@@ -68,7 +68,7 @@ _change_log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
 
 
 class AclStore:
-    """Keeps an authorizer's cache equal to ZooKeeper."""
+    """Keeps an authorizer's cache up to date with ZooKeeper."""
 
     def __init__(
         self,
@@ -82,23 +82,23 @@ class AclStore:
         self._sleep = sleep
         self._turn = threading.Lock()
         self._written: dict[ResourcePattern, VersionedAcls] = {}
-        """What this request has written, and the cache does not have yet; each pattern once."""
+        """ACLs that were written to ZooKeeper but are not in the cache yet."""
         self._notifications = [
             ZkNodeChangeNotificationListener(session, root, AclChangeZnode.PREFIX)
             for root in AclChangeZnode.ROOTS
         ]
 
     def load(self) -> None:
-        """Creates missing znodes, leaves the watches for changes, then reads every ACL."""
+        """Creates missing znodes, sets watches for changes, then reads every ACL."""
         with self._turn:
             self._session.create_missing(_paths())
-            # First the watches, so that no change falls between them and the reading.
+            # The watches come first, so that no change is missed between them and the reads.
             for notifications in self._notifications:
                 notifications.skip()
             self._authorizer.cache = AclCache(self._read(list(self._patterns())))
 
     def process_changes(self) -> None:
-        """Handles every new notification, and leaves a watch for the next."""
+        """Handles every new notification, and sets a watch for the next."""
         with self._turn:
             for notifications in self._notifications:
                 patterns = dict.fromkeys(_changed_patterns(notifications.unseen()))
@@ -116,7 +116,7 @@ class AclStore:
                 notifications.processed()
 
     def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
-        """Adds ACLs; one result each."""
+        """Adds ACLs; returns one error code for each, NONE on success."""
         by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
         for binding in bindings:
             by_pattern.setdefault(binding.pattern, []).append(binding.entry)
@@ -140,9 +140,9 @@ class AclStore:
     def delete(
         self, filters: Sequence[AclBindingFilter]
     ) -> list[list[tuple[AclBinding, ErrorCode]]]:
-        """Deletes the ACLs that filters match; for each filter the deleted ones.
+        """Deletes the ACLs that match filters; returns the ACLs deleted for each filter.
 
-        An ACL that several filters match is reported for the first.
+        An ACL that matches several filters is in the result of the first one.
         """
         removed: list[list[tuple[AclBinding, ErrorCode]]] = [[] for _ in filters]
         with self._turn, self._published():
@@ -176,12 +176,15 @@ class AclStore:
         return removed
 
     def _without_match(self, meant: FiltersByPattern) -> set[ResourcePattern]:
-        """The patterns of which no rule is meant, by ZooKeeper: asked for all of them together."""
+        """The patterns without a matching ACL, if the cache is up to date with ZooKeeper.
+
+        One read of all znodes checks that, which saves a write attempt for each pattern.
+        """
         paths = [AclZnode.path(each) for each in meant.patterns]
         try:
             znodes = self._session.perform(ReadZnodes(paths))
         except ZooKeeperRefused:
-            return set()  # each is asked for by itself
+            return set()  # each pattern is then read on its own
         found = set()
         for pattern, znode in zip(meant.patterns, znodes, strict=True):
             known = self._authorizer.cache.acls.get(pattern, NO_ACLS)
@@ -195,14 +198,14 @@ class AclStore:
 
     @contextmanager
     def _published(self) -> Iterator[None]:
-        """What is written within is in the cache at the end, also after an error."""
+        """At the end of the block, even after an error, puts the written ACLs into the cache."""
         try:
             yield
         finally:
             self._publish()
 
     def _publish(self) -> None:
-        """Takes what was written over into the cache, which costs a copy of all of it."""
+        """Puts the written ACLs into the cache, which copies the whole cache."""
         if self._written:
             self._authorizer.cache = self._authorizer.cache.updated(self._written)
             self._written = {}
@@ -228,7 +231,7 @@ class AclStore:
         raise ZooKeeperRefused(AclZnode.path(pattern), "BAD_VERSION again and again")
 
     def _write(self, pattern: ResourcePattern, entries: _Entries, zk_version: int) -> int | None:
-        """The new version; None if another broker was faster."""
+        """Writes the ACLs; returns the znode's new version, None if another broker changed it."""
         path = AclZnode.path(pattern)
         data = AclZnode(entries).encode()
         if entries and zk_version == NO_VERSION:
@@ -265,7 +268,7 @@ class AclStore:
     def _readable(
         self, patterns: Sequence[ResourcePattern]
     ) -> dict[ResourcePattern, VersionedAcls]:
-        """As ``_read``, without corrupt znodes, whose ACLs stay as they were."""
+        """As ``_read``, but logs and leaves out corrupt znodes: the cache keeps their old ACLs."""
         found: dict[ResourcePattern, VersionedAcls] = {}
         for pattern in patterns:
             try:
@@ -275,7 +278,7 @@ class AclStore:
         return found
 
     def _patterns(self) -> Iterator[ResourcePattern]:
-        """Every pattern that has a znode."""
+        """Every resource pattern that has a znode."""
         for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
             root = AclZnode.root(pattern_type)
             types = [name for name in self._children([root])[0] if self._is_known(name)]

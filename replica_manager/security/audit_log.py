@@ -1,9 +1,9 @@
 """Logs denials to ``kafka-authorizer.log``, at a limited rate.
 
-Kafka writes a line for each name that is denied.  A client without rights may name 100,000 topics
-in a request, and fill the disk with lines.  So a principal has a number of lines for denials in
-each window of time; from the 100th line on no repeat is written.  What is not written is counted,
-and the count is written with the principal's first denial after that window.
+Kafka writes a line for each denied name.  A client without rights may name 100,000 topics in a
+request, and so fill the disk.  Here each principal has a maximum number of lines in each window of
+time, and after 100 lines no line is repeated.  Lines that are not written are counted; the count is
+logged with the principal's first denial after the window.
 
 Source: Kafka ``AclAuthorizer.logAuditMessage``, which has no bound.
 """
@@ -18,20 +18,20 @@ from replica_manager.security.principals import Principal
 
 WINDOW_S: Final = 60.0
 LINES_WITH_REPEATS: Final = 100
-"""Denials of one principal that are written in a window, whether one like it was or not."""
+"""Lines of one principal in a window, after which repeated lines are not written."""
 MOST_LINES: Final = 1_000
-"""Denials of one principal that are written in a window."""
+"""The most lines of one principal in a window."""
 MOST_PRINCIPALS: Final = 1_000
-"""Principals that have lines of their own in a window; all others share those of one."""
+"""The most principals with a window of their own; all others share one window."""
 LONGEST_NAME: Final = 300
-"""Characters of a resource's name that a line shows."""
+"""The most characters of a resource name in a line."""
 
 _OTHERS: Final = Principal("User", "(others)")
 _log = logging.getLogger("kafka.authorizer.logger")
 
 
 class AuditLog:
-    """The denials of one authorizer.  For one thread."""
+    """Logs the denials of one authorizer.  For one thread."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -39,7 +39,7 @@ class AuditLog:
         self._next_cleaning_s = now_s() + WINDOW_S
 
     def denied(self, principal: Principal, line: str) -> None:
-        """Logs a denial at INFO, unless the principal has had too many."""
+        """Logs a denial at INFO, unless the principal has too many lines in this window."""
         now_s = self._now_s()
         if now_s >= self._next_cleaning_s:
             self._next_cleaning_s = now_s + WINDOW_S
@@ -73,10 +73,10 @@ class _Window:
         self.unwritten = 0
         self._lines = 0
         self._seen: set[int] = set()
-        """Hashes: two lines that share one lose a line, which is only counted."""
+        """Hashes of the written lines; a rare collision counts a new line as repeated."""
 
     def takes(self, line: str) -> bool:
-        """Whether the line is logged."""
+        """Whether the line may be written; if so, counts it."""
         if self._lines >= MOST_LINES:
             return False
         key = hash(line)

@@ -1,8 +1,8 @@
 """Kafka's ACL authorizer: decides with the ACLs in memory.
 
-Deny wins over allow.  Read, write, delete and alter imply describe; to alter configurations
-implies to describe them.  Super users may do everything.  Where no rule at all applies to a
-resource, no client may, unless ``allow.everyone.if.no.acl.found`` says otherwise.
+Deny takes precedence over allow.  READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS
+implies DESCRIBE_CONFIGS.  Super users may do everything.  If no ACL applies to a resource, no other
+client may use it, unless ``allow.everyone.if.no.acl.found`` is true.
 
 Source: Kafka ``AclAuthorizer`` (``authorizeAction``, ``authorizeByResourceType``,
 ``logAuditMessage``).
@@ -30,11 +30,11 @@ from replica_manager.security.principals import USER, Principal
 CLUSTER_NAME: Final = "kafka-cluster"
 _EVERY_USER: Final = f"{USER}:{WILDCARD}"
 MOST_DECISION_BYTES: Final = 32 * 1024 * 1024
-"""Of remembered decisions; past it all are forgotten."""
+"""The memory limit of cached decisions; at the limit, all are discarded."""
 LONGEST_REMEMBERED_NAME: Final = 249
-"""Characters; no topic has a longer name, and other names that long are rare and decided anew."""
+"""Decisions on resource names of more characters are not cached; no topic name is longer."""
 _BYTES_BESIDE_NAME: Final = 450
-"""Of one decision: its key of five, a host's text, its place in the dictionary."""
+"""Bytes of memory for one cached decision, without the resource name."""
 
 _TRACE: Final = 5
 _log = logging.getLogger("kafka.authorizer.logger")
@@ -57,17 +57,17 @@ _IMPLIED_BY: Final = {
 
 
 class Requester(NamedTuple):
-    """The client: principal, address and request."""
+    """The client of a request: its principal, address and API."""
 
     principal: Principal
     host: str
-    """As ``host_name_of`` writes it."""
+    """The client's address in the form of ``host_name_of``."""
     api_name: str
-    """For the audit line."""
+    """The name of the API, for the audit log."""
 
 
 class Authorizer:
-    """Decides on the event loop; :attr:`cache` is replaced as the rules change."""
+    """Authorizes operations on the event loop; :attr:`cache` is replaced when ACLs change."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Authorizer:
         allow_everyone_if_no_acl_found: bool = False,
         now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``now_s``: a clock for the audit log, whose limits are per window."""
+        """``now_s``: a clock in seconds for the windows of the audit log."""
         self.cache = cache
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
-        # Clients ask for the same over and over; a decision holds as long as the rules do.
+        # Clients repeat the same operations, so decisions are cached until the ACLs change.
         self._decided_by = cache
         self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], bool] = {}
         self._decision_bytes = 0
@@ -98,7 +98,7 @@ class Authorizer:
         log_if_denied: bool = True,
         reference_count: int = 1,
     ) -> bool:
-        """Whether the operation is allowed; writes the audit log."""
+        """Whether the operation on the resource is allowed; writes the audit log."""
         is_allowed = self._decision(requester, operation, resource_type, name)
         is_asked = log_if_allowed if is_allowed else log_if_denied
         level = (logging.DEBUG if is_allowed else logging.INFO) if is_asked else _TRACE
@@ -165,7 +165,7 @@ class Authorizer:
     def authorize_by_resource_type(
         self, requester: Requester, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Whether that is allowed on any resource of that type at all (KIP-679)."""
+        """Whether the operation is allowed on at least one resource of the type (KIP-679)."""
         if requester.principal in self._super_users:
             return True
         rules = _RulesOfType(self.cache, requester, operation, resource_type)
@@ -184,7 +184,7 @@ class Authorizer:
 def verdict_of(
     entry: AccessControlEntry, requester: Requester, operation: AclOperation
 ) -> PermissionType | None:
-    """The decision of the resource's ACLs; None if none applies."""
+    """Whether one ACL allows or denies the operation; None if it does not apply."""
     principal, host, entry_operation, permission = entry
     if principal not in (str(requester.principal), _EVERY_USER):
         return None
@@ -196,7 +196,7 @@ def verdict_of(
 
 
 class _RulesOfType:
-    """The names and prefixes of one type with an ACL that allows or denies."""
+    """The names and prefixes of one resource type that ACLs allow or deny to the client."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class _RulesOfType:
                     self.denied_literals.add(pattern.name)
 
     def allow_any(self) -> bool:
-        """Whether an allowed name or prefix is not denied as a whole."""
+        """Whether an allowed name or prefix is not completely denied by another ACL."""
         for name, pattern_type in self._allowed:
             if pattern_type is PatternType.LITERAL:
                 if name == WILDCARD:

@@ -1,8 +1,8 @@
-"""The subject of a certificate as Java writes it.
+"""The subject of a certificate as text in Java's format.
 
-Java decides by the ASN.1 tag of each value whether it writes text or hexadecimal digits.  It reads
-the bytes of every text as UTF-8, whatever the tag says.  A decoded name has lost both, so the name
-is made from the encoded bytes.
+The ASN.1 tag of each value decides whether Java writes text or hexadecimal digits.  Java decodes
+the bytes of every text as UTF-8, whatever the tag is.  A decoded name has neither the tags nor the
+bytes, so the text is made from the encoded name.
 
 Source: Java's ``X500Principal.getName`` (RFC 2253), ``sun.security.x509.AVA``.
 """
@@ -34,7 +34,7 @@ _TEXT_TAGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 
 
 class CertificateUnreadable(ZkControllerError):
-    """The bytes are no certificate."""
+    """The bytes are not a valid certificate."""
 
 
 class _Element(NamedTuple):
@@ -43,11 +43,11 @@ class _Element(NamedTuple):
     tag: int
     content: bytes
     encoded: bytes
-    """With tag and length."""
+    """The encoded bytes with tag and length."""
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of a certificate (DER) as Java names it: ``CN=alice,OU=sales,O=acme``.
+    """The subject of a certificate (DER) in Java's format: ``CN=alice,OU=sales,O=acme``.
 
     Raises CertificateUnreadable.
     """
@@ -62,7 +62,7 @@ def distinguished_name(certificate: bytes) -> str:
 
 def name_text(encoded: bytes) -> str:
     """The text of an encoded ``Name``.  Raises CertificateUnreadable."""
-    # The most specific part comes first, the other way round than in the certificate.
+    # The text begins with the most specific part, the certificate with the least specific one.
     return ",".join(
         "+".join(_attribute(attribute) for attribute in _elements(relative.content))
         for relative in reversed(list(_elements(_only(encoded).content)))
@@ -96,7 +96,7 @@ def _dotted(object_id: bytes) -> str:
 
 
 def _escaped(value: str) -> str:
-    """The value with Java's backslashes: before signs, and before blanks at either end."""
+    """The value with Java's backslashes: before special characters, and blanks at its ends."""
     text = "".join(
         f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in value
     )
@@ -116,7 +116,7 @@ def _only(encoded: bytes) -> _Element:
 
 
 def _elements(encoded: bytes) -> Iterator[_Element]:
-    """The ASN.1 values that stand one after the other in these bytes."""
+    """The ASN.1 values in the bytes, in order."""
     position = 0
     while position < len(encoded):
         start = position

@@ -1,7 +1,7 @@
-"""The properties of Kafka's clients and tools for connections: ``--command-config``.
+"""The security properties of Kafka's clients and tools, from the file of ``--command-config``.
 
-``security.protocol``, ``ssl.*``, ``sasl.mechanism`` and ``sasl.jaas.config`` are read here; what
-else stands in such a file (``request.timeout.ms``, …) is for other clients and left alone.
+Reads ``security.protocol``, ``ssl.*``, ``sasl.mechanism`` and ``sasl.jaas.config``; ignores all
+other properties of such a file (``request.timeout.ms``, …).
 
 Source: Kafka ``CommonClientConfigs``, ``SslConfigs``, ``SaslConfigs``.
 """
@@ -24,22 +24,22 @@ _DEFAULT_MECHANISM: Final = "GSSAPI"
 
 
 class Properties:
-    """``ssl.*`` of a client: the keys of a broker, without a listener's prefix."""
+    """The ``ssl.*`` properties of a client: a broker's keys without a listener prefix."""
 
     def __init__(self, originals: Mapping[str, str]) -> None:
         self._originals = originals
 
     @property
     def prefix(self) -> str:
-        """Empty: the keys have no prefix."""
+        """An empty text: a client's keys have no prefix."""
         return ""
 
     def text(self, key: str) -> str | None:
-        """The value of a key, or its default."""
+        """The value of a key or its default; None if there is neither."""
         return text_of(self._value(key))
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The value of a key that has a list."""
+        """The value of a key whose type is a list."""
         value = self._value(key)
         return value if isinstance(value, tuple) else ()
 
@@ -49,9 +49,9 @@ class Properties:
 
 
 def client_security_of(properties: Mapping[str, str]) -> ClientSecurity:
-    """The connection security in these properties; ConfigInvalid if invalid.  Reads key stores.
+    """The connection security in the properties; ConfigInvalid if invalid.  Reads key stores.
 
-    Without ``security.protocol`` that is PLAINTEXT.
+    It is PLAINTEXT without ``security.protocol``.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip()
     if protocol.upper() not in SECURITY_PROTOCOLS:

@@ -1,9 +1,9 @@
-"""Delegation tokens in ZooKeeper: loads, follows, creates, renews and expires them.
+"""Delegation tokens in ZooKeeper: loads, watches, creates, renews and expires them.
 
-Any broker may be asked for any of it, and writes what the token is from now on; a note tells the
-other brokers.  The broker that is the controller removes tokens whose time is over.
+Any broker can change a token: it writes the token's znode and a notification for the other brokers.
+The controller deletes expired tokens.
 
-All of this blocks and is called outside of the event loop, by one thread at a time.
+All methods block and are called outside of the event loop; a lock lets one thread at a time run.
 
 Source: Kafka ``DelegationTokenManagerZk`` (KIP-48, KIP-373).
 """
@@ -45,13 +45,13 @@ from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 MAX_TOKENS: Final = 20_000
-"""ZooKeeper lists no more ids in one reply with its default ``jute.maxbuffer``."""
+"""The most token ids that ZooKeeper can list with its default ``jute.maxbuffer``."""
 
 _log = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 
 
 class DelegationTokenRefused(ZkControllerError):
-    """A token request is refused."""
+    """A token request is refused, with the error code for the client."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -59,7 +59,7 @@ class DelegationTokenRefused(ZkControllerError):
 
 
 class DelegationTokenStore:
-    """Keeps a broker's tokens equal to ZooKeeper."""
+    """Keeps a broker's tokens up to date with ZooKeeper."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class DelegationTokenStore:
         new_uuid: Callable[[], UUID],
         broker_id: int,
     ) -> None:
-        """``config`` must have a secret."""
+        """``config`` must have a secret key."""
         self._session = session
         self._tokens = tokens
         self._config = config
@@ -84,7 +84,7 @@ class DelegationTokenStore:
         )
 
     def load(self) -> None:
-        """Creates missing znodes, leaves the watch for changes, then reads every token."""
+        """Creates missing znodes, sets a watch for changes, then reads every token."""
         with self._turn:
             self._session.create_missing([TokenChangeZnode.ROOT, DelegationTokenZnode.ROOT])
             self._notifications.skip()
@@ -95,7 +95,7 @@ class DelegationTokenStore:
             self._tokens.known = {token_id: token for token_id, token in found if token}
 
     def process_changes(self) -> None:
-        """Handles every new notification, and leaves a watch for the next."""
+        """Handles every new notification, and sets a watch for the next."""
         with self._turn:
             changed: dict[str, None] = {}
             for path, data in self._notifications.unseen():
@@ -115,7 +115,7 @@ class DelegationTokenStore:
     ) -> KnownToken:
         """Creates a token; a ``max_lifetime_ms`` of 0 or less means the configured maximum.
 
-        POLICY_VIOLATION if there are too many already.
+        Raises DelegationTokenRefused(POLICY_VIOLATION) if MAX_TOKENS exist already.
         """
         with self._turn:
             if len(self._tokens.known) >= MAX_TOKENS:
@@ -143,9 +143,10 @@ class DelegationTokenStore:
             return created
 
     def renew(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """The new expiry time; a negative period means the configured one.
+        """Renews a token; returns its new expiry time in ms since 1970.
 
-        DelegationTokenRefused: DELEGATION_TOKEN_NOT_FOUND, _OWNER_MISMATCH, _EXPIRED.
+        A negative period is ``delegation.token.expiry.time.ms``.  Raises DelegationTokenRefused
+        with DELEGATION_TOKEN_NOT_FOUND, _OWNER_MISMATCH or _EXPIRED.
         """
         with self._turn:
             token = self._token_of(requester, hmac)
@@ -162,9 +163,10 @@ class DelegationTokenStore:
             return expires_ms
 
     def expire(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """The new expiry time; a negative period deletes the token at once.
+        """Sets a token's expiry time, ``period_ms`` from now; returns it in ms since 1970.
 
-        DelegationTokenRefused as :meth:`renew`.
+        A negative period deletes the token, and returns the current time.  Raises
+        DelegationTokenRefused as :meth:`renew` does.
         """
         with self._turn:
             token = self._token_of(requester, hmac)
@@ -203,7 +205,7 @@ class DelegationTokenStore:
                     )
                     self._remove(token)
 
-    # What the others share.
+    # Helpers.
 
     def _token_of(self, requester: str, hmac: bytes) -> DelegationTokenZnode:
         known = self._tokens.by_hmac(hmac)
@@ -226,22 +228,22 @@ class DelegationTokenStore:
         required(path, written)
         known = self._known(token)
         self._put([(token.token_id, known)])
-        self._tell(token.token_id)
+        self._notify(token.token_id)
         return known
 
     def _remove(self, token: DelegationTokenZnode) -> None:
         path = token.path(token.token_id)
-        # Another broker may have been faster.
+        # No error if another broker has deleted it already.
         optional(path, self._session.write(Delete(path, ANY_VERSION)))
         self._put([(token.token_id, None)])
-        self._tell(token.token_id)
+        self._notify(token.token_id)
 
-    def _tell(self, token_id: str) -> None:
+    def _notify(self, token_id: str) -> None:
         change = TokenChangeZnode(token_id)
         self._notifications.create(change.create_path, change.encode())
 
     def _read(self, token_ids: Sequence[str]) -> list[tuple[str, KnownToken | None]]:
-        """Those tokens as they are; None for one that is gone.  What is corrupt is left out."""
+        """Reads tokens; None for a deleted one.  Corrupt ones are logged and left out."""
         paths = [DelegationTokenZnode.path(token_id) for token_id in token_ids]
         found: list[tuple[str, KnownToken | None]] = []
         for token_id, path, znode in zip(

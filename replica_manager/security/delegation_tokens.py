@@ -1,7 +1,7 @@
-"""The delegation tokens that a broker knows, and logins with them.
+"""The delegation tokens in a broker's memory, and the data to authenticate clients with them.
 
-A client logs in by SCRAM with the token's id as its name, the HMAC in base64 as its password, and
-the extension ``tokenauth=true``; it is then the owner of the token.
+A client authenticates by SCRAM with the token id as its name, the HMAC in base64 as its password,
+and the extension ``tokenauth=true``.  Its principal is then the owner of the token.
 
 Source: Kafka ``DelegationTokenCache``, ``ScramServerCallbackHandler``,
 ``DelegationTokenManager.prepareScramCredentials`` (KIP-48).
@@ -28,7 +28,10 @@ _SALT_BYTES: Final = 20
 
 
 def token_settings(values: Mapping[str, object]) -> DelegationTokenConfig:
-    """``delegation.token.…`` of a configuration; the secret's old name counts where it has none."""
+    """The keys ``delegation.token.*`` of a configuration.
+
+    Without ``delegation.token.secret.key``, ``delegation.token.master.key`` is the secret.
+    """
     secret = values["delegation.token.secret.key"] or values["delegation.token.master.key"]
     return DelegationTokenConfig(
         str(secret) if secret else None,
@@ -38,25 +41,25 @@ def token_settings(values: Mapping[str, object]) -> DelegationTokenConfig:
 
 
 class TokenLogin(NamedTuple):
-    """The data for verifying a login with a token."""
+    """The data to authenticate a client with a token."""
 
     owner_name: str
     credential: ScramCredential
     lifetime_ms: int
-    """The session lasts no longer; not above zero for a token that has expired."""
+    """The longest session in ms, until the token expires; 0 or less for an expired token."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownToken:
-    """A token and its HMAC."""
+    """A delegation token with its HMAC."""
 
     znode: DelegationTokenZnode
     hmac: bytes = field(repr=False)
     credentials: dict[str, ScramCredential] = field(default_factory=dict, repr=False)
-    """By mechanism, made with the first login: each takes some milliseconds."""
+    """SCRAM credentials by mechanism, made when first needed: each takes some milliseconds."""
 
     def credential(self, mechanism_name: str) -> ScramCredential:
-        """The SCRAM credential whose password is the HMAC."""
+        """The SCRAM credential of the token, whose password is the HMAC."""
         if mechanism_name not in self.credentials:
             mechanism = MECHANISMS[mechanism_name]
             salt = secrets.token_bytes(_SALT_BYTES)
@@ -69,20 +72,20 @@ class KnownToken:
 
 
 class DelegationTokens:
-    """Every token.  ``known`` is replaced, never changed, so any thread may read it."""
+    """All delegation tokens.  ``known`` is replaced, never changed, so any thread may read it."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """``now_ms``: the machine's clock, whatever it was when the broker started."""
+        """``now_ms``: the system clock in ms since 1970, with later changes of the clock."""
         self._now_ms = now_ms
         self.known: Mapping[str, KnownToken] = {}
-        """By id."""
+        """The tokens by token id."""
 
     def by_hmac(self, hmac: bytes) -> KnownToken | None:
-        """The token with that HMAC."""
+        """The token with the HMAC, None if there is none."""
         return next((token for token in self.known.values() if token.hmac == hmac), None)
 
     def login(self, mechanism_name: str, token_id: str) -> TokenLogin | None:
-        """The data for verifying a client that names that token; None if there is none."""
+        """The data to authenticate a client with the token; None if there is no such token."""
         token = self.known.get(token_id)
         if token is None:
             return None

@@ -23,17 +23,17 @@ _log = logging.getLogger("kafka.server.DynamicBrokerConfig")
 
 
 class NoPasswordSecret(ZkControllerError):
-    """A password cannot be stored: ``password.encoder.secret`` is not set.  Kafka's sentence."""
+    """A password cannot be stored or read: ``password.encoder.secret`` is not set."""
 
     def __init__(self) -> None:
         super().__init__("Password encoder secret not configured")
 
 
 class DynamicPasswords:
-    """By ``password.encoder.*`` of the broker's file.  Deriving a key takes milliseconds."""
+    """Encodes and decodes by ``password.encoder.*``; each takes milliseconds to derive a key."""
 
     def __init__(self, values: Mapping[str, ConfigValue]) -> None:
-        """ConfigInvalid if the keys are invalid."""
+        """Raises ConfigInvalid if the keys ``password.encoder.*`` are not valid."""
         self._encoder = _encoder(values, SECRET)
         self._old_encoder = _encoder(values, OLD_SECRET)
 
@@ -56,7 +56,10 @@ class DynamicPasswords:
         }
 
     def re_encoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
-        """The passwords of the old secret, encoded with the new one; None if there are none."""
+        """The configuration with passwords of the old secret encoded with the new secret.
+
+        None if there is no old secret, or no password of it.
+        """
         if self._old_encoder is None:
             return None
         changed = {}
@@ -82,7 +85,7 @@ class DynamicPasswords:
 def _encoder(values: Mapping[str, ConfigValue], key: str) -> PasswordEncoder | None:
     if not values[key]:
         return None
-    # It loads ten megabytes of cryptography, which a broker without a secret has no use for.
+    # The import loads ten megabytes of cryptography, which only a broker with a secret needs.
     from replica_manager.security.password_encoder import password_encoder
 
     return password_encoder(values, key)

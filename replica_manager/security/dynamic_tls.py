@@ -1,18 +1,17 @@
 """The security of every listener, whose key stores can be replaced while the broker runs.
 
-A listener keeps the configuration with which it was made, but for the keys of its key store and its
-trust store.  When those change, or when the files they name have changed, new TLS contexts take the
-place of the old ones: for the listener, and for this broker's connections to the others.
-Connections that exist stay as they are.
+A listener keeps the configuration of its start, except the keys of its key store and trust store.
+When these keys or the files that they name change, new TLS contexts replace the old ones: for the
+listener, and for this broker's connections to other brokers.  Existing connections do not change.
 
-The stores of the listener between brokers must be able to shake hands with themselves: brokers
-have the same authorities, and one that does not trust its own certificate would be cut off from
-the others, which would be seen only when replication stops.
+On the inter-broker listener, a TLS handshake between the key store and the trust store of the same
+broker must succeed.  Brokers usually have the same authorities, so a broker that does not trust its
+own certificate could not connect to the others; that would be noticed only when replication stops.
 
-A new key store must be one that clients and brokers can take for the old one: the same subject,
-and every alternative name of the old certificate, unless ``ssl.allow.dn.changes`` and
-``ssl.allow.san.changes`` say otherwise.  On the listener between brokers, the new stores and the
-old ones must also be able to shake hands, because the other brokers still have the old ones.
+The certificate of a new key store must have the same subject as the old one, and every subject
+alternative name of it, unless ``ssl.allow.dn.changes`` and ``ssl.allow.san.changes`` are true.  On
+the inter-broker listener, handshakes between the new and the old stores must succeed, too, because
+the other brokers still have the old ones.
 
 Source: Kafka ``SslFactory``, ``DynamicBrokerConfig.processListenerReconfigurable`` (KIP-226).
 """
@@ -38,29 +37,29 @@ from replica_manager.security.settings import (
 from replica_manager.security.tls import Stores
 
 MAX_HANDSHAKE_ROUNDS: Final = 16
-"""A handshake of TLS 1.2 or 1.3 takes four at most."""
+"""The most rounds of a handshake in memory; TLS 1.2 and 1.3 take four at most."""
 _log = logging.getLogger("org.apache.kafka.common.security.ssl.SslFactory")
 
 
 class ListenerSecurities:
-    """Every listener that is bound.  Its methods read files: they belong to an executor's threads.
+    """The security of all bound listeners.  The methods read files, so they run in an executor.
 
-    What :attr:`server` and :attr:`client` hold is replaced in place, in one assignment.
+    The TLS contexts in :attr:`server` and :attr:`client` are replaced by one assignment each.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
-        """ConfigInvalid if a listener cannot be secured as the configuration says."""
+        """Raises ConfigInvalid if the security configuration of a listener is not valid."""
         self.server: dict[str, ListenerSecurity] = {}
-        """What a listener asks of those who connect to it, by its name."""
+        """The security of connections to a listener of this broker, by listener name."""
         self.client: dict[str, ClientSecurity] = {}
-        """How this broker connects to those listeners of others that brokers use."""
+        """The security of this broker's connections to others' listeners, by listener name."""
         self._listeners: dict[str, SecuredListener] = {}
-        # A client's request and a notification may come at the same time.
+        # A client's request and a notification may replace contexts at the same time.
         self._replacing = threading.Lock()
         self.add_listeners(config)
 
     def add_listeners(self, config: BrokerConfig) -> None:
-        """Secures the listeners of ``config`` that are not known yet.  ConfigInvalid as above."""
+        """Adds the new listeners of ``config``; ConfigInvalid if one is not valid."""
         inter_broker = config.listeners.inter_broker
         added = {
             endpoint.listener_name: SecuredListener(config, endpoint)
@@ -80,13 +79,13 @@ class ListenerSecurities:
         self.client.update(client)
 
     def remove_listeners(self, config: BrokerConfig) -> None:
-        """Forgets the listeners that ``config`` has no more."""
+        """Removes the listeners that ``config`` does not have."""
         kept = {endpoint.listener_name for endpoint in config.listeners.bound}
         for name in [name for name in self._listeners if name not in kept]:
             del self._listeners[name], self.server[name]
 
     def check(self, after: BrokerConfig) -> None:
-        """ConfigInvalid unless :meth:`apply` could take ``after`` over."""
+        """Raises ConfigInvalid unless ``after`` can be applied."""
         with self._replacing:
             for _, listener in self._changed(after):
                 listener.server_tls()
@@ -95,14 +94,14 @@ class ListenerSecurities:
                 SecuredListener(after, endpoint).server()
 
     def apply(self, after: BrokerConfig) -> None:
-        """Replaces the contexts of listeners whose stores are others in ``after``."""
+        """Replaces the TLS contexts of listeners whose store keys differ in ``after``."""
         with self._replacing:
             self._replace(dict(self._changed(after)))
 
     def reload(self, after: BrokerConfig) -> None:
-        """Replaces the contexts of listeners whose keys stay the same, but whose files changed.
+        """Replaces the TLS contexts of listeners whose store files changed, but not their keys.
 
-        Those whose keys change are left to :meth:`apply`.
+        Listeners whose keys differ in ``after`` are left to :meth:`apply`.
         """
         with self._replacing:
             self._replace(dict(self._rewritten(after)))
@@ -140,7 +139,7 @@ class ListenerSecurities:
     def _successor(
         self, listener: SecuredListener, texts: Mapping[str, str], after: BrokerConfig
     ) -> SecuredListener:
-        """The listener with other stores; ConfigInvalid if they cannot replace those it has."""
+        """The listener with new stores; ConfigInvalid if these cannot replace the old ones."""
         successor = listener.with_texts(texts)
         _check_successor(listener, successor)
         if listener.endpoint.listener_name == after.listeners.inter_broker:
@@ -149,7 +148,7 @@ class ListenerSecurities:
 
 
 def _with_stores_of(texts: Mapping[str, str], listener: SecuredListener) -> dict[str, str]:
-    """The listener's own configuration with the stores that ``texts`` gives it."""
+    """The listener's configuration with the store keys of ``texts``."""
     names = {listener.prefix + key for key in STORE_KEYS}
     own = {name: text for name, text in listener.texts.items() if name not in names}
     return own | {name: texts[name] for name in sorted(names) if name in texts}
@@ -198,7 +197,7 @@ def _check_names(successor: SecuredListener, before: Stores, after: Stores) -> N
 
 
 def _check_own_handshake(listener: SecuredListener) -> None:
-    """ConfigInvalid unless brokers that have the stores of this listener reach each other."""
+    """ConfigInvalid unless two brokers with these stores can connect to each other."""
     try:
         _shake_hands(listener, listener)
     except ssl.SSLError as failure:
@@ -211,7 +210,7 @@ def _check_own_handshake(listener: SecuredListener) -> None:
 
 
 def _check_handshakes(listener: SecuredListener, successor: SecuredListener) -> None:
-    """ConfigInvalid unless brokers with the old stores and with the new ones reach each other."""
+    """ConfigInvalid unless a broker with the old stores and one with the new can connect."""
     for server, client in ((listener, successor), (successor, listener)):
         try:
             _shake_hands(server, client)
@@ -229,11 +228,11 @@ def _reason(failure: ssl.SSLError) -> str:
 
 
 def _shake_hands(server: SecuredListener, client: SecuredListener) -> None:
-    """A handshake in memory, whatever the host's name; SSLError if it fails."""
+    """Does a TLS handshake in memory without host name verification; SSLError if it fails."""
     serving, connecting = server.server_tls(), client.client_tls()
     assert serving is not None
     assert connecting is not None
-    connecting.check_hostname = False  # it is asked whether they trust each other
+    connecting.check_hostname = False  # only trust is checked
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
         connecting.wrap_bio(to_client, to_server),

@@ -1,4 +1,4 @@
-"""``sasl.jaas.config``: a login module's options, in the syntax of JAAS.
+"""``sasl.jaas.config``: a login module and its options, in JAAS syntax.
 
 ``org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";``
 
@@ -29,14 +29,14 @@ _ALLOWED: Final = 'LoginModule required option="value" …; with a semicolon at 
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """One login module.  Its options are secrets."""
+    """One login module; its options may be secrets."""
 
     module: str
     options: dict[str, str] = field(repr=False)
 
     @property
     def users(self) -> dict[str, str]:
-        """Names and passwords of ``user_<name>``, as a PLAIN server knows them."""
+        """The passwords of a PLAIN server by user name, from the options ``user_<name>``."""
         return {
             key.removeprefix("user_"): value
             for key, value in self.options.items()
@@ -45,7 +45,7 @@ class JaasEntry:
 
 
 def parse_jaas(key: str, text: str) -> JaasEntry:
-    """The one entry in that text; ConfigInvalid, which shows nothing of it, if there is none."""
+    """The one entry in the text; ConfigInvalid, without the secret text, if it is not valid."""
     tokens = _tokens(key, text)
     module, flag = next(tokens, ""), next(tokens, "")
     if not module or flag.lower() not in _FLAGS:
@@ -63,7 +63,7 @@ def parse_jaas(key: str, text: str) -> JaasEntry:
     raise _invalid(key)
 
 
-# Signs must not be mistaken for quoted text.
+# The NUL distinguishes a sign from the same text in quotes.
 _SEMICOLON: Final = "\0;"
 _EQUALS: Final = "\0="
 

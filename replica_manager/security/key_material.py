@@ -1,8 +1,8 @@
 """Key stores and trust stores: PEM (files or text in the configuration) and PKCS12.
 
-Java's own format, JKS, is refused with the command that converts it; a file is known by its first
-bytes, because Java itself reads PKCS12 where the configuration says JKS.  A private key never
-touches the disk: OpenSSL reads it from memory under a name.
+Java's own format, JKS, is refused; the error shows the command to convert it.  JKS is detected by
+the first bytes of the file, because Java also reads PKCS12 if the configured type is JKS.  A
+private key is never written to disk: OpenSSL reads it from a file in memory.
 
 Source: Kafka ``DefaultSslEngineFactory`` (KIP-651).
 """
@@ -45,7 +45,7 @@ _PRIVATE_KEY: Final = re.compile(
 )
 _TOO_WEAK: Final = ("CA_MD_TOO_WEAK", "EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL")
 _log = logging.getLogger("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory")
-# What the library raises for bytes that are not what they should be.
+# The exceptions of the library for invalid bytes or a wrong password.
 _UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm)
 
 
@@ -54,7 +54,7 @@ class KeyStoreSettings:
     """The keys ``ssl.keystore.*`` and ``ssl.key.password`` of a listener."""
 
     prefix: str = ""
-    """Before the key, in messages."""
+    """The listener prefix of the keys, for error messages."""
     store_type: str = "JKS"
     location: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -81,11 +81,14 @@ class KeyMaterial:
     private_key: bytes = field(repr=False)
     chain: bytes
     key: str
-    """The configuration key that names it, for messages."""
+    """The configuration key that it comes from, for error messages."""
 
 
 def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
-    """The key, None if none is configured; ConfigInvalid if it cannot be used.  Reads files."""
+    """The configured private key and certificates, None if there are none.  Reads files.
+
+    Raises ConfigInvalid if they cannot be used.
+    """
     is_pem = settings.store_type.upper() == PEM
 
     def refuse(key: str, allowed: str) -> ConfigInvalid:
@@ -118,7 +121,7 @@ def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
 
 
 def load_trust_store(settings: TrustStoreSettings) -> str | None:
-    """Certificates to trust, as PEM; None: those of the system.  Reads files."""
+    """The trusted certificates as PEM; None to trust those of the system.  Reads files."""
     is_pem = settings.store_type.upper() == PEM
     if settings.certificates is not None:
         key = f"{settings.prefix}ssl.truststore.certificates"
@@ -159,15 +162,15 @@ class LeafNames(NamedTuple):
     """The names in a server's certificate."""
 
     subject: str
-    """Without regard to case and to the number of blanks."""
+    """The subject in lower case, with single blanks, for a comparison."""
     alternatives: tuple[str, ...]
-    """``DNSName:localhost``, ``IPAddress:127.0.0.1`` and so on."""
+    """The subject alternative names: ``DNSName:localhost``, ``IPAddress:127.0.0.1`` and so on."""
 
 
 def leaf_names(material: KeyMaterial) -> LeafNames:
-    """The names of the certificate that is shown."""
+    """The names of the leaf certificate, which peers see."""
     leaf = x509.load_pem_x509_certificates(material.chain)[0]
-    # Java compares the canonical form, in which neither case nor blanks count.
+    # Java compares the canonical form, which ignores case and repeated blanks.
     subject = " ".join(distinguished_name(leaf.public_bytes(Encoding.DER)).lower().split())
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -177,10 +180,10 @@ def leaf_names(material: KeyMaterial) -> LeafNames:
 
 
 def use_key(context: ssl.SSLContext, material: KeyMaterial) -> None:
-    """Gives the key to the context; ConfigInvalid if OpenSSL refuses it.
+    """Loads the private key and certificates into the context; ConfigInvalid if OpenSSL refuses.
 
-    A chain with a signature by SHA-1 is served, as Kafka on Java 17 serves it: a context with such
-    a key takes the other side's certificates by the same measure, and the log says so.
+    A chain with a SHA-1 signature is accepted, as in Kafka on Java 17.  The context then accepts
+    SHA-1 signatures of the other side, too, which is logged.
     """
     try:
         _load(context, material)
@@ -202,7 +205,7 @@ def use_key(context: ssl.SSLContext, material: KeyMaterial) -> None:
             "SHA-256 or better.",
             material.key,
         )
-        # The suites stay as they are: only the demands on certificates are lowered.
+        # Keep the cipher suites: only the requirements for certificates are lowered.
         suites = [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"]
         context.set_ciphers(":".join(("@SECLEVEL=0", *suites)))
         _load(context, material)
@@ -214,7 +217,7 @@ def _load(context: ssl.SSLContext, material: KeyMaterial) -> None:
 
 
 def _weakest_signature(material: KeyMaterial) -> str:
-    """The hash of the chain's weakest signature; that of a self-signed root is not checked."""
+    """The hash name of the chain's weakest signature, without those of self-signed roots."""
     found = [
         each.signature_hash_algorithm
         for each in x509.load_pem_x509_certificates(material.chain)
@@ -229,7 +232,7 @@ def _weakest_signature(material: KeyMaterial) -> str:
 
 @contextlib.contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """A path under which the data can be read, without a file on any disk."""
+    """The path of a file in memory with the data."""
     descriptor = os.memfd_create("zkcontroller")
     try:
         os.write(descriptor, data)
@@ -281,7 +284,7 @@ def _from_pkcs12(key: str, location: str, password: str) -> KeyMaterial:
 
 
 def _chain(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """The leaf and its issuers, as far as they are known."""
+    """The leaf certificate and its issuers, as far as ``others`` has them."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer), None)

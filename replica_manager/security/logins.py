@@ -1,4 +1,4 @@
-"""Logins in Kafka's keys: a mechanism and its ``sasl.jaas.config``.
+"""SASL login configuration in Kafka's keys: a mechanism and its ``sasl.jaas.config``.
 
 Source: Kafka ``JaasContext``, ``PlainLoginModule``, ``ScramLoginModule``.
 """
@@ -15,26 +15,26 @@ _PACKAGE: Final = "org.apache.kafka.common.security"
 
 
 def login_entry(key: str, mechanism: str, text: str | None) -> JaasEntry:
-    """The login module that ``text`` names; ConfigInvalid if it is not that of the mechanism."""
+    """The login module in ``text``; ConfigInvalid if it is not that of the mechanism."""
     if text is None:
         raise ConfigInvalid(key, None, "the login module of that mechanism")
     entry = parse_jaas(key, text)
     module = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
     if entry.module != f"{_PACKAGE}.{module}":
-        # What is no login module's name may be a password in the wrong place.
+        # If it is not the name of a login module, it may be a password in the wrong place.
         shown = entry.module if entry.module.endswith("LoginModule") else "[hidden]"
         raise ConfigInvalid(key, shown, f"{_PACKAGE}.{module}")
     return entry
 
 
 def check_mechanism(key: str, mechanism: str) -> None:
-    """ConfigInvalid for an unsupported mechanism."""
+    """Raises ConfigInvalid for an unsupported mechanism."""
     if mechanism not in SUPPORTED_MECHANISMS:
         raise ConfigInvalid(key, mechanism, "out of " + ", ".join(SUPPORTED_MECHANISMS))
 
 
 def credentials_of(key: str, mechanism: str, text: str | None) -> Credentials:
-    """Name and password in that module; ConfigInvalid if one is missing."""
+    """The name and password in the login module ``text``; ConfigInvalid if one is missing."""
     options = login_entry(key, mechanism, text).options
     if not options.get("username") or "password" not in options:
         raise ConfigInvalid(

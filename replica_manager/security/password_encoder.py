@@ -1,7 +1,7 @@
-"""Passwords of dynamic configurations as they stand in ZooKeeper: encrypted with a secret.
+"""Encrypts passwords of dynamic configurations with a secret, for storage in ZooKeeper.
 
-The text is a list of ``name:value`` pairs, which says by what algorithms it was made.  So a broker
-reads what was written under other settings, and brokers of Kafka read ours.
+The encoded text is a list of ``name:value`` pairs with the names of the algorithms.  So a broker
+can decode passwords that were encoded with other algorithms, and Kafka's brokers can decode ours.
 
 Source: Kafka ``EncryptingPasswordEncoder`` (KIP-226).
 """
@@ -48,17 +48,17 @@ _CBC_VECTOR_BYTES: Final = 16
 _GCM_VECTOR_BYTES: Final = 12
 _GCM_TAG_BITS: Final = 128
 MAX_ITERATIONS: Final = 10_000_000
-"""Of a text that is decoded: more would keep a thread busy for minutes."""
+"""The most iterations that are accepted; more would keep a thread busy for minutes."""
 MAX_ENCODED_CHARACTERS: Final = 1024 * 1024
 
 
 class PasswordUnreadable(ZkControllerError):
-    """A stored text is no encoded password, or another secret has made it.  It shows no secret."""
+    """A stored password is malformed or was encoded with another secret.  Shows no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class PasswordEncoder:
-    """Encodes by its own settings; decodes by those that the text names."""
+    """Encodes with its own settings; decodes with the settings named in the text."""
 
     secret: str = field(repr=False)
     key_factory: str = _DEFAULT_KEY_FACTORY
@@ -67,7 +67,7 @@ class PasswordEncoder:
     iterations: int = 4096
 
     def encode(self, password: str) -> str:
-        """The password as it is stored; another text each time."""
+        """The encoded password, to be stored; it differs each time because of a random salt."""
         salt = os.urandom(_SALT_BYTES)
         key = self._key(self.key_factory, self.key_length, salt, self.iterations)
         fields = {
@@ -95,7 +95,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, encoded: str) -> str:
-        """The password; PasswordUnreadable if it cannot be had."""
+        """The decoded password; PasswordUnreadable if it cannot be decoded."""
         if len(encoded) > MAX_ENCODED_CHARACTERS:
             raise PasswordUnreadable(f"more than {MAX_ENCODED_CHARACTERS} characters")
         fields = _fields(encoded)
@@ -124,9 +124,9 @@ class PasswordEncoder:
 
 
 def password_encoder(values: Mapping[str, ConfigValue], secret_key: str) -> PasswordEncoder | None:
-    """By the keys ``password.encoder.*``; None without a secret.  ConfigInvalid if they are wrong.
+    """The encoder of the keys ``password.encoder.*``; None without a secret.
 
-    ``secret_key`` names the key with the secret.
+    ``secret_key`` is the name of the key with the secret.  Raises ConfigInvalid for invalid keys.
     """
     secret = text_of(values[secret_key])
     if not secret:
@@ -167,7 +167,7 @@ def _decrypted(fields: Mapping[str, str], key: bytes) -> bytes:
 def _fields(encoded: str) -> dict[str, str]:
     fields = {}
     for pair in encoded.split(","):
-        # A cipher's name may hold a colon, a value in base 64 may not.
+        # Split at the last colon: no value contains one.
         name, colon, value = pair.rpartition(":")
         if not colon:
             raise PasswordUnreadable("it is no list of name:value pairs")

@@ -17,10 +17,10 @@ from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 
 class Permissions(NamedTuple):
-    """The permissions of one client, given an authorizer."""
+    """The permissions of one client, by an authorizer."""
 
     authorizer: Authorizer | None
-    """None: every client may do everything."""
+    """None without an authorizer: every client may do everything."""
     requester: Requester
 
     def allow(
@@ -32,7 +32,10 @@ class Permissions(NamedTuple):
         log_if_denied: bool = True,
         reference_count: int = 1,
     ) -> bool:
-        """Whether the operation is allowed on that resource; the request names it so many times."""
+        """Whether the operation is allowed on the resource.
+
+        ``reference_count``: how often the request names the resource, for the audit log.
+        """
         return self.authorizer is None or self.authorizer.authorize(
             self.requester,
             operation,
@@ -68,7 +71,7 @@ class Permissions(NamedTuple):
         }
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """The operations allowed on that resource, as a bit field (KIP-430)."""
+        """The operations allowed on the resource, as a bit field (KIP-430)."""
         operations = supported_operations(resource_type)
         authorizer = self.authorizer
         if authorizer is None:

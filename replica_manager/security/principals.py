@@ -1,4 +1,4 @@
-"""The principal of a connection: ``User:alice``, and the name that a certificate stands for.
+"""Principals such as ``User:alice``, and the mapping of certificate names to user names.
 
 Source: Kafka ``KafkaPrincipal``, ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper``
 (KIP-371).
@@ -51,7 +51,7 @@ def parse_super_users(text: str) -> frozenset[Principal]:
 
 
 def host_name_of(address: str) -> str:
-    """A peer's address as rules name it (``InetAddress.getHostAddress``): no ``::`` in IPv6."""
+    """A peer's address as in ACLs (``InetAddress.getHostAddress``): IPv6 without ``::``."""
     if ":" not in address:
         return address
     bare, percent, zone = address.partition("%")
@@ -69,20 +69,20 @@ _JAVA_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
 
 class _Rule(NamedTuple):
     pattern: re.Pattern[str] | None
-    """None: the name as it is."""
+    """None is the rule DEFAULT: the name is not changed."""
     replacement: str
     case: str
 
 
 class SslPrincipalMapper:
-    """``ssl.principal.mapping.rules``: from a distinguished name to a user's name."""
+    """Maps distinguished names to user names by ``ssl.principal.mapping.rules``."""
 
     def __init__(self, rules: str, key: str = MAPPING_RULES_KEY) -> None:
-        """ConfigInvalid, which names ``key``, if that is no list of rules."""
+        """Raises ConfigInvalid with ``key`` if ``rules`` is not a valid list of rules."""
         self._rules = tuple(_parse_rules(rules, key))
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The user's name; None if no rule applies; the connection is then refused."""
+        """The user name by the first rule that applies; None if none does."""
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished_name
@@ -118,15 +118,15 @@ _NO_END_OF_LINE: Final = r"[^\n\r\x85\u2028\u2029]"
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern with Java's meaning: classes know ASCII alone, a dot stands for no line's end."""
+    """Compiles a pattern with Java's semantics: classes are ASCII, ``.`` matches no line end."""
     in_python = _DOT.sub(lambda token: token[1] or _NO_END_OF_LINE, pattern)
     return re.compile(in_python, re.ASCII)
 
 
 def _expanded(replacement: str, match: re.Match[str]) -> str:
-    """Java's replacement text: ``$1`` is a group, as far as there is one, and a backslash quotes.
+    """The replacement text by Java's rules: ``$1`` is a group, and a backslash quotes.
 
-    Of ``$12`` as many digits count as name a group that exists.
+    ``$12`` is group 12 if it exists, else group 1 and the text ``2``.
     """
 
     def value(reference: re.Match[str]) -> str:

@@ -1,11 +1,12 @@
-"""A client's login on one connection, frame by frame.
+"""SASL authentication of a client on one connection, frame by frame.
 
-Pure: a frame and the time go in, a response comes out.  The order is Kafka's::
+Pure: a call gets a frame and the time, and returns a response.  The order of frames is Kafka's::
 
-    [ApiVersions] -> SaslHandshake -> tokens, bare (after version 0) or in SaslAuthenticate -> in
+    [ApiVersions] -> SaslHandshake -> SASL tokens -> authenticated
 
-Whatever fails ends the connection; the caller sends ``reply`` after a delay and closes.  A login on
-a connection that is in already (KIP-368) must name the same mechanism and the same user.
+After SaslHandshake version 0 the tokens are bare frames, after version 1 they are in
+SaslAuthenticate requests.  Every failure ends the connection: the caller sends ``reply`` after a
+delay and closes it.  A re-authentication (KIP-368) must have the same mechanism and the same user.
 
 Source: Kafka ``SaslServerAuthenticator``.
 """
@@ -50,29 +51,29 @@ class _State(Enum):
 
 
 class Step(NamedTuple):
-    """What to do after a frame."""
+    """What the connection must do after a frame."""
 
     reply: bytes | None = None
-    """A frame, its size included."""
+    """The response frame with its size; None if there is none to send."""
     failure: str | None = None
-    """Why the connection must end, for the log."""
+    """Why the connection must be closed, for the log; None if it stays open."""
     is_for_dispatcher: bool = False
-    """The frame is an ApiVersions request, to be answered as any other."""
+    """Whether the frame is an ApiVersions request that the dispatcher must handle."""
 
 
 class Login(NamedTuple):
-    """The principal of a login, and when its session ends."""
+    """A completed authentication, and when its session expires."""
 
     principal: Principal
     mechanism_name: str
     expires_at_ms: int | None
-    """None: never."""
+    """When the session expires, in ms of the connection's clock; None is never."""
     is_token: bool = False
-    """By a delegation token of the principal's."""
+    """Whether the client authenticated with a delegation token of the principal."""
 
 
 class SaslAuthenticator:
-    """One login."""
+    """The state of one authentication."""
 
     def __init__(
         self,
@@ -82,13 +83,13 @@ class SaslAuthenticator:
         refusal: Callable[[bytes, ErrorCode], bytes | None],
         before: Login | None = None,
     ) -> None:
-        """``servers`` makes a mechanism's server; its order is that of the response to a handshake.
+        """``servers`` makes the server of each mechanism, in the order of the handshake response.
 
-        ``refusal`` is the dispatcher's response to a request that must not come now; ``before`` the
-        login that this one renews.
+        ``refusal`` makes the dispatcher's response to a request that is not allowed now.
+        ``before`` is the login that a re-authentication renews.
         """
         self.login: Login | None = None
-        """None until the client is in."""
+        """None until the client is authenticated."""
         self._servers = servers
         self._max_reauth_ms = max_reauth_ms
         self._refusal = refusal
@@ -98,16 +99,20 @@ class SaslAuthenticator:
         self._server: SaslServer | None = None
 
     @property
-    def _what(self) -> str:
+    def _phase(self) -> str:
         return "authentication" if self._before is None else "re-authentication"
 
     def receive(self, data: bytes, now_ms: int) -> Step:
-        """Handles a frame; InvalidFrame if it is no request at all."""
+        """Handles a frame; InvalidFrame if it is not a valid request."""
         match self._state:
             case _State.HANDSHAKE_OR_VERSIONS | _State.HANDSHAKE:
                 return self._request(data)
             case _State.AUTHENTICATE:
-                return self._framed(data, now_ms) if self._is_framed else self._bare(data, now_ms)
+                return (
+                    self._token_request(data, now_ms)
+                    if self._is_framed
+                    else self._bare_token(data, now_ms)
+                )
             case _State.BAD_MECHANISM:
                 return Step(failure="another SASL mechanism than before for re-authentication")
 
@@ -122,12 +127,12 @@ class SaslAuthenticator:
             return Step(failure=f"Unexpected Kafka request of type {name} during SASL handshake.")
         if self._state is _State.HANDSHAKE:
             return Step(failure="Unexpected ApiVersions request before the SASL handshake.")
-        if self._is_answered_well(header, data, start):
+        if self._is_valid_api_versions(header, data, start):
             self._state = _State.HANDSHAKE
         return Step(is_for_dispatcher=True)
 
-    def _is_answered_well(self, header: RequestHeader, data: bytes, start: int) -> bool:
-        """Whether ApiVersions succeeds; after an error the client may retry once."""
+    def _is_valid_api_versions(self, header: RequestHeader, data: bytes, start: int) -> bool:
+        """Whether the ApiVersions request is valid; after an error the client may send another."""
         first, last = _API_VERSIONS_VERSIONS
         if not first <= header.api_version <= last:
             return False
@@ -148,7 +153,7 @@ class SaslAuthenticator:
                 _response(
                     header, error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=enabled
                 ),
-                # What the client sent is not repeated: it may be anything.
+                # The client's mechanism name is not logged, because it is arbitrary text.
                 "Unsupported SASL mechanism",
             )
         if self._before is not None and self._before.mechanism_name != wanted:
@@ -158,7 +163,7 @@ class SaslAuthenticator:
             self._state = _State.AUTHENTICATE
         return Step(_response(header, error_code=ErrorCode.none, mechanisms=enabled))
 
-    def _bare(self, token: bytes, now_ms: int) -> Step:
+    def _bare_token(self, token: bytes, now_ms: int) -> Step:
         assert self._server is not None
         try:
             response = self._server.step(token)
@@ -167,7 +172,7 @@ class SaslAuthenticator:
             return Step(failure=str(refused))
         return Step(_SIZE.pack(len(response)) + response)
 
-    def _framed(self, data: bytes, now_ms: int) -> Step:
+    def _token_request(self, data: bytes, now_ms: int) -> Step:
         assert self._server is not None
         header, start = parse_request_header(data)
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
@@ -200,9 +205,9 @@ class SaslAuthenticator:
             _response(
                 header,
                 error_code=ErrorCode.sasl_authentication_failed,
-                # The reason itself might tell whether a user exists.
+                # The reason is not sent, because it could reveal whether a user exists.
                 error_message=client_text
-                or f"Authentication failed during {self._what} due to invalid credentials with "
+                or f"Authentication failed during {self._phase} due to invalid credentials with "
                 f"SASL mechanism {self._server.mechanism_name}",
                 auth_bytes=b"",
                 session_lifetime=timedelta(0),
@@ -211,7 +216,10 @@ class SaslAuthenticator:
         )
 
     def _take(self, now_ms: int) -> int:
-        """Stores the principal of a completed login; the session's lifetime, 0 if unlimited."""
+        """Stores the login if authentication is complete.
+
+        Returns the lifetime of the session in ms, 0 if unlimited or not complete.
+        """
         assert self._server is not None
         if self._server.username is None:
             return 0
@@ -229,7 +237,7 @@ class SaslAuthenticator:
         return lifetime_ms or 0
 
     def _lifetime_ms(self, server: SaslServer) -> int | None:
-        """The lifetime of the session, at most that of a token; None if unlimited.
+        """The lifetime of the session in ms, at most that of the token; None if unlimited.
 
         Source: Kafka ``SaslServerAuthenticator.ReauthInfo``.
         """

@@ -1,7 +1,7 @@
-"""The server's side of PLAIN and SCRAM, token by token.  Pure; nonces are arguments.
+"""The server's side of PLAIN and SCRAM, token by token.  Pure: nonces are passed as arguments.
 
-A failure has two texts: what the client may know, and why it failed, for the log of the broker.
-None of them names a user who does not exist, and no text holds a password or a key.
+A failure has two texts: one for the client, and the reason for the broker's log.  Neither shows a
+user name, a password or a key.
 
 Source: Kafka ``PlainSaslServer``, ``PlainServerCallbackHandler``, ``ScramSaslServer``,
 ``ScramServerCallbackHandler``.
@@ -22,9 +22,9 @@ PLAIN = "PLAIN"
 
 
 class LoginFailed(SaslRefused):
-    """The credentials are wrong.
+    """Authentication failed.
 
-    ``client_text`` is the error text for the client; None for the general one.
+    ``client_text`` is the error text for the client; None for the general text.
     """
 
     def __init__(self, reason: str, *, client_text: str | None = None) -> None:
@@ -33,22 +33,22 @@ class LoginFailed(SaslRefused):
 
 
 class SaslServer(Protocol):
-    """One login."""
+    """The server's state of one authentication."""
 
     mechanism_name: str
     username: str | None
-    """Who it is; None until it is proved."""
+    """The authenticated user; None until authentication is complete."""
     is_token: bool
-    """A delegation token was proved, and ``username`` is its owner."""
+    """Whether the client uses a delegation token; ``username`` is then the token's owner."""
     lifetime_ms: int | None
-    """How long what was proved lasts; None: for ever."""
+    """The longest session in ms, until the token expires; None without a token."""
 
     def step(self, token: bytes) -> bytes:
-        """What to answer; LoginFailed (or SaslRefused) ends it."""
+        """Handles a client's token; returns the server's, or raises LoginFailed or SaslRefused."""
 
 
 class PlainServer:
-    """PLAIN: compares name and password with ``user_<name>`` of the listener's JAAS entry."""
+    """PLAIN: compares the password with option ``user_<name>`` of the listener's JAAS entry."""
 
     mechanism_name = PLAIN
     is_token = False
@@ -59,7 +59,7 @@ class PlainServer:
         self._passwords = passwords
 
     def step(self, token: bytes) -> bytes:
-        """An empty message if the password is right."""
+        """Returns an empty token if the password is correct, else raises LoginFailed."""
         tokens = token.decode("utf-8", "replace").split("\0")
         if len(tokens) != 3:
             raise _refused(
@@ -71,7 +71,7 @@ class PlainServer:
         if not password:
             raise _refused("Authentication failed: password not specified")
         expected = self._passwords.get(username)
-        # Compared in the same time whether the user exists or not.
+        # The comparison takes the same time for an unknown user.
         is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not is_right:
             raise _refused("Authentication failed: Invalid username or password")
@@ -81,7 +81,7 @@ class PlainServer:
 
 
 class ScramServer:
-    """SCRAM: sends salt and nonce, verifies the client's proof, sends its own."""
+    """SCRAM: sends salt and nonce, verifies the client's proof, sends the server's signature."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ScramServer:
         nonce: str,
         token_of: Callable[[str], TokenLogin | None] = lambda _: None,
     ) -> None:
-        """``token_of`` returns the delegation token of that id."""
+        """``token_of`` returns the login data of a delegation token by its id."""
         self.mechanism_name = mechanism.mechanism_name
         self.username: str | None = None
         self.is_token = False
@@ -100,13 +100,13 @@ class ScramServer:
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._server_nonce = nonce
-        self._under_way: tuple[scram.ClientFirst, ScramCredential, scram.ServerFirst] | None = None
+        self._exchange: tuple[scram.ClientFirst, ScramCredential, scram.ServerFirst] | None = None
 
     def step(self, token: bytes) -> bytes:
-        """The server's first message, then its last."""
-        if self._under_way is None:
+        """Returns the server's first message, then its final message."""
+        if self._exchange is None:
             return self._first(scram.ClientFirst.decode(token))
-        return self._final(*self._under_way, scram.ClientFinal.decode(token))
+        return self._final(*self._exchange, scram.ClientFinal.decode(token))
 
     def _first(self, client_first: scram.ClientFirst) -> bytes:
         credential = self._credential(client_first)
@@ -121,7 +121,7 @@ class ScramServer:
         server_first = scram.ServerFirst(
             client_first.nonce + self._server_nonce, credential.salt, credential.iterations
         )
-        self._under_way = client_first, credential, server_first
+        self._exchange = client_first, credential, server_first
         return server_first.encode().encode()
 
     def _credential(self, client_first: scram.ClientFirst) -> ScramCredential | None:
@@ -142,7 +142,7 @@ class ScramServer:
         server_first: scram.ServerFirst,
         client_final: scram.ClientFinal,
     ) -> bytes:
-        # librdkafka before 2.7 sends its own part twice, and Kafka has let that pass.
+        # librdkafka before 2.7 sends the client nonce twice, which Kafka accepts.
         if not client_final.nonce.endswith(server_first.nonce):
             raise LoginFailed("Invalid client nonce in the final client message.")
         auth_message = f"{client_first.bare},{server_first.encode()},{client_final.without_proof}"

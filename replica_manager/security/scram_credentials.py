@@ -15,17 +15,17 @@ _log = logging.getLogger("org.apache.kafka.common.security.scram.internals.Scram
 
 
 class ScramCredentials:
-    """Every credential.  Lives on the event loop."""
+    """All SCRAM credentials.  For the event loop."""
 
     def __init__(self) -> None:
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
 
     def of(self, mechanism_name: str, user: str) -> ScramCredential | None:
-        """That user's credential for SCRAM-SHA-256 or SCRAM-SHA-512."""
+        """A user's credential for SCRAM-SHA-256 or SCRAM-SHA-512; None if there is none."""
         return self._credentials.get((mechanism_name, user))
 
     def put(self, mechanism_name: str, user: str, credential: ScramCredential | None) -> None:
-        """Sets that user's credential; None removes it."""
+        """Sets a user's credential; None removes it."""
         if credential is None:
             self._credentials.pop((mechanism_name, user), None)
         else:
@@ -36,7 +36,7 @@ class ScramCredentials:
         self._credentials.clear()
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """Handles a changed configuration of ``users/alice``; other paths are ignored."""
+        """Applies a changed configuration of ``users/alice``; ignores other paths."""
         match entity_path.split("/"):
             case ["users", name] if name:
                 user = desanitize(name)
@@ -50,7 +50,7 @@ class ScramCredentials:
             try:
                 credential = ScramCredential.decode(text)
             except ValueError as wrong:
-                # Without it that user cannot log in; the text itself is a secret.
+                # The user cannot authenticate now.  The text is not logged: it is a secret.
                 _log.error(
                     "The %s credential of user %s is ignored: %s", mechanism_name, user, wrong
                 )

@@ -1,9 +1,9 @@
 """Security settings of each listener: TLS contexts, mechanisms, credentials.
 
-A key with the prefix ``listener.name.<listener>.`` wins over the one without; what belongs to a
-mechanism stands behind ``listener.name.<listener>.<mechanism>.``.  What this broker cannot do is
-refused with a sentence: a listener is secured as its configuration says, or the broker does not
-start.
+A key with the prefix ``listener.name.<listener>.`` takes precedence over the key without it.  Keys
+of a mechanism have the prefix ``listener.name.<listener>.<mechanism>.``.  A setting that is not
+supported raises ConfigInvalid, and the broker does not start: a listener is never less secure than
+its configuration.
 
 Source: Kafka ``ChannelBuilders``, ``DefaultSslEngineFactory``, ``JaasContext``, ``KafkaConfig``.
 """
@@ -52,7 +52,7 @@ _CLIENT_AUTH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """The settings of the authorizer."""
+    """The super users, and whether resources without ACLs are open to everyone."""
 
     super_users: frozenset[tuple[str, str]]
     allow_everyone_if_no_acl_found: bool
@@ -63,7 +63,7 @@ class SaslSettings:
     """The SASL settings of a listener."""
 
     mechanisms: tuple[str, ...]
-    """In the order in which a handshake names them."""
+    """The enabled mechanisms, in the order of the handshake response."""
     plain_users: Mapping[str, str] = field(repr=False)
     max_reauth_ms: Mapping[str, int]
     max_receive_bytes: int
@@ -71,39 +71,39 @@ class SaslSettings:
 
 @dataclass(slots=True)
 class ListenerSecurity:
-    """TLS and SASL of a listener."""
+    """The TLS and SASL settings of a listener."""
 
     security_protocol: str
     tls: ssl.SSLContext | None = None
-    """May be replaced: connections that come afterwards are served by the new one."""
+    """The TLS context, None without TLS; a replaced one is used for new connections."""
     principal_mapper: SslPrincipalMapper | None = None
     sasl: SaslSettings | None = None
     failed_authentication_delay_s: float = 0.0
 
 
 class SecurityConfig(Protocol):
-    """The configuration of a broker, or of a node of the quorum."""
+    """The configuration of a broker or of a quorum node."""
 
     @property
     def originals(self) -> Mapping[str, str]:
-        """The properties in the file, as text."""
+        """The properties of the configuration file, as text."""
 
     @property
     def effective(self) -> Mapping[str, str]:
-        """The set values, as text: dynamic ones over those of the file."""
+        """All configured values as text; dynamic ones replace those of the file."""
 
     @property
     def values(self) -> Mapping[str, ConfigValue]:
-        """Every known key, typed, defaults filled in."""
+        """The typed values of all known keys, with defaults."""
 
     def integer(self, key: str) -> int:
-        """The value of a key that always has an integer."""
+        """The value of a key whose type is an integer."""
 
 
 def authorizer_settings(
     config: SecurityConfig, authorizer_class: str = ACL_AUTHORIZER
 ) -> AuthorizerSettings | None:
-    """The authorizer's settings; None without one; ConfigInvalid for another than Kafka's."""
+    """The authorizer's settings; None without an authorizer; ConfigInvalid for other classes."""
     class_name = text_of(config.values["authorizer.class.name"])
     if not class_name:
         return None
@@ -123,19 +123,19 @@ def authorizer_settings(
 def security_of(
     config: SecurityConfig, endpoints: Iterable[Endpoint]
 ) -> dict[str, ListenerSecurity]:
-    """By listener name, for those listeners.  Reads key stores."""
+    """The security of each listener by name.  Reads key stores."""
     return {
         endpoint.listener_name: SecuredListener(config, endpoint).server() for endpoint in endpoints
     }
 
 
 def controller_client_security(config: SecurityConfig, endpoint: Endpoint) -> ClientSecurity:
-    """How a node of the quorum connects to that listener of the others.  Reads key stores."""
+    """The security of a quorum node's connections to others' listener.  Reads key stores."""
     return SecuredListener(config, endpoint).client(_CONTROLLER_MECHANISM, must_be_enabled=False)
 
 
 class SecuredListener:
-    """The configuration as one listener sees it.  Key stores are read once, when first needed."""
+    """The security configuration of one listener; reads its key stores once, when needed."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class SecuredListener:
         endpoint: Endpoint,
         texts: Mapping[str, str] | None = None,
     ) -> None:
-        """``texts``: what is set, if not what ``config`` says."""
+        """``texts``: the configured values; those of ``config`` if None."""
         self._config = config
         self.endpoint = endpoint
         self.texts = config.effective if texts is None else texts
@@ -156,7 +156,7 @@ class SecuredListener:
             self._refuse_unsupported()
 
     def with_texts(self, texts: Mapping[str, str]) -> SecuredListener:
-        """The same listener where ``texts`` is set; its key stores are read anew."""
+        """The same listener with the configured values ``texts``; reads its key stores again."""
         return SecuredListener(self._config, self.endpoint, texts)
 
     def server(self) -> ListenerSecurity:
@@ -188,7 +188,7 @@ class SecuredListener:
         return self._config.values[key] if own is None else BROKER_KEYS[key].parse(own, name)
 
     def _name_of(self, key: str) -> str:
-        """The key as it is set: with this listener's prefix, or without."""
+        """The name of the configured key: with this listener's prefix if that is set."""
         return self.prefix + key if self.prefix + key in self.texts else key
 
     def is_enabled(self, key: str) -> bool:
@@ -202,7 +202,10 @@ class SecuredListener:
         return value if isinstance(value, tuple) else ()
 
     def _of_mechanism(self, mechanism: str, key: str) -> str | None:
-        """The value of a key with the prefix ``listener.name.<listener>.<mechanism>.``."""
+        """The value of a mechanism's key on this listener, None if it is not set.
+
+        Its prefix is ``listener.name.<listener>.<mechanism>.``.
+        """
         return self.texts.get(f"{self.prefix}{mechanism.lower()}.{key}")
 
     def _refuse_unsupported(self) -> None:
@@ -218,17 +221,17 @@ class SecuredListener:
 
     @property
     def stores(self) -> Stores:
-        """The content of the key store and the trust store."""
+        """The content of the listener's key store and trust store."""
         if self._stores is None:
             self._stores = load_stores(self)
         return self._stores
 
     def client_tls(self) -> ssl.SSLContext | None:
-        """The TLS context for connections to that listener; None without TLS."""
+        """A new TLS context for connections to this listener; None without TLS."""
         return client_context(self, self.stores) if self._has_tls else None
 
     def server_tls(self) -> ssl.SSLContext | None:
-        """The TLS context of this listener; None without TLS."""
+        """A new TLS context for the listener itself; None without TLS."""
         return self._server_tls() if self._has_tls else None
 
     def _server_tls(self) -> ssl.SSLContext:
@@ -245,7 +248,7 @@ class SecuredListener:
     def _client_auth(self) -> str:
         own = self.texts.get(f"{self.prefix}ssl.client.auth")
         if own is None and self._has_sasl:
-            return "none"  # a broker-wide value is for listeners without SASL
+            return "none"  # the broker-wide value applies to listeners without SASL only
         return self.text("ssl.client.auth") or "none"
 
     # SASL
@@ -281,7 +284,7 @@ class SecuredListener:
         return value
 
     def _jaas_config(self, mechanism: str) -> tuple[str, str | None]:
-        """Key and value of a mechanism's login module."""
+        """The key ``sasl.jaas.config`` of a mechanism and its value, None if it is not set."""
         return (
             f"{self.prefix}{mechanism.lower()}.sasl.jaas.config",
             self._of_mechanism(mechanism, "sasl.jaas.config"),

@@ -1,7 +1,7 @@
 """Kafka's authorizer for KRaft: decides with the ACLs in the metadata log.
 
-Until the log has been read up to what is known to be committed, only super users may do anything:
-a rule that denies might be among what is still to come.
+Until the log has been read up to the committed offset, only super users are authorized: an ACL that
+denies may not have been read yet.
 
 Source: Kafka ``StandardAuthorizer``, ``StandardAuthorizerData`` (KIP-801).
 """
@@ -33,7 +33,7 @@ class AuthorizerNotReady(ApiException):
 
 
 class StandardAuthorizer(Authorizer):
-    """Decides on the event loop; its cache is replaced when the log changes ACLs."""
+    """Authorizes operations on the event loop; its cache is replaced when ACLs change."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class StandardAuthorizer(Authorizer):
             now_s=now_s,
         )
         self.is_loaded = False
-        """Whether the rules are there."""
+        """Whether all committed ACLs were loaded."""
 
     def complete_initial_load(self) -> None:
-        """The ACLs are loaded: requests are authorized from now on."""
+        """Marks the ACLs as loaded, so that requests are authorized by them from now on."""
         if not self.is_loaded:
             self.is_loaded = True
             _log.info("Completed initial ACL load process.")
@@ -97,7 +97,7 @@ class StandardAuthorizer(Authorizer):
         *,
         is_allowed: bool,
     ) -> str:
-        """The ACL that decided; looked up only for the log."""
+        """The text of the ACL that decided, for the audit log."""
         if requester.principal in self._super_users:
             return "SuperUser"
         wanted = PermissionType.ALLOW if is_allowed else PermissionType.DENY
@@ -108,11 +108,11 @@ class StandardAuthorizer(Authorizer):
         ]
         if not found:
             return "DefaultAllow" if is_allowed else "DefaultDeny"
-        # Kafka goes on looking after a rule that allows, and stops at one that denies.
+        # Kafka continues after an ACL that allows, and stops at one that denies.
         return f"MatchingAcl(acl={_text_of(found[-1] if is_allowed else found[0])})"
 
     def _bindings_of(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
-        """The ACLs that apply, in Kafka's order: longer names first, ``*`` last."""
+        """The ACLs that apply to the resource, in Kafka's order: long names first, ``*`` last."""
         cache = self.cache
         patterns = sorted(
             cache.patterns_of(resource_type, name),

@@ -1,4 +1,4 @@
-"""TLS as Kafka's ``ssl.*`` keys describe it, for listeners, for clients and for ZooKeeper.
+"""TLS contexts by Kafka's ``ssl.*`` keys, for listeners, clients and ZooKeeper.
 
 Source: Kafka ``DefaultSslEngineFactory``.
 """
@@ -25,37 +25,37 @@ _TLS_VERSIONS: Final = {
 
 
 class TlsKeys(Protocol):
-    """Where the values of ``ssl.*`` come from."""
+    """A source of the values of ``ssl.*`` keys."""
 
     @property
     def prefix(self) -> str:
-        """What stands before the keys, for messages."""
+        """The prefix of the keys, for error messages."""
 
     def text(self, key: str) -> str | None:
-        """The value of a key, or its default."""
+        """The value of a key or its default; None if there is neither."""
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The value of a key that has a list."""
+        """The value of a key whose type is a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What a trust store and a key store hold, and by which files that was found out."""
+    """The content of a trust store and a key store, and the state of their files."""
 
     trusted: str | None
-    """Certificates as PEM; None: those of the system are trusted."""
+    """The trusted certificates as PEM; None to trust those of the system."""
     material: KeyMaterial | None
-    """None: there is no key."""
+    """The private key and its certificates; None if there is no key store."""
     files: Mapping[str, FileState]
-    """How each file was before it was read."""
+    """The state of each file by path, from before it was read."""
 
     def are_stale(self) -> bool:
-        """Whether a file is another one than when it was read.  Asks the disk."""
+        """Whether a file has changed since it was read.  Reads the files' metadata."""
         return any(_file_state(path) != state for path, state in self.files.items())
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written or replaced."""
+    """File metadata that changes when a file is written or replaced; -1 if unreadable."""
 
     modified_ns: int
     size: int
@@ -63,8 +63,8 @@ class FileState(NamedTuple):
 
 
 def load_stores(keys: TlsKeys) -> Stores:
-    """ConfigInvalid if the keys make no sense, or a store cannot be used.  Reads files."""
-    # It loads ten megabytes of cryptography, which a listener without TLS has no use for.
+    """Loads the stores; ConfigInvalid for invalid keys or stores.  Reads files."""
+    # The import loads ten megabytes of cryptography, which only TLS needs.
     from replica_manager.security.key_material import (
         KeyStoreSettings,
         TrustStoreSettings,
@@ -73,7 +73,7 @@ def load_stores(keys: TlsKeys) -> Stores:
     )
 
     locations = [keys.text("ssl.truststore.location"), keys.text("ssl.keystore.location")]
-    # Before they are read: a file that changes meanwhile is read once more, not once too few.
+    # Taken before the files are read: if one changes during the read, it is read again later.
     files = {path: _file_state(path) for path in locations if path}
     trusted = load_trust_store(
         TrustStoreSettings(
@@ -102,14 +102,14 @@ def _file_state(path: str) -> FileState:
     try:
         found = os.stat(path)
     except (OSError, ValueError):
-        return FileState(-1, -1, -1)  # reading it says what is wrong
+        return FileState(-1, -1, -1)  # reading the file will raise the error
     return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def client_context(keys: TlsKeys, stores: Stores | None = None) -> ssl.SSLContext:
-    """How to connect to a server; ConfigInvalid if the keys make no sense.
+    """A TLS context for connections to a server; ConfigInvalid for invalid keys.
 
-    Reads key stores unless they are given.
+    Reads the key stores if ``stores`` is None.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = keys.text("ssl.endpoint.identification.algorithm") or ""
@@ -123,9 +123,12 @@ def client_context(keys: TlsKeys, stores: Stores | None = None) -> ssl.SSLContex
 
 
 def prepare(keys: TlsKeys, context: ssl.SSLContext, stores: Stores) -> bool:
-    """Versions, trust and key; whether there is a key.  ConfigInvalid if the keys make no sense."""
+    """Sets TLS versions, trusted certificates and private key; returns whether there is a key.
+
+    Raises ConfigInvalid for invalid keys.
+    """
     _limit_versions(keys, context)
-    # Whatever stands in a trust store is trusted, as in Java, be it an authority or not.
+    # As in Java, every certificate in a trust store is trusted, even if it is not an authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if stores.trusted is None:
         context.load_default_certs()

@@ -1,8 +1,7 @@
-"""TLS to ZooKeeper, as Kafka's keys ``zookeeper.ssl.*`` and ``zookeeper.clientCnxnSocket`` say it.
+"""TLS to ZooKeeper by Kafka's keys ``zookeeper.ssl.*`` and ``zookeeper.clientCnxnSocket``.
 
-They stand in ``server.properties``, and in the file that tools are given as
-``--zk-tls-config-file``.  Key stores are PEM or PKCS12; where no type is said, the file's name
-tells.
+The keys are in ``server.properties``, or in a tool's file ``--zk-tls-config-file``.  Key stores are
+PEM or PKCS12; without a configured type, the extension of the file decides.
 
 Source: Kafka ``ZkConfigs``, ``KafkaConfig.zkClientConfigViaSystemProperties`` (KIP-515);
 ZooKeeper ``X509Util``.
@@ -33,7 +32,7 @@ _PEM: Final = "PEM"
 
 
 def zookeeper_tls(values: Mapping[str, ConfigValue]) -> ssl.SSLContext | None:
-    """The TLS settings; None without TLS.  ConfigInvalid if invalid.  Reads key stores."""
+    """A TLS context for ZooKeeper; None without TLS.  ConfigInvalid if invalid.  Reads files."""
     if values[_ENABLE] is not True:
         return None
     socket = text_of(values[_SOCKET])
@@ -46,7 +45,7 @@ def zookeeper_tls(values: Mapping[str, ConfigValue]) -> ssl.SSLContext | None:
 
 
 def shows_certificate(values: Mapping[str, ConfigValue]) -> bool:
-    """Whether the broker has a certificate for ZooKeeper.
+    """Whether the broker authenticates to ZooKeeper with a certificate.
 
     Source: Kafka ``KafkaConfig.zkTlsClientAuthEnabled``.
     """
@@ -55,9 +54,9 @@ def shows_certificate(values: Mapping[str, ConfigValue]) -> bool:
 
 
 def tls_of_file(properties: Mapping[str, str], option: str) -> ssl.SSLContext:
-    """What a tool's file says; ConfigInvalid if it does not ask for TLS, which it is there for.
+    """A TLS context by a tool's configuration file; ConfigInvalid if TLS is not enabled in it.
 
-    Keys that are about something else are left alone.
+    Ignores all other keys.  ``option`` is the tool's option, for error messages.
     """
     values = {
         key: BROKER_KEYS[key].parse(properties[key])
@@ -72,18 +71,18 @@ def tls_of_file(properties: Mapping[str, str], option: str) -> ssl.SSLContext:
 
 
 class _Keys:
-    """The ``ssl.*`` keys of the connection to ZooKeeper, where ZooKeeper has them."""
+    """Maps Kafka's ``ssl.*`` keys to the keys ``zookeeper.ssl.*``."""
 
     def __init__(self, values: Mapping[str, ConfigValue]) -> None:
         self._values = values
 
     @property
     def prefix(self) -> str:
-        """What stands before Kafka's own keys."""
+        """The prefix of the keys."""
         return _PREFIX
 
     def text(self, key: str) -> str | None:
-        """The value, in the place where Kafka's own keys have it."""
+        """The value for Kafka's key ``key``; None if there is none."""
         match key:
             case "ssl.keystore.type" | "ssl.truststore.type":
                 return self._type_of(key.removesuffix(".type"))
@@ -91,14 +90,14 @@ class _Keys:
                 is_pem = self._type_of(key.removesuffix(".password")) == _PEM
                 return None if is_pem else self._own(key)
             case "ssl.key.password":
-                # ZooKeeper has one password for a key and its store.
+                # ZooKeeper has one password for a private key and its key store.
                 is_pem = self._type_of("ssl.keystore") == _PEM
                 return self._own("ssl.keystore.password") if is_pem else None
             case _:
                 return self._own(key)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The protocols; ``zookeeper.ssl.protocol`` where none are enabled by name."""
+        """The enabled protocols; if none are set, ``zookeeper.ssl.protocol``."""
         value = self._values[_PREFIX + key]
         if isinstance(value, tuple) and value:
             return value

@@ -1,6 +1,6 @@
 """ACLs in CreateAcls, DeleteAcls and DescribeAcls messages.
 
-Version 0 knows no pattern types: what it names is literal, and a filter of it means literal ones.
+Version 0 has no pattern types: its resource names are literal, and its filters match literal ones.
 
 Source: Kafka ``CreateAclsRequest``, ``DeleteAclsRequest``, ``DescribeAclsRequest``.
 """
@@ -40,7 +40,7 @@ SENTENCES: Final = {
 
 
 def binding_of(creation: request_types.AclCreation) -> AclBinding:
-    """The ACL to create; RequestRefused(INVALID_REQUEST) if it has an UNKNOWN value."""
+    """The ACL to create; RequestRefused(INVALID_REQUEST) if a field is UNKNOWN (code 0)."""
     pattern = ResourcePattern(
         by_code(ResourceType, creation.resource_type),
         creation.resource_name,
@@ -52,7 +52,7 @@ def binding_of(creation: request_types.AclCreation) -> AclBinding:
         by_code(AclOperation, creation.operation),
         by_code(PermissionType, creation.permission_type),
     )
-    # Kafka refuses to read such a request, and closes the connection.
+    # Kafka cannot parse a request with UNKNOWN (code 0), and closes the connection.
     if 0 in (
         creation.resource_type,
         field_or(creation, "resource_pattern_type", PatternType.LITERAL),
@@ -66,7 +66,7 @@ def binding_of(creation: request_types.AclCreation) -> AclBinding:
 def filter_of(
     wanted: request_types.DescribeAclsRequest | request_types.DeleteAclsFilter,
 ) -> AclBindingFilter:
-    """The ACL filter; RequestRefused(INVALID_REQUEST) if it has an UNKNOWN value."""
+    """The ACL filter; RequestRefused(INVALID_REQUEST) if a field is UNKNOWN (code 0)."""
     codes = (
         wanted.resource_type_filter,
         field_or(wanted, "pattern_type_filter", PatternType.LITERAL),
@@ -88,9 +88,9 @@ def filter_of(
 
 
 async def found(cache: AclCache, wanted: AclBindingFilter) -> list[AclBinding]:
-    """The ACLs that a filter matches; many are looked through in a thread.
+    """The ACLs that match a filter; a search through many ACLs runs in a thread.
 
-    That may be, for the cache is never changed.
+    The thread is safe because an ACL cache is immutable.
     """
     is_one = wanted.name is not None and wanted.pattern_type is not PatternType.MATCH
     looked_at = 1 if is_one else len(cache.acls)
@@ -98,7 +98,7 @@ async def found(cache: AclCache, wanted: AclBindingFilter) -> list[AclBinding]:
 
 
 def invalid_name(binding: AclBinding) -> str | None:
-    """The error if the ACL's resource name is invalid, before the authorizer sees it.
+    """The error message for an invalid resource name of the ACL; None if it is valid.
 
     Source: Kafka ``AclApis.handleCreateAcls``.
     """
@@ -140,7 +140,7 @@ def deleted(
     entry: AccessControlEntry,
     error: ErrorCode = ErrorCode.none,
 ) -> Any:
-    """A deleted ACL, for DeleteAcls."""
+    """A deleted ACL for the DeleteAcls response, with its own error code."""
     return schema.part(
         "DeleteAclsMatchingAcl",
         error_code=error,

@@ -1,9 +1,8 @@
-"""What handlers ask of the source of metadata: topics, configurations, quotas, ACLs, tokens.
+"""Interfaces through which handlers change topics, configurations, quotas, ACLs and tokens.
 
-A registered broker has one :class:`Administration`, made by its source of metadata; the context of
-handlers has the same parts.  Handlers know these Protocols alone, so they do not see which source
-it is.  What the source refuses is raised as RequestRefused, and as the errors of
-``kafka_common.errors``.
+A registered broker has one :class:`Administration`, made by its source of metadata (ZooKeeper).
+Handlers use only these Protocols, so they do not depend on the source.  The methods raise
+RequestRefused, or the errors of ``kafka_common.errors``.
 
 Source: Kafka ``MetadataSupport``, ``ZkAdminManager``.
 """
@@ -29,7 +28,7 @@ from zkcontroller.core.events import RequestEvent
 
 
 class ControllerCandidate(Protocol):
-    """The controller candidate of this broker, for handlers."""
+    """This broker's controller candidate: the active controller, or one in waiting."""
 
     @property
     def is_active(self) -> bool:
@@ -38,25 +37,25 @@ class ControllerCandidate(Protocol):
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> ControlledShutdownResult:
-        """Moves the leaderships of a broker that is about to stop."""
+        """Moves the leaderships of a broker that is shutting down to other brokers."""
 
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
-        """The response to the event that ``make`` builds from a request id; None after a timeout.
+        """The result of the event that ``make`` builds from a request id; None after a timeout.
 
-        It may take ``timeout_ms``, or as long as a broker waits if that is longer.  Who is not the
-        controller answers so.
+        The timeout is ``timeout_ms``, or the time that a broker waits for the controller if that is
+        longer.  A broker that is not the controller gives a result that says so.
         """
 
 
 class FinalizedFeatures(Protocol):
-    """The finalized features that this broker knows."""
+    """The cluster's finalized features, as this broker has read them."""
 
     @property
     def epoch(self) -> int:
-        """The zk_version of ``/feature``; -1 if it does not exist."""
+        """The version of the znode ``/feature``; -1 if it does not exist."""
 
     async def reaches(self, epoch: int, timeout_ms: int) -> bool:
-        """Waits until that version or a later one was read; False after a timeout."""
+        """Waits until this broker has read ``epoch`` or a later one; False after a timeout."""
 
 
 class TopicAdministration(Protocol):
@@ -64,7 +63,7 @@ class TopicAdministration(Protocol):
 
     @property
     def waiters(self) -> TopicWaiters:
-        """Requests that wait until the metadata cache has what they changed."""
+        """Requests that wait until their change is in the metadata cache."""
 
     async def create(
         self,
@@ -74,25 +73,25 @@ class TopicAdministration(Protocol):
         is_cached: bool,
         charge: Callable[[int], None] | None,
     ) -> CreatedTopic:
-        """Checks the topic and writes it; else RequestRefused.
+        """Validates the topic and writes it; RequestRefused if it is not valid.
 
-        ``live_brokers`` may get replicas; ``is_cached``: the metadata cache knows the topic.
-        ``charge`` is called with the partitions before they are written, and may refuse; without it
-        the topic is only checked.
+        Replicas are assigned to ``live_brokers``.  ``is_cached``: the metadata cache has the topic.
+        ``charge`` is called with the number of partitions before the write, and may refuse it; if
+        it is None the topic is only validated.
         """
 
     async def delete(self, topic: str) -> None:
         """Marks the topic for deletion; RequestRefused if it does not exist."""
 
     async def config_of(self, entity_path: str) -> Mapping[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
 
 
 class ClusterAdmin(Protocol):
-    """Partitions, dynamic configurations, client quotas, and offsets of old consumers."""
+    """Reads and changes partitions, configurations, client quotas, and offsets of old consumers."""
 
     async def brokers(self) -> dict[int, Broker]:
-        """The registered brokers, by id ascending."""
+        """The registered brokers by id, in ascending order."""
 
     async def create_partitions(
         self,
@@ -102,53 +101,53 @@ class ClusterAdmin(Protocol):
     ) -> tuple[int, ...]:
         """Adds partitions to a topic; returns all its partitions, or raises RequestRefused.
 
-        ``brokers`` may get replicas.  ``charge`` is called with the new partitions before they are
-        written, and may refuse; without it nothing is written.
+        Replicas are assigned to ``brokers``.  ``charge`` is called with the number of new
+        partitions before the write, and may refuse it; if it is None nothing is written.
         """
 
     async def is_topic(self, topic: str) -> bool:
         """Whether the topic exists."""
 
     async def config_of(self, entity_path: str) -> dict[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
 
     async def configs_of(self, entity_type: str) -> dict[str, dict[str, str]]:
-        """The dynamic configuration of every ``users`` or ``topics`` entity, by its name."""
+        """The dynamic configuration of every entity of a type such as ``topics``, by name."""
 
     async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """Replaces that configuration for all brokers."""
+        """Replaces the entity's dynamic configuration, and notifies all brokers."""
 
     async def client_quotas(self, wanted: QuotaFilter) -> list[Described]:
-        """The quotas of every entity that matches."""
+        """The quotas of every entity that the filter matches."""
 
     async def alter_client_quotas(
         self, entity: Entity, changes: Sequence[QuotaChange], *, validate_only: bool
     ) -> None:
-        """Changes quotas of one entity; RequestRefused if they cannot be changed so."""
+        """Changes the quotas of one entity; RequestRefused if a change is not valid."""
 
     async def old_offset_of(self, group_id: str, partition: TopicPartition) -> int | None:
-        """The offset that an old consumer committed; None if there is none."""
+        """The offset that an old (ZooKeeper-based) consumer committed; None if there is none."""
 
     async def commit_old_offset(
         self, group_id: str, partition: TopicPartition, offset: int
     ) -> None:
-        """Writes an old consumer's offset."""
+        """Writes the offset of an old (ZooKeeper-based) consumer to ZooKeeper."""
 
 
 class AclAdmin(Protocol):
     """Adds and deletes access control lists."""
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
-        """Adds ACLs; one result each."""
+        """Adds ACLs; returns one error code for each, NONE on success."""
 
     async def delete(
         self, filters: Sequence[AclBindingFilter]
     ) -> list[list[tuple[AclBinding, ErrorCode]]]:
-        """Deletes the ACLs that filters match; for each filter the deleted ones."""
+        """Deletes the ACLs that match filters; returns the ACLs deleted for each filter."""
 
 
 class TokenAdmin(Protocol):
-    """Creates, renews and expires delegation tokens, or raises DelegationTokenRefused."""
+    """Creates, renews and expires delegation tokens; may raise DelegationTokenRefused."""
 
     async def create(
         self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
@@ -156,10 +155,10 @@ class TokenAdmin(Protocol):
         """A new token; a ``max_lifetime_ms`` of 0 or less means the configured maximum."""
 
     async def renew(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """The new expiry time; a negative period means the configured one."""
+        """Renews a token; returns its new expiry time in ms.  A negative period is the default."""
 
     async def expire(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """The new expiry time; a negative period deletes the token at once."""
+        """Sets and returns a token's expiry time in ms; a negative period deletes the token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +170,6 @@ class Administration:
     admin: ClusterAdmin
     features: FinalizedFeatures
     acls: AclAdmin | None = None
-    """None: every client may do everything."""
+    """None without an authorizer: ACLs cannot be changed."""
     token_admin: TokenAdmin | None = None
-    """None without a secret for delegation tokens."""
+    """None if the broker has no ``delegation.token.secret.key``."""

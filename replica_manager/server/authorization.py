@@ -1,6 +1,7 @@
-"""Authorization checks for handlers, and those that the dispatcher makes before them.
+"""Authorization checks of the handlers, and those of the dispatcher before a handler runs.
 
-A broker without an authorizer allows everything; the check costs it one comparison.
+A broker without an authorizer allows everything, except requests between brokers on a listener for
+clients.
 
 Source: Kafka ``AuthHelper``, ``KafkaApis``.
 """
@@ -27,7 +28,7 @@ from replica_manager.server.slices import in_slices
 _log = logging.getLogger("kafka.server.KafkaApis")
 
 NOT_ASKED: Final = -(2**31)
-"""The client did not ask for the field of authorized operations."""
+"""The value of ``authorized_operations`` if the client did not ask for it."""
 
 CLUSTER_GATES: Final[Mapping[int, tuple[AclOperation, ...]]] = {
     ApiKey.LEADER_AND_ISR: (AclOperation.CLUSTER_ACTION,),
@@ -49,9 +50,9 @@ CLUSTER_GATES: Final[Mapping[int, tuple[AclOperation, ...]]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: (AclOperation.ALTER_CONFIGS,),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (AclOperation.DESCRIBE,),
 }
-"""APIs that are about the cluster as a whole, and the operations of which one must be allowed.
+"""APIs that act on the cluster, with operations of which the client needs at least one.
 
-Any other API is guarded by its handler: what it may do depends on the topic, the group, …
+For all other APIs the handler checks the client's rights on topics, groups and so on.
 """
 
 
@@ -68,30 +69,32 @@ OF_MEMBERS: Final = frozenset(
         ),
     )
 )
-"""What only brokers and controllers send.  WriteTxnMarkers is not among them: ``kafka-transactions
-abort`` sends it as a client."""
+"""APIs that only brokers and controllers send.
+
+WriteTxnMarkers is not one of them: the client ``kafka-transactions abort`` sends it.
+"""
 MORE_LISTENERS_KEY: Final = "broker.request.listeners"
-"""Names of further listeners for such requests, while ``inter.broker.listener.name`` changes."""
+"""More listeners that accept such requests, for a change of ``inter.broker.listener.name``."""
 
 
 def requester_of(context: RequestContext) -> Requester:
-    """The client, as the authorizer sees it."""
+    """The client's principal, host and API, for the authorizer."""
     return Requester(
         context.principal, host_name_of(context.client_address), APIS[context.api_key].name
     )
 
 
 def permissions_of(broker: BrokerContext, context: RequestContext) -> Permissions:
-    """The permissions of that client."""
+    """The permissions of the request's client."""
     return Permissions(broker.authorizer, requester_of(context))
 
 
 def check_cluster_gate(context: RequestContext, broker: BrokerContext) -> None:
-    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless the table lets the request through.
+    """Raises RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless CLUSTER_GATES allows the request.
 
-    Without an authorizer the listener decides: what only members of the cluster send is refused
-    where clients come in.  Source: Kafka's privileged listener, which it asks for with Envelope
-    alone (``KafkaApis.handleEnvelopeRequest``).
+    Without an authorizer, a request of OF_MEMBERS is refused on a listener for clients.
+    Source: Kafka's privileged listener, which Kafka requires for Envelope only
+    (``KafkaApis.handleEnvelopeRequest``).
     """
     if broker.authorizer is None:
         if context.api_key in OF_MEMBERS:
@@ -120,7 +123,7 @@ def _check_listener_of_members(context: RequestContext, broker: BrokerContext) -
 
 @cache
 def _log_refusal(broker_id: int, api_name: str, listener_name: str) -> None:
-    """Logs once for each API and listener, whatever the client and the number of requests."""
+    """Logs the refusal once for each API and listener."""
     _log.warning(
         "[KafkaApi-%d] Refused a %s request that came by listener %s: it must come by "
         "inter.broker.listener.name or control.plane.listener.name. %s names more listeners, and "
@@ -133,7 +136,7 @@ def _log_refusal(broker_id: int, api_name: str, listener_name: str) -> None:
 
 
 def check_cluster(broker: BrokerContext, context: RequestContext, operation: AclOperation) -> None:
-    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
+    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless the client may do it on the cluster."""
     if not is_cluster_allowed(broker, context, operation):
         raise RequestRefused(ErrorCode.cluster_authorization_failed)
 
@@ -141,7 +144,7 @@ def check_cluster(broker: BrokerContext, context: RequestContext, operation: Acl
 def check_group(
     broker: BrokerContext, context: RequestContext, operation: AclOperation, group_id: str
 ) -> None:
-    """RequestRefused(GROUP_AUTHORIZATION_FAILED) unless that is allowed on the group."""
+    """RequestRefused(GROUP_AUTHORIZATION_FAILED) unless the client may do it on the group."""
     if not is_allowed(broker, context, operation, ResourceType.GROUP, group_id):
         raise RequestRefused(ErrorCode.group_authorization_failed)
 
@@ -149,7 +152,7 @@ def check_group(
 def check_transactional_id(
     broker: BrokerContext, context: RequestContext, operation: AclOperation, name: str
 ) -> None:
-    """RequestRefused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) unless that is allowed on the id."""
+    """RequestRefused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) unless the client may do it."""
     if not is_allowed(broker, context, operation, ResourceType.TRANSACTIONAL_ID, name):
         raise RequestRefused(ErrorCode.transactional_id_authorization_failed)
 
@@ -161,7 +164,7 @@ def is_cluster_allowed(
     *,
     log_if_denied: bool = True,
 ) -> bool:
-    """Whether that operation is allowed on the cluster."""
+    """Whether the client may do the operation on the cluster."""
     return is_allowed(
         broker, context, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=log_if_denied
     )
@@ -176,7 +179,7 @@ def is_allowed(
     *,
     log_if_denied: bool = True,
 ) -> bool:
-    """Whether that operation is allowed on that resource."""
+    """Whether the client may do the operation on the resource."""
     return broker.authorizer is None or broker.authorizer.authorize(
         requester_of(context), operation, resource_type, name, log_if_denied=log_if_denied
     )
@@ -191,7 +194,7 @@ async def allowed_names(
     *,
     log_if_denied: bool = True,
 ) -> dict[str, None]:
-    """The names on which that operation is allowed, each once, in order."""
+    """The names of resources on which the client may do the operation, each once, in order."""
     if broker.authorizer is None:
         return dict.fromkeys(names)
     permissions = permissions_of(broker, context)
@@ -210,7 +213,7 @@ def is_allowed_on_any(
     operation: AclOperation,
     resource_type: ResourceType,
 ) -> bool:
-    """Whether that operation is allowed on any resource of that type (KIP-679)."""
+    """Whether the client may do the operation on at least one resource of the type (KIP-679)."""
     return broker.authorizer is None or broker.authorizer.authorize_by_resource_type(
         requester_of(context), operation, resource_type
     )
@@ -219,14 +222,14 @@ def is_allowed_on_any(
 def authorized_operations(
     broker: BrokerContext, context: RequestContext, resource_type: ResourceType, name: str
 ) -> int:
-    """The operations the client may do on that resource, as a bit field (KIP-430)."""
+    """The operations that the client may do on the resource, as a bit field (KIP-430)."""
     return permissions_of(broker, context).authorized_operations(resource_type, name)
 
 
 def cluster_operations(broker: BrokerContext, context: RequestContext, *, is_asked: bool) -> int:
     """The operations that the client may do on the cluster, as a bit field (KIP-430).
 
-    0 if it may not describe the cluster, ``NOT_ASKED`` if the request does not ask.
+    0 if the client may not describe the cluster, ``NOT_ASKED`` if the request does not ask.
     """
     if not is_asked:
         return NOT_ASKED

@@ -1,4 +1,4 @@
-"""The arguments of a handler beside the request: its origin, and the broker's services."""
+"""The arguments of a handler besides the request: its connection, and the broker's services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from replica_manager.server.topics.auto_creation import AutoTopicCreation
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request's header and connection."""
+    """The header of a request, and its connection."""
 
     api_key: int
     api_version: int
@@ -50,48 +50,51 @@ class RequestContext:
     client_address: str
     principal: Principal = ANONYMOUS
     usage: RequestUsage | None = None
-    """What it uses of its client's quotas; None where there are no quotas."""
+    """The request's share of the client's quotas; None if quotas are not enforced."""
     is_token_authenticated: bool = False
-    """The client logged in by a delegation token."""
+    """Whether the client authenticated with a delegation token."""
 
 
 class EncodedBody(NamedTuple):
-    """A response body that the handler encoded itself, in chunks.
+    """A response body that the handler has encoded, in chunks.
 
-    A slice of a file is sent from there; it is not read before.
+    A FileSlice is sent from its file directly, without reading it into memory.
     """
 
     chunks: Sequence[bytes | FileSlice]
     errors: Callable[[], ErrorCounts]
-    """The errors in it, for the metrics; called at most once."""
+    """Counts the errors in the response for the metrics; called at most once."""
     conversions: RecordConversions = NO_CONVERSIONS
     throttled: Callable[[int], Sequence[bytes | FileSlice]] | None = None
-    """The chunks with that throttle time; None where there is no place for it, or it is there."""
+    """The chunks with a given throttle time in ms.
+
+    None if the response has no such field, or has its throttle time already.
+    """
 
 
 class Unanswered(NamedTuple):
-    """No response is sent; after an error the connection is closed instead."""
+    """No response is sent; ``closes`` says whether the connection is closed instead."""
 
     closes: bool
     errors: Callable[[], ErrorCounts]
-    """The error, if its connection is closed."""
+    """Counts the errors for the metrics."""
     conversions: RecordConversions = NO_CONVERSIONS
 
 
 class Throttled(NamedTuple):
-    """A response after which the connection is muted for a while."""
+    """A response after which the connection is muted for ``throttle_ms``."""
 
     response: ResponsePayload | EncodedBody
     throttle_ms: int
 
 
 Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
-"""What a handler says."""
+"""The result of a handler."""
 
 
 @dataclass(slots=True)
 class RecordServices:
-    """The parts of one broker that keep and serve records.  All of it belongs to the event loop."""
+    """The services of one broker that store and serve records.  For the event loop."""
 
     replica_manager: ReplicaManager
     appends: RecordAppends
@@ -107,34 +110,34 @@ class RecordServices:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerContext:
-    """The broker's services for handlers.  All of it belongs to the event loop."""
+    """The broker's services for handlers.  For the event loop."""
 
     broker_id: int
     cluster_id: str
     config: Callable[[], BrokerConfig]
-    """The configuration as it is now: dynamic changes replace it."""
+    """Returns the current configuration, which dynamic changes replace."""
     metadata_cache: ZkMetadataCache
     logs: LogManager
     records: RecordServices
     administration: Administration
     learn_topics: Callable[[Sequence[str]], Awaitable[None]]
-    """Reads how topics are configured, before their logs are made."""
+    """Reads the configuration of topics, before their logs are created."""
     producer_ids: ProducerIdManager
     reconfiguring: Reconfiguring
     auto_creation: AutoTopicCreation = field(init=False)
     quotas: QuotaManagers
     handlers: Mapping[int, Handler]
-    """By API key; what has none is neither offered nor answered."""
+    """The handlers by API key; an API without a handler is not supported."""
     broker_epoch: Callable[[], int]
-    """czxid of the broker's registration in the current ZooKeeper session."""
+    """The broker epoch: the czxid of its registration in the current ZooKeeper session."""
     authorizer: Authorizer | None = None
-    """None: every client may do everything."""
+    """None if the broker has no authorizer: every client may do everything."""
     tokens: DelegationTokens | None = None
-    """Every delegation token; None without a secret."""
+    """All delegation tokens; None if the broker has no ``delegation.token.secret.key``."""
     request_metrics: RequestMetrics | None = None
-    """None where they cannot be read."""
+    """None if no metrics are exported."""
     volumes: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "log-dir-volumes"))
-    """Asks the volumes of log directories, one after the other: one may never answer."""
+    """One thread that reads the volume sizes of log directories: a hung disk blocks only it."""
 
     def __post_init__(self) -> None:
         topics = self.administration.topics
@@ -142,7 +145,7 @@ class BrokerContext:
 
     @property
     def offered(self) -> Mapping[int, tuple[int, int]]:
-        """API key to the first and last version that is answered."""
+        """The supported APIs: API key to first and last version."""
         return versions_of(self.handlers)
 
 
@@ -155,10 +158,10 @@ class Handler(Protocol):
     def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
     ) -> Coroutine[Any, Any, Response]:
-        """The response; RequestRefused and other errors of this project go to ``refuse``."""
+        """The response to a request; if it raises, the dispatcher sends that of ``refuse``."""
 
     def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:
-        """The response to a request that failed as a whole."""
+        """The response with ``error`` to a request that failed as a whole."""
 
 
 def versions_of(handlers: Mapping[int, Handler]) -> dict[int, tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Sends a handler's request to the controller and converts the response.
 
-The controller answers in codes; where it has nothing to add, Kafka sends the sentence that belongs
-to the code (``ApiError(Errors)``), and so do we.
+The controller's result has an error code.  If it has no message, the response gets Kafka's default
+message of that code, as in Kafka (``ApiError(Errors)``).
 
 Source: Kafka ``KafkaController`` (the callbacks of its events), ``ApiError``, ``Errors``.
 """
@@ -44,10 +44,10 @@ async def ask(
     kind: type[_R],
     timeout_ms: int = 0,
 ) -> _R:
-    """The controller's response to the event that ``make`` builds from a request id.
+    """The controller's result of the event that ``make`` builds from a request id.
 
-    RequestRefused(REQUEST_TIMED_OUT) if too many wait for the controller, or its response takes
-    longer than a broker waits and longer than ``timeout_ms``, the time that the client gives.
+    RequestRefused(REQUEST_TIMED_OUT) if too many requests wait for the controller, or after a
+    timeout: ``timeout_ms`` of the client, or the time that a broker waits if that is longer.
     """
     result = await broker.administration.controller.ask(make, timeout_ms)
     if result is None:
@@ -57,14 +57,14 @@ async def ask(
 
 
 def sentence(error: ErrorCode, message: str | None = None) -> str | None:
-    """``message``, else Kafka's default message of the code; None for NONE."""
+    """``message``, or else Kafka's default message of the error code; None for NONE."""
     return message or _SENTENCES.get(error)
 
 
 def by_topic(
     partitions: Sequence[tuple[TopicPartition, _V]],
 ) -> dict[str, list[tuple[int, _V]]]:
-    """Partition results grouped by topic, both in order."""
+    """Partition results grouped by topic, in the given order."""
     grouped: dict[str, list[tuple[int, _V]]] = {}
     for tp, value in partitions:
         grouped.setdefault(tp.topic, []).append((tp.partition, value))

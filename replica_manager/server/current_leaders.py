@@ -1,4 +1,4 @@
-"""Current leaders in responses, so that a client need not request metadata (KIP-951).
+"""Current leaders in Produce and Fetch responses, to save a Metadata request (KIP-951).
 
 Source: Kafka ``KafkaApis.getCurrentLeader``.
 """
@@ -13,7 +13,7 @@ from replica_manager.server.context import BrokerContext
 
 
 class CurrentLeaders:
-    """Collects the endpoints of the leaders named in one response."""
+    """Collects the endpoints of the leaders for one response."""
 
     def __init__(self, broker: BrokerContext, listener_name: str) -> None:
         self._broker = broker
@@ -22,11 +22,11 @@ class CurrentLeaders:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """The endpoints, on the client's listener, of the leaders named so far."""
+        """The endpoints on the client's listener of the leaders found so far by :meth:`of`."""
         return list(self._endpoints.values())
 
     def of(self, tp: TopicPartition) -> tuple[int, int]:
-        """The known leader and leader epoch, else -1."""
+        """The partition's leader and leader epoch, -1 each if unknown; adds the endpoint."""
         snapshot = self._broker.metadata_cache.snapshot
         hosted = self._broker.records.replica_manager.get_partition_or_error(tp)
         if isinstance(hosted, ErrorCode):

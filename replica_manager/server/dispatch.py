@@ -1,9 +1,8 @@
-"""From a request frame to its response frame: finds, guards and runs the handler.
+"""From a request frame to its response frame: decodes, authorizes and runs the handler.
 
-What is answered is what has a handler; nothing else is offered to clients.  A frame that is no
-request, or one of an API or version that is not offered, closes the connection without a response;
-only ApiVersions is answered in any version.  A handler that fails is answered for it, with the code
-its exception maps to.
+Only APIs with a handler are supported and offered to clients.  An invalid frame, or a request of an
+unsupported API or version, closes the connection without a response; ApiVersions gets a response
+in any version.  If a handler raises, the response has the error code of the exception.
 
 Source: Kafka ``RequestContext.parseRequest``, ``KafkaApis.handle``, ``RequestHandlerHelper``.
 """
@@ -54,20 +53,23 @@ from replica_manager.server.throttled_responses import counted, counted_as_clien
 _log = logging.getLogger("kafka.server.KafkaApis")
 
 
-# Requests too big for a message per partition, or too frequent; all others are read by kio.
+# Decoders of our own, for requests with many partitions or frequent ones; kio decodes the others.
 READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
     int(handler.API_KEY): handler.read for handler in (update_metadata, produce, fetch)
 }
 
 PRODUCED_PARTITIONS_AT_ONCE: Final = 2_000
-"""Topics and partitions of a Produce request that are read on the event loop: some 3 ms."""
+"""The most topics and partitions of a Produce request decoded on the event loop: some 3 ms."""
 
 READ_FAST_ASIDE_BYTES: Final = 64 * 1024
-"""The same where a reader of our own takes a tenth of that time."""
+"""A request of READERS with at least so many bytes is decoded in a thread.
+
+The limit for other requests is READ_ASIDE_BYTES.
+"""
 
 
 async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFrame:
-    """The response frame to the request in ``data``; InvalidFrame if it must not be answered."""
+    """The response frame to the request in ``data``; InvalidFrame closes the connection."""
     header, start = parse_request_header(data)
     usage = None
     if broker.quotas.is_enabled and peer.is_in:
@@ -94,16 +96,16 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFra
             response = counted(await Timed(responding, usage.loop_time), context, usage)
     finally:
         if times is not None:
-            # A request that cannot be read never gets to its handler.
+            # For a request that could not be decoded, the handler has not done this.
             times.leave_queue()
-    # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
+    # An unsupported ApiVersions version gets a response of version 0, whose header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     try:
         answer = await _encoded(head, response, context, times, len(data))
-    except Exception:  # noqa: BLE001 - what cannot be encoded must not end the connection loop
+    except Exception:  # noqa: BLE001 - an encoding failure must not end the connection loop
         error = ErrorCode.unknown_server_error
         _log_failure(context, broker, error)
-        # Of the request only its bytes are left; to read it again is better than to keep it.
+        # Decode the request again: keeping it until here would cost memory for every request.
         request, handler = await _request_in(data, start, context), broker.handlers[context.api_key]
         response = await _refused(handler, request, context, len(data), error)
         answer = await _encoded(head, response, context, times, len(data))
@@ -115,7 +117,7 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFra
 
 
 async def _encoded_aside(response: Response, request_bytes: int) -> Response:
-    """The response; that to a large request is encoded in a thread."""
+    """The response; if the request was large, the response is encoded in a thread."""
     if request_bytes < READ_ASIDE_BYTES:
         return response
     match response:
@@ -147,7 +149,7 @@ async def _encoded(
 
 
 def _measured_of(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
-    """The errors in the response, and its message conversion times."""
+    """The errors in the response, and the cost of its message conversions."""
     match response:
         case EncodedBody(_, errors, conversions, _) | Unanswered(_, errors, conversions):
             return errors(), conversions
@@ -170,7 +172,7 @@ def _answer(head: bytes, response: Response) -> ResponseFrame:
 
 
 def _framed(chunks: Sequence[bytes | FileSlice]) -> ResponseFrame:
-    """The chunks as one frame; neighbouring bytes are joined."""
+    """The chunks as one frame; consecutive bytes are joined."""
     size = 0
     parts: list[bytes | FileSlice] = []
     pending: list[bytes] = []
@@ -236,7 +238,7 @@ async def _refused(
 
 
 def refusal(handlers: Mapping[int, Handler], data: bytes, error: ErrorCode) -> bytes | None:
-    """The frame that refuses the request in ``data``; None if no handler answers it."""
+    """The response frame with ``error`` to the request in ``data``; None if not supported."""
     header, start = parse_request_header(data)
     handler = handlers.get(header.api_key)
     if handler is None or not handler.VERSIONS[0] <= header.api_version <= handler.VERSIONS[1]:
@@ -249,9 +251,10 @@ def refusal(handlers: Mapping[int, Handler], data: bytes, error: ErrorCode) -> b
 
 
 async def _request_in(data: bytes, start: int, context: RequestContext) -> object:
-    """The request, decoded in a thread if it is large."""
+    """Decodes the request, in a thread if it is large."""
     if context.api_key == ApiKey.PRODUCE:
-        # However large it is: its records are not looked at, and most have few partitions.
+        # Its size in bytes does not matter: the records are not decoded here, and most
+        # requests have few partitions.
         with suppress(TooManyPartitions):
             return read_produce_request(
                 context.api_version, data, start, PRODUCED_PARTITIONS_AT_ONCE

@@ -1,9 +1,9 @@
 """Counts the errors in a response for ``ErrorsPerSec``, NONE included.
 
-Every kind of response has its errors at places of its own: at the top, and in the lists below.
-Where a version of a response has none at the top, that counts as NONE, as in Kafka.
+Each API has its error codes in other fields: in the response itself, and in its lists.  If a
+version has no error code in the response itself, that counts as NONE, as in Kafka.
 
-Source: Kafka ``AbstractResponse.errorCounts`` and what overrides it, ``RequestChannel
+Source: Kafka ``AbstractResponse.errorCounts`` and its overrides, ``RequestChannel
 .updateErrorMetrics``.
 """
 
@@ -57,14 +57,14 @@ _PLACES: Final[Mapping[ApiKey, tuple[tuple[str, ...], ...]]] = {
     ApiKey.DESCRIBE_PRODUCERS: (("topics", "partitions"),),
     ApiKey.DESCRIBE_TRANSACTIONS: (("transaction_states",),),
 }
-"""Those of any other API are at the top alone."""
+"""The lists with error codes of each API; any other API has only that of the response itself."""
 
 _TOP_STANDS_FOR_ALL: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA)
-"""An error at the top of these counts for every partition."""
+"""In these responses, an error of the response itself counts once for each entry."""
 
 
 def error_counts(api_key: int, response: Any) -> Counter[ErrorCode]:
-    """The errors in a response message."""
+    """How often each error code occurs in a response message."""
     key = ApiKey(api_key)
     if key is ApiKey.FIND_COORDINATOR and getattr(response, "coordinators", None):
         return Counter(_errors(response, ("coordinators",)))
@@ -82,7 +82,7 @@ def error_counts(api_key: int, response: Any) -> Counter[ErrorCode]:
 
 
 def _of_offset_fetch(response: Any) -> Counter[ErrorCode]:
-    """Version 8 and later have several groups, each with its error."""
+    """From version 8 on, a response has several groups with an error each."""
     if not hasattr(response, "groups"):
         return Counter((*_errors(response, _TOP), *_errors(response, ("topics", "partitions"))))
     partitions = _errors(response, ("groups", "topics", "partitions"))
@@ -90,7 +90,7 @@ def _of_offset_fetch(response: Any) -> Counter[ErrorCode]:
 
 
 def _of_add_partitions_to_txn(response: Any) -> Counter[ErrorCode]:
-    """Version 4 and later have several transactions, and an error of the request."""
+    """From version 4 on, a response has several transactions and an error of the request."""
     partition_error = "partition_error_code"
     if hasattr(response, "results_by_topic_v3_and_below"):
         place: tuple[str, ...] = ("results_by_topic_v3_and_below", "results_by_partition")

@@ -30,14 +30,14 @@ def partitions_of(topics: Iterable[NamedTopic[IndexedPartition]]) -> dict[TopicP
 
 
 def named_count(topics: Iterable[NamedTopic[IndexedPartition]]) -> int:
-    """How many partitions the request names, each as often as it is named."""
+    """The number of partitions in the request; one that is named twice counts twice."""
     return sum(len(topic.partitions) for topic in topics)
 
 
 async def partitions_in_slices(
     topics: Iterable[NamedTopic[IndexedPartition]],
 ) -> dict[TopicPartition, None]:
-    """Each partition that the request names, once; other tasks run in between."""
+    """The partitions in the request, each once; yields to other tasks in between."""
     return {partition: None async for partition in in_slices(_named_in(topics))}
 
 
@@ -52,7 +52,7 @@ def _named_in(topics: Iterable[NamedTopic[IndexedPartition]]) -> Iterator[TopicP
 async def refused_partitions(
     partitions: Collection[TopicPartition], context: RequestContext, broker: BrokerContext
 ) -> dict[TopicPartition, ErrorCode]:
-    """The partitions that the client may not read or that do not exist, with the error."""
+    """The partitions whose topic the client may not read, or that do not exist, with errors."""
     names = {partition.topic: None async for partition in in_slices(partitions)}
     readable = await allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names)
     snapshot = broker.metadata_cache.snapshot
@@ -68,10 +68,10 @@ async def refused_partitions(
 async def committed(
     commit: CommitOffsets, broker: BrokerContext
 ) -> dict[TopicPartition, ErrorCode]:
-    """The result of each offset.
+    """Commits offsets; returns the error code of each partition, NONE on success.
 
-    Kafka writes all of them as one batch.  Here the coordinator takes some at a time, so that
-    others get their turn; a large commit becomes several batches, one after the other.
+    Kafka writes all offsets as one batch.  Here a large commit is divided into several batches, one
+    after the other, so that the coordinator can handle other requests in between.
     """
     if len(commit.offsets) <= PIECE:
         return dict((await broker.records.groups.ask(commit, CommitResult)).errors)
@@ -85,10 +85,11 @@ async def committed(
 
 
 async def deleted(deletion: DeleteOffsets, broker: BrokerContext) -> DeleteOffsetsResult:
-    """The result of deleting each offset, some of them at a time as above.
+    """Deletes offsets; returns the error code of each partition.
 
-    A group that lost its last offset with one piece may be gone at the next: then there is nothing
-    left to delete.  Any other error of a later piece is the error of the partitions it names.
+    A large deletion is divided into pieces, as in :func:`committed`.  After a piece has deleted the
+    group's last offset, the group may not exist any more: then later pieces have no error.  Any
+    other error of a later piece becomes the error of its partitions.
     """
     if len(deletion.partitions) <= PIECE:
         return await broker.records.groups.ask(deletion, DeleteOffsetsResult)

@@ -1,6 +1,6 @@
-"""Group requests in any version: messages to values.
+"""Converts group requests of any version to values for the group coordinator.
 
-What a version cannot say has the default that Kafka gives it.
+A field that a version does not have gets Kafka's default.
 
 Source: Kafka ``GroupCoordinatorAdapter``, ``JoinGroupRequest``, ``LeaveGroupRequest``,
 ``OffsetFetchRequest``.
@@ -42,7 +42,7 @@ _WantedTopic: TypeAlias = (
 )
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _DEFAULT: Final = -1
-"""Of times that a client may leave to the broker."""
+"""The value of a time for which the client wants the broker's default."""
 
 
 def java_address(host: str) -> str:
@@ -67,7 +67,10 @@ def read_join(
     client_id: str,
     client_host: str,
 ) -> JoinGroup:
-    """InvalidFrame if a string is longer than a record can hold, also in the functions below."""
+    """The values of a JoinGroup request.
+
+    InvalidFrame if a string is longer than a record of the group can hold.
+    """
     instance = field_or(request, "group_instance_id", None)
     session_timeout = request.session_timeout
     protocols = tuple(Protocol(_text(each.name), each.metadata) for each in request.protocols)
@@ -78,7 +81,7 @@ def read_join(
         _text(request.protocol_type),
         protocols,
         _ms(session_timeout),
-        # The first version knew one timeout only.
+        # Version 0 has only one timeout.
         _ms(field_or(request, "rebalance_timeout", session_timeout)),
         None if instance is None else _text(instance),
         client_id,
@@ -103,7 +106,7 @@ def read_sync(request: request_types.SyncGroupRequest, request_id: int) -> SyncG
 
 
 def lacks_protocol(request: request_types.SyncGroupRequest, version: int) -> bool:
-    """Whether a SyncGroup lacks its protocol, required from version 5 on."""
+    """Whether a SyncGroup of version 5 or later lacks its protocol type or name."""
     names = (field_or(request, "protocol_type", None), field_or(request, "protocol_name", None))
     return version >= 5 and None in names
 
@@ -119,7 +122,7 @@ def read_heartbeat(request: request_types.HeartbeatRequest, request_id: int) -> 
 
 
 def read_leave(request: request_types.LeaveGroupRequest, request_id: int) -> LeaveGroup:
-    """Before version 3 one member at a time."""
+    """The members that leave; before version 3, a request has one member only."""
     members = field_or(request, "members", None)
     if members is None:
         leaving = (LeavingMember(field_or(request, "member_id", UNKNOWN_MEMBER_ID)),)
@@ -139,7 +142,10 @@ def read_commit(
     request_id: int,
     known: Collection[TopicPartition] | None = None,
 ) -> CommitOffsets:
-    """An OffsetCommit from version 1 on, of the partitions that exist (None: all do)."""
+    """The offsets of an OffsetCommit (version 1 or later) for the partitions in ``known``.
+
+    None in ``known`` keeps all partitions.
+    """
     offsets = {
         partition: CommittedOffset(
             each.committed_offset,
@@ -168,7 +174,7 @@ def read_transactional_commit(
     known: Collection[TopicPartition],
     producer: TransactionalProducer,
 ) -> CommitOffsets:
-    """A TxnOffsetCommit, of the partitions that exist."""
+    """The offsets of a TxnOffsetCommit for the partitions in ``known``."""
     offsets = {
         partition: CommittedOffset(
             each.committed_offset,
@@ -190,7 +196,7 @@ def read_transactional_commit(
 
 
 def read_fetch(request: request_types.OffsetFetchRequest, request_id: int) -> FetchOffsets:
-    """An OffsetFetch from version 1 on; before version 8 of one group."""
+    """The wanted offsets of an OffsetFetch, version 1 or later; one group before version 8."""
     wanted = tuple(
         WantedOffsets(
             group_id,
@@ -210,7 +216,7 @@ def read_fetch(request: request_types.OffsetFetchRequest, request_id: int) -> Fe
 def wanted_topics(
     request: request_types.OffsetFetchRequest,
 ) -> Iterator[tuple[str, Sequence[_WantedTopic] | None]]:
-    """Each group of an OffsetFetch with its topics, None for all of them."""
+    """Each group of an OffsetFetch with the wanted topics; None means all topics."""
     groups = field_or(request, "groups", None)
     if groups is None:
         yield field_or(request, "group_id", ""), field_or(request, "topics", None)
@@ -224,7 +230,7 @@ def read_delete_offsets(
     request_id: int,
     known: Collection[TopicPartition] | None = None,
 ) -> DeleteOffsets:
-    """An OffsetDelete of the partitions that exist (None: all do)."""
+    """The partitions of an OffsetDelete that are in ``known``; None keeps all."""
     partitions = dict.fromkeys(partition for partition, _ in _partitions_of(request.topics))
     return DeleteOffsets(
         request_id,
@@ -255,7 +261,7 @@ def _unless_default(value: int) -> int | None:
 
 
 def _text(text: str) -> str:
-    # A character takes up to four bytes, so the short ones need not be encoded to know.
+    # A character takes at most four bytes, so a short text need not be encoded to check it.
     if len(text) * 4 > LONGEST_STRING_BYTES and len(text.encode()) > LONGEST_STRING_BYTES:
         raise InvalidFrame(f"a string of more than {LONGEST_STRING_BYTES} bytes")
     return text

@@ -1,6 +1,6 @@
-"""Group responses in any version: values to messages.
+"""Converts results of the group coordinator to responses of any version.
 
-What an old version cannot carry is left out, or put where that version looks for it.
+A value that an old version has no field for is left out, or put into another field.
 
 Source: Kafka ``GroupCoordinatorAdapter``, ``JoinGroupResponse``, ``LeaveGroupResponse``,
 ``OffsetFetchResponse``.
@@ -70,7 +70,7 @@ def write_heartbeat(result: HeartbeatResult, version: int) -> ResponsePayload:
 
 
 def write_leave(result: LeaveResult, version: int) -> ResponsePayload:
-    """Before version 3 the one member's result is the result of the request."""
+    """The LeaveGroup response; before version 3, it has the error of its one member."""
     schema = response_schema(ApiKey.LEAVE_GROUP, version)
     error = result.error
     if version < 3:
@@ -90,7 +90,7 @@ def write_leave(result: LeaveResult, version: int) -> ResponsePayload:
 
 
 def write_commit(errors: Mapping[TopicPartition, ErrorCode], version: int) -> ResponsePayload:
-    """``errors`` has every partition of the request, unknown ones too."""
+    """The OffsetCommit response; ``errors`` has every partition of the request."""
     schema = response_schema(ApiKey.OFFSET_COMMIT, version)
     topics = _by_topic(schema, "OffsetCommitResponse", errors)
     return schema.response(topics=topics)
@@ -125,7 +125,7 @@ def write_fetch(result: FetchResult, request: FetchOffsets, version: int) -> Res
 
 
 def _with_errors_of_partitions(group: GroupOffsets, wanted: WantedOffsets) -> GroupOffsets:
-    """Version 1 has no error of the group: each partition gets it."""
+    """Puts the group's error into each partition, because version 1 has no group error."""
     if group.error is ErrorCode.none:
         return group
     nothing = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", group.error)
@@ -195,7 +195,7 @@ def write_describe(
     version: int,
     authorized_operations: Callable[[str], int] = lambda _: NOT_ASKED,
 ) -> ResponsePayload:
-    """``authorized_operations`` of each group without an error."""
+    """The DescribeGroups response; ``authorized_operations`` is called with each found group."""
     schema = response_schema(ApiKey.DESCRIBE_GROUPS, version)
     groups = tuple(_described(schema, each, authorized_operations) for each in result.groups)
     return schema.response(groups=groups)

@@ -1,6 +1,6 @@
-"""What is made of large requests and into large responses, in a thread: others need not wait.
+"""Runs work for large requests and responses in a thread, so that the event loop is not blocked.
 
-:mod:`.slices` says what a thread is good for here, and what it is not.
+:mod:`.slices` explains what a thread can and cannot do here.
 """
 
 from __future__ import annotations
@@ -21,34 +21,40 @@ from replica_manager.server.throttled_responses import throttled
 T = TypeVar("T")
 
 READ_ASIDE_BYTES: Final = 8 * 1024
-"""From this size on a request is read, and its response encoded, in a thread: others need not wait.
+"""A request of at least so many bytes is decoded in a thread, and its response is encoded in one.
 
 So many bytes are some 4,000 names of one letter, which take kio 8 ms.
 """
 ENTRIES_AT_ONCE: Final = 1_000
-"""A response of so many entries is composed and encoded on the event loop: some 8 ms."""
+"""The most entries of a response that is made and encoded on the event loop: some 8 ms."""
 _THROTTLE_BYTES: Final = 4
-"""Of the throttle time, in almost every response the first field."""
+"""The size of the throttle time, which is the first field of almost every response."""
 
 
 async def composed(
     entry_count: int, compose: Callable[[], ResponsePayload]
 ) -> ResponsePayload | EncodedBody:
-    """What ``compose`` makes; it must need nothing that belongs to the event loop."""
+    """The result of ``compose``, which runs in a thread if there are many entries.
+
+    So ``compose`` must not use state that belongs to the event loop.
+    """
     if entry_count <= ENTRIES_AT_ONCE:
         return compose()
     return await asyncio.to_thread(lambda: encoded(compose()))
 
 
 async def aside(entry_count: int, work: Callable[[], T]) -> T:
-    """What ``work`` makes of so many entries; the same holds for it."""
+    """The result of ``work``, which runs in a thread if there are many entries.
+
+    So ``work`` must not use state that belongs to the event loop.
+    """
     if entry_count <= ENTRIES_AT_ONCE:
         return work()
     return await asyncio.to_thread(work)
 
 
 def encoded(response: ResponsePayload) -> EncodedBody:
-    """That response as bytes, its errors counted."""
+    """The response encoded to bytes, with its errors counted."""
     errors = error_counts(response.__api_key__, response)
     body = write_response(response)
 

@@ -1,4 +1,4 @@
-"""Looks up one partition of ListOffsets.
+"""Looks up the offset of one partition for ListOffsets.
 
 Source: Kafka ``Partition.fetchOffsetForTimestamp`` and ``legacyFetchOffsetsForTimestamp``.
 """
@@ -30,20 +30,20 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
 
 DEBUGGING_REPLICA_ID: Final = -2
-"""Replica id of who may also ask a follower."""
+"""The replica id of a debugging client, which may send the request to a follower, too."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 _SEARCHES: Final = 3
-"""How often a search begins anew because retention or compaction took its files away."""
+"""The attempts of a search, which fails if retention or compaction deletes its files."""
 
 
 class OffsetReader(NamedTuple):
-    """The client or replica that asks for offsets."""
+    """The client or replica that sent a ListOffsets request."""
 
     replica_id: int
     isolation_level: int = READ_UNCOMMITTED
-    """Of a client; a replica sees everything."""
+    """The isolation level of a client; a replica reads to the log end offset."""
 
     @property
     def is_client(self) -> bool:
@@ -54,7 +54,7 @@ class OffsetReader(NamedTuple):
         return self.replica_id != DEBUGGING_REPLICA_ID
 
     def end_of(self, log: UnifiedLog) -> int:
-        """The end of the offsets that the reader may see."""
+        """The offset up to which the reader may read."""
         if not self.is_client:
             return log.log_end_offset
         if self.isolation_level == READ_COMMITTED:
@@ -63,14 +63,14 @@ class OffsetReader(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The result for a partition; -1 is Kafka's "nothing"."""
+    """The result for a partition; -1 in a field means that there is no value."""
 
     error: ErrorCode = ErrorCode.none
     timestamp: int = NO_TIMESTAMP
     offset: int = -1
     leader_epoch: int = NO_EPOCH
     old_style_offsets: tuple[int, ...] = ()
-    """Version 0's response: base offsets of segments, newest first."""
+    """The result for version 0: base offsets of segments, newest first."""
 
 
 def _readable(
@@ -97,7 +97,7 @@ async def find_offset(
 ) -> FoundOffset:
     """The offset for a timestamp or a special value.
 
-    Raises RequestRefused, KafkaStorage, or the RecordsRefused of a batch that cannot be read.
+    Raises RequestRefused, KafkaStorage, or a RecordsRefused for a batch that cannot be read.
     """
     partition, log = _readable(broker, tp, current_leader_epoch, reader)
     end = reader.end_of(log)
@@ -112,12 +112,13 @@ async def find_offset(
         return _answer(found)
     if found is not None and found.offset < end:
         return _answer(found)
-    # The leader's own end may yet turn out to be further on than what is committed now.
+    # Nothing was found.  For a new leader the error is OFFSET_NOT_AVAILABLE: its high watermark
+    # may still be lower than offsets that clients have seen.
     return FoundOffset(error)
 
 
 async def search(log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
-    """The log's offset for that timestamp; runs in a thread if files must be read."""
+    """The log's offset for a timestamp, None if there is none; reads files in a thread."""
     for attempt in range(_SEARCHES):
         found = log.search_offset_by_timestamp(timestamp)
         if not isinstance(found, TimestampSearch):
@@ -139,7 +140,7 @@ def legacy_offsets(
     max_num_offsets: int,
     reader: OffsetReader,
 ) -> FoundOffset:
-    """The result for version 0; RequestRefused as for the newer versions."""
+    """The result for version 0; raises RequestRefused as :func:`find_offset` does."""
     _, log = _readable(broker, tp, NO_EPOCH, reader)
     if max_num_offsets < 0:
         raise RequestRefused(ErrorCode.unknown_server_error)

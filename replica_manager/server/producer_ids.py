@@ -1,8 +1,8 @@
-"""Producer ids from blocks that belong to this broker alone.
+"""Producer ids from blocks that are allocated to this broker.
 
-Since ``inter.broker.protocol.version`` 3.0 the controller hands the blocks out.  While one is under
-way, a client must retry; after nine tenths of a block the next one is requested.
-Before, brokers took blocks from ZooKeeper themselves.
+From ``inter.broker.protocol.version`` 3.0 on, the controller allocates the blocks.  The next block
+is requested when nine tenths of a block are used.  A client must retry if it comes too late.
+Below 3.0, brokers take blocks from ZooKeeper themselves.
 
 Source: Kafka ``RPCProducerIdManager``, ``ZkProducerIdManager`` (KIP-730).
 """
@@ -30,9 +30,9 @@ from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 
 RETRY_MS: Final = 50
-"""After a request for a block that failed, before the next."""
+"""The time in milliseconds between a failed request for a block and the next one."""
 MOST_ATTEMPTS: Final = 100
-"""How often a block is asked of ZooKeeper while other brokers are faster."""
+"""Attempts to write a block to ZooKeeper while other brokers change the znode first."""
 _PREFETCH_AT: Final = 0.9
 _log = logging.getLogger("kafka.coordinator.transaction.RPCProducerIdManager")
 _zookeeper_log = logging.getLogger("kafka.coordinator.transaction.ZkProducerIdManager")
@@ -42,14 +42,14 @@ class ProducerIdManager(Protocol):
     """Provides producer ids."""
 
     async def next_id(self) -> int:
-        """A new producer id; RequestRefused if there is none at the moment."""
+        """A new producer id; RequestRefused if none is available now."""
 
     async def stop(self) -> None:
-        """Cancels a request in flight."""
+        """Cancels the request for a block that is in progress, if any."""
 
 
 class ProducerIdRange(NamedTuple):
-    """The ids from ``start`` on."""
+    """``length`` producer ids from ``start`` on."""
 
     start: int
     length: int
@@ -63,14 +63,14 @@ class Blocks(Protocol):
     """Provides blocks of producer ids."""
 
     async def allocate(self) -> ProducerIdRange:
-        """A new block of ids; RequestRefused or TimeoutError if there is none now."""
+        """A new block of producer ids; RequestRefused or TimeoutError if none is available now."""
 
     async def close(self) -> None:
-        """No more blocks are needed."""
+        """Frees the resources; no more blocks are needed."""
 
 
 class BlocksOfController:
-    """Requests blocks from the controller by AllocateProducerIds."""
+    """Requests blocks from the controller with AllocateProducerIds."""
 
     def __init__(
         self, channel: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]
@@ -97,7 +97,7 @@ class BlocksOfController:
 
 
 class ProducerIdsFromController:
-    """Ids from the controller's blocks.  Lives on the event loop."""
+    """Producer ids from the controller's blocks.  For the event loop."""
 
     def __init__(self, blocks: Blocks, now_ms: Callable[[], int]) -> None:
         self._blocks = blocks
@@ -109,7 +109,7 @@ class ProducerIdsFromController:
         self._not_before_ms = 0
 
     async def next_id(self) -> int:
-        """An id; RequestRefused(COORDINATOR_LOAD_IN_PROGRESS) while a block is under way."""
+        """A new id; RequestRefused(COORDINATOR_LOAD_IN_PROGRESS) while no block is available."""
         if self._next >= self._current.end:
             if self._following is None:
                 self._ask()
@@ -126,7 +126,7 @@ class ProducerIdsFromController:
         return producer_id
 
     async def stop(self) -> None:
-        """Cancels a request in flight; a block allocated meanwhile is lost."""
+        """Cancels a request for a block in progress; if it was allocated already, it is lost."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -156,7 +156,7 @@ class ProducerIdsFromController:
 
 
 class ProducerIdsFromZooKeeper:
-    """Ids from ``/latest_producer_id_block``.  Lives on the event loop."""
+    """Producer ids from ``/latest_producer_id_block``.  For the event loop."""
 
     def __init__(self, session: ZooKeeperSession, executor: Executor, broker_id: int) -> None:
         self._session = session
@@ -167,9 +167,9 @@ class ProducerIdsFromZooKeeper:
         self._next = 0
 
     async def next_id(self) -> int:
-        """A new producer id; waits for ZooKeeper when a block is used up.
+        """A new producer id; waits for ZooKeeper when the block is used up.
 
-        Raises what ZooKeeper may do to us, and ZnodeCorrupt.
+        Raises the errors of ZooKeeper, RequestRefused when no ids are left, and ZnodeCorrupt.
         """
         async with self._turn:
             if self._next >= self._current.end:
@@ -208,6 +208,6 @@ class ProducerIdsFromZooKeeper:
                     self._broker_id, self._broker_id, start, BLOCK_LENGTH, written.zk_version,
                 )  # fmt: skip
                 return ProducerIdRange(start, BLOCK_LENGTH)
-            if written is not ZkCode.BAD_VERSION:  # else another broker was faster
+            if written is not ZkCode.BAD_VERSION:  # else another broker changed the znode first
                 raise ZooKeeperRefused(path, written.name)
         raise ZooKeeperRefused(path, f"BAD_VERSION {MOST_ATTEMPTS} times")

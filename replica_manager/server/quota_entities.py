@@ -1,7 +1,7 @@
-"""Quota entities and their keys: ``/config/users``, ``…/clients`` and ``…/ips``.
+"""Quota entities and their keys in ``/config/users``, ``…/clients`` and ``…/ips``.
 
-An entity is a user, a client id, both, or an address; instead of a name it may have None, which
-applies to every client without one of its own.  A quota is a number; what is stored is its text.
+An entity is a user, a client id, both, or an address.  The name None is the default: it applies to
+every client without a quota of its own.  A quota is a number, stored as text.
 
 Source: Kafka ``ZkAdminManager.alterClientQuotas``, ``DynamicConfig``, ``QuotaConfigs`` (KIP-546).
 """
@@ -24,7 +24,7 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 Entity: TypeAlias = Mapping[str, str | None]
-"""Type to name; None is the default of that type."""
+"""Entity type to name; None is the default entity of the type."""
 
 QUOTA_TYPES: Final[Mapping[str, str]] = {
     "producer_byte_rate": "long",
@@ -32,11 +32,11 @@ QUOTA_TYPES: Final[Mapping[str, str]] = {
     "request_percentage": "double",
     "controller_mutation_rate": "double",
 }
-"""What users and client ids may have, and of which type it is."""
+"""The quota keys of users and client ids, with their types."""
 IP_QUOTA_TYPES: Final[Mapping[str, str]] = {"connection_creation_rate": "int"}
 
 _USER_TYPES: Final = {**dict.fromkeys(MECHANISMS, "string"), **QUOTA_TYPES}
-"""In a user's configuration there are credentials too."""
+"""The keys of a user's configuration, which also has SCRAM credentials."""
 _LARGEST: Final = {"long": 2**63 - 1, "int": 2**31 - 1}
 _EPSILON: Final = 1e-6
 
@@ -76,20 +76,20 @@ def entity_path(entity: Entity) -> str:
 
 
 def znode_name(name: str | None) -> str:
-    """A name as part of a path."""
+    """The entity's name as a znode name; None is the default."""
     return DEFAULT_ENTITY if name is None else sanitize(name)
 
 
 def entity_name(znode_name: str) -> str | None:
-    """The entity's name in a part of a path; None for the default."""
+    """The entity's name from a znode name; None is the default."""
     return None if znode_name == DEFAULT_ENTITY else desanitize(znode_name)
 
 
 def altered(path: str, config: Mapping[str, str], changes: Iterable[QuotaChange]) -> dict[str, str]:
     """The entity's configuration after the changes.
 
-    RequestRefused(INVALID_REQUEST) for a key that it may not have, or a fraction where whole
-    numbers belong; UNKNOWN_SERVER_ERROR, as in Kafka, for a credential.
+    Raises RequestRefused(INVALID_REQUEST) for a key that the entity cannot have, or a fraction for
+    a key of whole numbers; UNKNOWN_SERVER_ERROR for a credential, as in Kafka.
     """
     kinds = _types(path, is_written=False)
     after = dict(config)
@@ -106,9 +106,9 @@ def altered(path: str, config: Mapping[str, str], changes: Iterable[QuotaChange]
 
 
 def check_written(path: str, config: Mapping[str, str]) -> None:
-    """RequestRefused(UNKNOWN_SERVER_ERROR), as in Kafka, for an invalid stored key.
+    """Raises RequestRefused(UNKNOWN_SERVER_ERROR), as in Kafka, for an invalid key or value.
 
-    It may have been there before, and be none of the request's.
+    It checks the whole configuration, so keys that are not in the request, too.
     """
     kinds = _types(path, is_written=True)
     for key, text in config.items():
@@ -123,7 +123,7 @@ def check_written(path: str, config: Mapping[str, str]) -> None:
 
 
 def quotas_in(config: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, float]:
-    """The named quotas in a configuration; UNKNOWN_SERVER_ERROR if one is no number."""
+    """The quotas of ``kinds`` in a configuration; UNKNOWN_SERVER_ERROR if one is no number."""
     quotas: dict[str, float] = {}
     for key, text in config.items():
         if key in kinds:
@@ -135,10 +135,10 @@ def quotas_in(config: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, 
 
 
 def _types(path: str, *, is_written: bool) -> Mapping[str, str]:
-    """The allowed keys of that entity and their types.
+    """The keys that an entity may have, with their types.
 
-    A client of a user has no credentials of its own, nor has the default user; Kafka notices that
-    only when it writes.
+    A client id of a user and the default user have no credentials.  Kafka checks that only before
+    the write (``is_written``).
     """
     match path.split("/"):
         case ["ips", _]:
@@ -154,7 +154,7 @@ def _text(key: str, value: float, kind: str) -> str:
         if value != value:
             return "NaN"
         return (text_of(float(value)) or "").replace("inf", "Infinity")
-    # As Java converts: what is no number is zero, what is too large the largest.
+    # As Java converts a double: NaN becomes 0, and a value too large the largest integer.
     largest = _LARGEST[kind]
     shifted = value + _EPSILON
     whole = 0 if shifted != shifted else int(max(min(shifted, largest), -largest - 1))

@@ -1,8 +1,8 @@
 """The filter of DescribeClientQuotas: finds quota entities in ZooKeeper.
 
-A component of a filter is about one type of entity: it wants one by its name, the default, or any.
-An entity without a part that a component asks for does not match; one with a part that no component
-asks for matches unless the filter is strict.
+Each component of a filter is for one entity type, and matches one name, the default, or any name.
+An entity must have all types of the components.  If the filter is strict, it must have no other
+type.
 
 Source: Kafka ``ZkAdminManager.describeClientQuotas``, ``DescribeClientQuotasRequest`` (KIP-546).
 """
@@ -36,7 +36,7 @@ from zkcontroller.zookeeper.znodes import ConfigZnode
 
 
 class MatchType(IntEnum):
-    """How a component matches; the values are those on the wire."""
+    """How a component matches; the values are those in requests."""
 
     EXACT = 0
     DEFAULT = 1
@@ -44,11 +44,11 @@ class MatchType(IntEnum):
 
 
 class Component(NamedTuple):
-    """The filter for one part of an entity."""
+    """The filter for one entity type: any name, or one name."""
 
     is_any: bool
     name: str | None = None
-    """None is the default."""
+    """The name that matches; None is the default entity."""
 
     def matches(self, name: str | None) -> bool:
         return self.is_any or name == self.name
@@ -62,12 +62,12 @@ class Described(NamedTuple):
 
 
 class QuotaFilter:
-    """A whole filter; RequestRefused if it is invalid."""
+    """A filter with all its components; RequestRefused if it is invalid."""
 
     def __init__(
         self, components: Iterable[request_types.ComponentData], *, is_strict: bool
     ) -> None:
-        """``components`` of the request."""
+        """``components`` are those of the request; ``is_strict`` allows no other entity types."""
         self._is_strict = is_strict
         wanted = [(each.entity_type, _component(each)) for each in components]
         self._components: dict[str, Component] = {}
@@ -75,13 +75,13 @@ class QuotaFilter:
             if entity_type in self._components:
                 raise RequestRefused(
                     ErrorCode.invalid_request,
-                    f"Duplicate {_SAID[entity_type]} filter component entity type",
+                    f"Duplicate {_TYPE_NAMES[entity_type]} filter component entity type",
                 )
             if not entity_type:
                 raise RequestRefused(
                     ErrorCode.invalid_request, "Unexpected empty filter component entity type"
                 )
-            if entity_type not in _SAID:
+            if entity_type not in _TYPE_NAMES:
                 raise RequestRefused(
                     ErrorCode.unsupported_version,
                     f"Custom entity type '{entity_type}' not supported",
@@ -95,7 +95,7 @@ class QuotaFilter:
             )
 
     def find(self, session: ZooKeeperSession) -> list[Described]:
-        """Every entity that matches and has quotas; ordered by type and path.  Blocks.
+        """Every entity that matches and has quotas, in the order of type and path.  Blocks.
 
         RequestRefused(UNKNOWN_SERVER_ERROR) if a quota is no number.
         """
@@ -111,7 +111,7 @@ class QuotaFilter:
         return found
 
     def _may_match(self, types: Sequence[str]) -> bool:
-        """Whether entities with exactly these parts can match."""
+        """Whether an entity with exactly these entity types can match."""
         if any(entity_type not in types for entity_type in self._components):
             return False
         return not self._is_strict or all(each in self._components for each in types)
@@ -130,7 +130,7 @@ class QuotaFilter:
         ]
 
 
-_SAID: Final = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+_TYPE_NAMES: Final = {USER: "user", CLIENT_ID: "client", IP: "ip"}
 _ANY: Final = Component(is_any=True)
 _ROOTS: Final[Mapping[tuple[str, ...], str]] = {
     (USER,): "users",
@@ -140,7 +140,7 @@ _ROOTS: Final[Mapping[tuple[str, ...], str]] = {
 
 
 def _component(given: request_types.ComponentData) -> Component:
-    # What no client sends makes Kafka fail rather than refuse.
+    # Kafka fails with UNKNOWN_SERVER_ERROR for match types that no client sends.
     match given.match_type:
         case MatchType.EXACT if given.match is not None:
             return Component(is_any=False, name=given.match)
@@ -155,7 +155,7 @@ def _component(given: request_types.ComponentData) -> Component:
 def _all(
     session: ZooKeeperSession, types: Sequence[str]
 ) -> Iterable[tuple[tuple[str | None, ...], Mapping[str, str]]]:
-    """Every entity with those parts, with its names and its configuration."""
+    """The names and configuration of every entity with exactly these entity types."""
     root = _ROOTS.get(tuple(types))
     if root is not None:
         configs = read_entity_configs(session, root)

@@ -1,7 +1,7 @@
-"""DeleteRecords on the leader: raises the log start, then waits for the followers.
+"""DeleteRecords on the leader: raises the log start offset, then waits for the followers.
 
-They get the new log start with their next fetch, and report theirs with the one after it.
-Segments that have become superfluous go with the next look at retention.
+A follower gets the new log start offset with its next fetch, and reports it with the fetch after.
+Retention deletes the segments below the log start offset later.
 
 Source: Kafka ``ReplicaManager.deleteRecords``, ``Partition.deleteRecordsOnLeader`` (KIP-107).
 """
@@ -27,13 +27,13 @@ from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.slices import in_slices
 
 HIGH_WATERMARK: Final = -1
-"""Instead of an offset: delete everything that is committed."""
+"""The offset in a request that stands for the high watermark."""
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
 
 class RecordDeletions:
-    """Deletes records from the partitions led here.  Lives on the event loop."""
+    """Deletes records of partitions that this broker leads.  For the event loop."""
 
     def __init__(self, replicas: ReplicaManager, logs: LogManager) -> None:
         self._replicas = replicas
@@ -42,13 +42,16 @@ class RecordDeletions:
         replicas.watch(self._room.check)
 
     def __len__(self) -> int:
-        """How many requests wait: gauge ``PurgatorySize`` of DeleteRecords."""
+        """The number of waiting requests, for the gauge ``PurgatorySize`` of DeleteRecords."""
         return len(self._room)
 
     async def delete(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, DeletedRecords]:
-        """Deletes records before the offsets; waits for all live replicas, or ``timeout_ms``."""
+        """Deletes the records before the offsets.
+
+        Waits until all live replicas have raised their log start offset, at most ``timeout_ms``.
+        """
         raised: dict[TopicPartition, int] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
         async for tp, offset in in_slices(offsets.items()):
@@ -57,7 +60,7 @@ class RecordDeletions:
                 refused[tp] = outcome
             else:
                 raised[tp] = outcome
-        # At once: the followers must get this even if the client disconnects.
+        # No await in this loop: followers must get this even if the client disconnects.
         for tp in raised:
             self._replicas.partition_changed(tp)
         operation = DelayedDeleteRecords(raised, refused, self.low_watermark)
@@ -65,10 +68,10 @@ class RecordDeletions:
         return operation.answers
 
     def low_watermark(self, tp: TopicPartition) -> int | ErrorCode:
-        """The smallest log start offset of the live replicas and of a moving replica."""
+        """The smallest log start offset of the live replicas and of a future replica here."""
         partition = self._replicas.get_partition_or_error(tp)
         if partition is ErrorCode.not_leader_or_follower:
-            return ErrorCode.unknown_topic_or_partition  # it was here, but was deleted meanwhile
+            return ErrorCode.unknown_topic_or_partition  # deleted since the request began
         if isinstance(partition, ErrorCode):
             return partition
         if not partition.is_leader:
@@ -78,7 +81,7 @@ class RecordDeletions:
         return low_watermark if future is None else min(low_watermark, future.log_start_offset)
 
     def _delete_here(self, tp: TopicPartition, offset: int) -> int | ErrorCode:
-        """The offset that replicas must reach, or the error."""
+        """Raises the log start offset; returns the offset that replicas must reach, or an error."""
         if tp.topic in INTERNAL_TOPICS:
             return ErrorCode.invalid_topic_exception
         partition = self._replicas.get_partition_or_error(tp)

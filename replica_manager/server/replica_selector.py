@@ -1,4 +1,4 @@
-"""The replica that a consumer should read from: the leader, or one in its rack (KIP-392).
+"""The replica that a consumer should fetch from: the leader, or a follower in its rack (KIP-392).
 
 Source: Kafka ``RackAwareReplicaSelector``, ``ReplicaManager.findPreferredReadReplica``.
 """
@@ -12,9 +12,9 @@ from replica_manager.replication.zk_metadata_cache import MetadataSnapshot
 def follower_in_rack(
     partition: Partition, fetch_offset: int, rack_id: str, snapshot: MetadataSnapshot
 ) -> int | None:
-    """The in-sync follower in that rack that has the offset and the largest log end, or None.
+    """The in-sync follower in the rack that has the offset and the largest log end offset.
 
-    None too where the leader itself is in the rack, and where this broker does not lead.
+    None if there is none, if the leader is in the rack, or if this broker is not the leader.
     """
     if not rack_id or not partition.is_leader:
         return None

@@ -1,21 +1,20 @@
-"""Counts requests by kind and measures their times: ``RequestMetrics``.
+"""Counts requests by API and measures their times: ``RequestMetrics``.
 
-Nothing queues here between a socket and its handler as it does in Kafka, so some of Kafka's times
-are others of ours:
+There is no request queue here as in Kafka, so some of Kafka's metrics have another meaning:
 
-- ``RequestQueueTimeMs``: from the last byte of a request until its handler begins; what takes
-  time is to read a large one in a thread.
-- ``LocalTimeMs``: what the handler and the encoding of the response held the event loop.
-- ``RemoteTimeMs``: the rest until the response was complete: waiting for replicas, for records, for
-  the controller, for ZooKeeper, or for a turn on the loop.
-- ``ResponseSendTimeMs``: until the last byte of the response was taken by the socket.
+- ``RequestQueueTimeMs``: from the last byte of a request until its handler begins, which includes
+  the decoding of a large request in a thread.
+- ``LocalTimeMs``: the time on the event loop of the handler and of the response's encoding.
+- ``RemoteTimeMs``: the other time until the response is complete: waiting for replicas, records,
+  the controller, ZooKeeper or the event loop.
+- ``ResponseSendTimeMs``: until the socket has taken the last byte of the response.
 
-``ResponseQueueTimeMs`` and ``ResponseQueueSize`` do not exist: a response that is complete is sent
-by who made it.  ``RequestQueueSize`` counts the requests whose ``RequestQueueTimeMs`` runs.  Beside
-the times, every error in every response is counted, NONE included, and for Produce and Fetch what
-it cost to give records another form.
+``ResponseQueueTimeMs`` and ``ResponseQueueSize`` do not exist, because a complete response is sent
+directly.  ``RequestQueueSize`` counts the requests whose handler has not begun.  Also counted are
+every error code in every response, NONE included, and for Produce and Fetch the cost of message
+conversions.
 
-All this costs some twenty microseconds a request, so it is done only where it can be read.
+All this takes some twenty microseconds per request, so it is done only if metrics are exported.
 
 Source: Kafka ``RequestChannel.Request.updateRequestMetrics``, ``RequestChannel
 .updateErrorMetrics``, ``RequestMetrics``.
@@ -55,7 +54,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class RequestMetrics:
-    """The meters of every kind of request, created with the first request of the kind."""
+    """The metrics of all APIs; those of an API are created with its first request."""
 
     def __init__(self, metrics: Metrics, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._metrics = metrics
@@ -70,22 +69,22 @@ class RequestMetrics:
         )
 
     def begin(self, size: int) -> RequestTimes:
-        """Starts the times of a request of so many bytes.
+        """Starts to measure a request of ``size`` bytes.
 
-        It counts as waiting until its handler begins, or :meth:`leave` is called.
+        The request is in ``RequestQueueSize`` until its handler begins, or :meth:`leave` is called.
         """
         times = RequestTimes(self, size)
         self._waiting.add(times)
         return times
 
     def leave(self, times: RequestTimes) -> None:
-        """The request does not wait for its handler any more."""
+        """Removes the request from ``RequestQueueSize``."""
         self._waiting.discard(times)
 
     def record(self, name: str, version: int, values: tuple[int, ...]) -> None:
-        """Counts a request of that name; ``values`` in the order of the histograms.
+        """Counts a request of an API; ``values`` are in the order of its histograms.
 
-        The last two are of those only that may convert records.
+        The last two values, for conversions, are used for Produce and Fetch only.
         """
         meter = self._meters.get((name, version))
         if meter is None:
@@ -97,7 +96,7 @@ class RequestMetrics:
             histogram.update(value)
 
     def record_errors(self, name: str, errors: ErrorCounts) -> None:
-        """Counts what a response to a request of that name tells."""
+        """Counts the error codes in a response of an API."""
         for error, count in errors.items():
             if not count:
                 continue
@@ -119,7 +118,7 @@ class RequestMetrics:
 
 
 class RequestTimes:
-    """The times of one request."""
+    """Measures the times of one request."""
 
     def __init__(self, metrics: RequestMetrics, size: int) -> None:
         self._metrics = metrics
@@ -131,7 +130,7 @@ class RequestTimes:
         self._conversions = NO_CONVERSIONS
 
     def begin_handling(self, api_key: int, version: int, request: Any) -> None:
-        """The request was read; it is counted from now on."""
+        """Marks the request as decoded: the time of its handler begins."""
         self.leave_queue()
         name = APIS[api_key].name
         self._names = (name,)
@@ -141,28 +140,28 @@ class RequestTimes:
         self._handled_ns = self._metrics.now_ns()
 
     def leave_queue(self) -> None:
-        """The request does not wait for its handler, or not any more."""
+        """Removes the request from ``RequestQueueSize``; may be called twice."""
         self._metrics.leave(self)
 
     def timed(self, handling: Coroutine[Any, Any, T]) -> Timed[T]:
-        """Wraps ``handling``, which is awaited, to measure it."""
+        """Wraps the handler's coroutine to measure its time on the event loop."""
         return Timed(handling, self._local)
 
     @contextmanager
     def encoding(self) -> Iterator[None]:
-        """Wraps the encoding of the response."""
+        """A context manager that measures the encoding of the response."""
         with self._local.turn():
             yield
         self._completed_ns = self._metrics.now_ns()
 
     def answered(self, errors: ErrorCounts, conversions: RecordConversions) -> None:
-        """Records the errors in the response and its message conversion times."""
+        """Records the errors in the response and the cost of its message conversions."""
         self._conversions = conversions
         if self._names:
             self._metrics.record_errors(self._names[-1], errors)
 
     def sent(self, throttle_ms: int) -> None:
-        """The response was sent; the connection is muted for ``throttle_ms``."""
+        """Records all times after the response was sent; ``throttle_ms`` is its throttle time."""
         ended_ns, local_ns = self._metrics.now_ns(), self._local.total_ns
         values = (
             _ms(self._handled_ns - self._begun_ns),
@@ -180,7 +179,7 @@ class RequestTimes:
 
 
 def _ms(duration_ns: int) -> int:
-    """Rounded to the nearest, as Kafka rounds."""
+    """Nanoseconds in milliseconds, rounded to the nearest as in Kafka."""
     return (max(duration_ns, 0) + _NS_PER_MS // 2) // _NS_PER_MS
 
 

@@ -1,4 +1,4 @@
-"""The shape that the topics of many requests have: a name, and partitions with an index each."""
+"""Protocols for topics in requests: a name, and partitions with an index each."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Protocol, TypeVar
 
 
 class IndexedPartition(Protocol):
-    """A partition of a topic of a request."""
+    """A partition in a request."""
 
     @property
     def partition_index(self) -> int:
-        """The partition."""
+        """The number of the partition."""
 
 
 P_co = TypeVar("P_co", bound=IndexedPartition, covariant=True)
 
 
 class NamedTopic(Protocol[P_co]):
-    """A topic of a request."""
+    """A topic in a request."""
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The name of the topic."""
 
     @property
     def partitions(self) -> Sequence[P_co]:
-        """Its partitions, some perhaps more than once."""
+        """The partitions of the topic; a client may name one more than once."""

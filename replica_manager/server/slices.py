@@ -1,17 +1,17 @@
-"""Long loops in slices, so that one request does not keep the event loop from others.
+"""Loops in slices, so that one large request does not block the event loop.
 
-A client may put 100,000 elements into one request.  A handler that looks at all of them at once
-holds up every other client for seconds.  Such a loop runs over :func:`in_slices`: after some
-milliseconds it lets the event loop serve others.  There it also ends when its client has gone.
-A controller's request is carried out whether its connection lasts or not: it goes over
+A client may put 100,000 elements into one request.  A handler that loops over them at once blocks
+every other client for seconds.  So it loops over :func:`in_slices`, which yields to the event loop
+every few milliseconds, and ends the loop when the client has disconnected.
+A controller's request must be completed even if the connection is closed.  Its handler uses
 :func:`all_in_slices` and :func:`run_in_slices`, which never end early.
 
-What needs no state of the broker (reading a request, composing and encoding a response) is done in
-a thread instead (:mod:`.large_responses`, :mod:`.dispatch`).  A thread does not make that work
-parallel, because only one thread at a time runs Python; but the interpreter switches between
-threads twice a millisecond, so that the event loop goes on at about half its speed.
+Work without broker state (decoding a request, making and encoding a response) runs in a thread
+instead (:mod:`.large_responses`, :mod:`.dispatch`).  Only one thread at a time runs Python, so this
+is not parallel.  But the interpreter switches threads twice a millisecond, so the event loop
+continues at about half its speed.
 
-Kafka needs none of this: each request has a thread of its own there, of ``num.io.threads``.
+Kafka needs none of this: it handles each request in a thread of ``num.io.threads``.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from kafka_common.net.presence import raise_if_abandoned
 T = TypeVar("T")
 
 SLICE_S: Final = 0.004
-"""A loop runs so long before others get their turn."""
+"""The seconds that a loop runs before it yields to the event loop."""
 STEPS_AT_ONCE: Final = 16
-"""Steps of a control request between two looks at the clock; a step takes some 20 us."""
+"""Steps of a control request between two checks of the clock; a step takes some 20 us."""
 PIECE: Final = 500
-"""So many elements a coordinator takes in one step."""
+"""The most elements that a coordinator handles in one step."""
 GROUPS_AT_ONCE: Final = 100
-"""So many groups it deletes in one step: each is an append of its own, and takes 40 us."""
+"""The most groups that a coordinator deletes in one step; each is an append of some 40 us."""
 
 
 def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items; every ``SLICE_S`` the event loop serves others before the next one comes."""
+    """The items; yields to the event loop every ``SLICE_S``; ends if the client disconnects."""
     return _sliced(items, raise_if_abandoned)
 
 
 def all_in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """As :func:`in_slices`, but all of the items, also when the client has gone.
+    """All items as :func:`in_slices`, even if the client has disconnected.
 
-    Source: Kafka carries out a request that it has read, and drops the response.
+    Source: Kafka completes a request that it has read, and drops the response.
     """
-    return _sliced(items, _go_on)
+    return _sliced(items, _never_abandon)
 
 
 async def _sliced(items: Iterable[T], check: Callable[[], None]) -> AsyncIterator[T]:
@@ -58,14 +58,14 @@ async def _sliced(items: Iterable[T], check: Callable[[], None]) -> AsyncIterato
             due = perf_counter() + SLICE_S
 
 
-def _go_on() -> None:
+def _never_abandon() -> None:
     pass
 
 
 async def run_in_slices(steps: Generator[None, None, T]) -> T:
-    """What ``steps`` returns; every ``SLICE_S`` the event loop serves others before the next step.
+    """Runs all ``steps`` and returns their result; yields to the event loop every ``SLICE_S``.
 
-    The steps are all taken, also when the client has gone: they change the broker's state.
+    All steps run even if the client has disconnected, because they change the broker's state.
     """
     due = perf_counter() + SLICE_S
     try:
@@ -83,13 +83,16 @@ async def run_in_slices(steps: Generator[None, None, T]) -> T:
 
 
 def in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
-    """The items, at most ``size`` at once and at least one piece; others are served in between."""
+    """The items in pieces of at most ``size``; yields to the event loop in between.
+
+    Without items, there is one empty piece.  Ends if the client disconnects.
+    """
     return _pieces(items, size, raise_if_abandoned)
 
 
 def all_in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
-    """As :func:`in_pieces`, but all of the items, also when the client has gone."""
-    return _pieces(items, size, _go_on)
+    """All items in pieces as :func:`in_pieces`, even if the client has disconnected."""
+    return _pieces(items, size, _never_abandon)
 
 
 async def _pieces(

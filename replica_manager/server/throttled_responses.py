@@ -1,7 +1,7 @@
 """Counts requests for quotas and writes throttle times into responses.
 
-Produce and Fetch count themselves, because bytes have quotas too.  Everything else is counted here,
-when its response is known.
+The handlers of Produce and Fetch count their requests themselves, because bytes have quotas, too.
+All other requests are counted here, when their response is known.
 
 Source: Kafka ``RequestHandlerHelper`` (``sendMaybeThrottle``, ``sendResponseExemptThrottle``).
 """
@@ -41,12 +41,12 @@ _EXEMPT: Final = frozenset(
         ),
     )
 )
-"""What only brokers may ask, and no quota holds up."""
+"""APIs that only brokers send, which are exempt from quotas."""
 _THROTTLE_TIME: Final = "throttle_time"
 
 
 def counted(response: Response, context: RequestContext, usage: RequestUsage) -> Response:
-    """The response with the throttle time of its client's quotas."""
+    """Counts the request; returns the response with the throttle time of the client's quotas."""
     if not usage.is_counted:
         if context.api_key in _EXEMPT:
             usage.exempt()
@@ -56,12 +56,12 @@ def counted(response: Response, context: RequestContext, usage: RequestUsage) ->
 
 
 def counted_as_clients(response: Response, usage: RequestUsage) -> Response:
-    """As :func:`counted`, also for a request of brokers, sent by a client."""
+    """As :func:`counted`, but no API is exempt; for a client's request that was not authorized."""
     return _with_throttle_time(response, usage.throttle_ms) if usage.requested() > 0 else response
 
 
 def used(response: ResponseFrame, usage: RequestUsage) -> ResponseFrame:
-    """The response, and how long its connection is muted."""
+    """The response frame with the time that the quotas mute its connection."""
     response = response._replace(sent=(usage.finish,), loop_time=usage.loop_time)
     if usage.throttle_ms == 0 or usage.throttle_ms < response.mute_ms:
         return response
@@ -85,7 +85,7 @@ def _with_throttle_time(response: Response, throttle_ms: int) -> Response:
 
 
 def throttled(response: P, throttle_ms: int) -> P:
-    """The response with that throttle time; unchanged where its version has no field for it."""
+    """The response with the throttle time; unchanged if its version has no field for it."""
     if not hasattr(response, _THROTTLE_TIME):
         return response
     throttle_time = i32Timedelta.parse(timedelta(milliseconds=throttle_ms))

@@ -1,4 +1,4 @@
-"""What the delegation token APIs of brokers and KRaft controllers share.
+"""Common parts of the delegation token APIs of brokers and KRaft controllers.
 
 Source: Kafka ``KafkaApis.allowTokenRequests``, ``ControllerApis.allowTokenRequests`` (KIP-48).
 """
@@ -25,19 +25,19 @@ _SSL: Final = "SSL"
 def are_token_requests_allowed(
     security_protocol: str, principal: Principal, *, is_token_authenticated: bool
 ) -> bool:
-    """Whether the client is authenticated, and not by a token."""
+    """Whether the client is authenticated, but not with a delegation token."""
     if is_token_authenticated or security_protocol == _PLAINTEXT:
         return False
     return security_protocol != _SSL or principal != ANONYMOUS
 
 
 def is_allowed_here(context: RequestContext, broker: BrokerContext) -> bool:
-    """Whether the client of a request to this broker is authenticated, and not by a token."""
+    """Whether the request's client is authenticated, but not with a delegation token."""
     protocols = {
         endpoint.listener_name: endpoint.security_protocol
         for endpoint in broker.config().listeners.bound
     }
-    # A listener that is being closed is none that a client can be sure by.
+    # A listener that was removed from the configuration counts as PLAINTEXT: not allowed.
     protocol = protocols.get(context.listener_name, _PLAINTEXT)
     return are_token_requests_allowed(
         protocol, context.principal, is_token_authenticated=context.is_token_authenticated
@@ -45,7 +45,7 @@ def is_allowed_here(context: RequestContext, broker: BrokerContext) -> bool:
 
 
 def numeric_response(api_key: int, version: int, **values: object) -> ResponsePayload:
-    """A response whose times are numbers."""
+    """A response whose time fields are numbers of milliseconds."""
     kind = numeric_response_type(api_key, version)
     return cast(ResponsePayload, made_of(kind, {"throttle_time": NO_THROTTLE} | values))
 
@@ -57,7 +57,8 @@ async def changed_expiry(
 ) -> ResponsePayload:
     """The RenewDelegationToken or ExpireDelegationToken response with the new expiry time.
 
-    ``change`` gets who asks.  DELEGATION_TOKEN_AUTH_DISABLED without a secret.
+    ``change`` is called with the requesting principal.  The error is DELEGATION_TOKEN_AUTH_DISABLED
+    if the broker has no ``delegation.token.secret.key``.
     """
     if not is_allowed_here(context, broker):
         return expiry_response(context, ErrorCode.delegation_token_request_not_allowed)

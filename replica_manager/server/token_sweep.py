@@ -18,7 +18,7 @@ _log: Final = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 
 
 class TokenSweep:
-    """A task of the event loop; blocking work runs in the executor."""
+    """Deletes expired tokens periodically, in a task of the event loop and an executor."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class TokenSweep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts sweeping at each interval."""
+        """Starts the periodic task."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Stops; a running sweep ends by itself."""
+        """Stops the task; a sweep that runs in the executor is not interrupted."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

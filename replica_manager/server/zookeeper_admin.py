@@ -1,7 +1,7 @@
 """Administration in ZooKeeper: added partitions, dynamic configuration, client quotas.
 
-Calls to ZooKeeper block, so they run in an executor and never on the event loop.  What is decided
-there is pure and stands in :mod:`.partition_creation` and :mod:`.key_changes`.
+Calls to ZooKeeper block, so they run in an executor and never on the event loop.  The pure logic is
+in :mod:`.partition_creation` and :mod:`.key_changes`.
 
 Source: Kafka ``ZkAdminManager``, ``AdminZkClient``, ``KafkaZkClient``.
 """
@@ -62,7 +62,7 @@ _R = TypeVar("_R")
 
 
 class _PartitionPlan(NamedTuple):
-    """A topic's new assignment, and the version of its znode."""
+    """A topic's new assignment, and the version of the znode that it is based on."""
 
     topic: str
     topic_id: UUID | None
@@ -72,14 +72,14 @@ class _PartitionPlan(NamedTuple):
 
 
 class ZooKeeperAdmin:
-    """Administrative reads and writes.  The coroutines belong to the event loop."""
+    """Administrative reads and writes in ZooKeeper.  For the event loop."""
 
     def __init__(self, session: ZooKeeperSession, executor: Executor) -> None:
         self._session = session
         self._executor = executor
 
     async def brokers(self) -> dict[int, Broker]:
-        """The registered brokers, by id ascending."""
+        """The registered brokers by id, in ascending order."""
         return await self._blocking(self._brokers)
 
     async def create_partitions(
@@ -90,13 +90,13 @@ class ZooKeeperAdmin:
     ) -> tuple[int, ...]:
         """Adds partitions to a topic; returns all its partitions, or raises RequestRefused.
 
-        ``brokers`` may get replicas.  ``charge`` is called with the new partitions before they are
-        written, and may refuse; without it nothing is written.
+        Replicas are assigned to ``brokers``.  ``charge`` is called with the number of new
+        partitions before the write, and may refuse it; if it is None nothing is written.
         """
         plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
         if charge is not None:
             charge(len(plan.added))
-            # By version, so that a reassignment begun meanwhile is not overwritten.
+            # A conditional write, so that a reassignment begun since is not overwritten.
             while not await self._blocking(partial(self._write_partitions, plan)):
                 plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
         return tuple(plan.partitions)
@@ -106,15 +106,15 @@ class ZooKeeperAdmin:
         return await self._blocking(lambda: self._exists(TopicZnode.path(topic)))
 
     async def config_of(self, entity_path: str) -> dict[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
         return await self._blocking(lambda: read_entity_config(self._session, entity_path))
 
     async def configs_of(self, entity_type: str) -> dict[str, dict[str, str]]:
-        """The dynamic configuration of every ``users`` or ``topics`` entity, by znode name."""
+        """The dynamic configuration of every entity of a type such as ``topics``, by znode name."""
         return await self._blocking(lambda: read_entity_configs(self._session, entity_type))
 
     async def old_offset_of(self, group_id: str, partition: TopicPartition) -> int | None:
-        """The offset that an old consumer committed to ZooKeeper; None if there is none."""
+        """The offset that an old (ZooKeeper-based) consumer committed; None if there is none."""
         path = ConsumerOffsetZnode.path(group_id, *partition)
         znode = optional(path, await self._blocking(lambda: self._session.read(path)))
         return None if znode is None else ConsumerOffsetZnode.decode(path, znode.data)
@@ -122,25 +122,25 @@ class ZooKeeperAdmin:
     async def commit_old_offset(
         self, group_id: str, partition: TopicPartition, offset: int
     ) -> None:
-        """Writes an old consumer's offset to ZooKeeper."""
+        """Writes the offset of an old (ZooKeeper-based) consumer to ZooKeeper."""
         path = ConsumerOffsetZnode.path(group_id, *partition)
         await self._blocking(lambda: self._write_old_offset(path, offset))
 
     async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """Replaces that configuration, and writes the notification for all brokers.
+        """Replaces the entity's configuration, and writes a notification for all brokers.
 
-        RequestRefused(STALE_CONTROLLER_EPOCH) while no controller stands in ZooKeeper.
+        Raises RequestRefused(STALE_CONTROLLER_EPOCH) while there is no controller in ZooKeeper.
         """
         await self._blocking(lambda: self._change_config(entity_path, config))
 
     async def client_quotas(self, wanted: QuotaFilter) -> list[Described]:
-        """The quotas of every entity that matches."""
+        """The quotas of every entity that the filter matches."""
         return await self._blocking(lambda: wanted.find(self._session))
 
     async def alter_client_quotas(
         self, entity: Entity, changes: Sequence[QuotaChange], *, validate_only: bool
     ) -> None:
-        """Changes quotas of one entity; RequestRefused if they cannot be changed so."""
+        """Changes the quotas of one entity; RequestRefused if a change is not valid."""
         await self._blocking(
             lambda: self._alter_client_quotas(entity, changes, validate_only=validate_only)
         )
@@ -156,7 +156,7 @@ class ZooKeeperAdmin:
         brokers: dict[int, Broker] = {}
         for broker_id, result in zip(broker_ids, results, strict=True):
             znode = optional(BrokerIdZnode.path(broker_id), result)
-            if znode is not None:  # else gone between the two reads
+            if znode is not None:  # else deleted between the two reads
                 brokers[broker_id] = BrokerIdZnode.decode(broker_id, znode.data).broker
         return brokers
 
@@ -183,7 +183,7 @@ class ZooKeeperAdmin:
         )
 
     def _write_partitions(self, plan: _PartitionPlan) -> bool:
-        """Writes the topic; returns False if it has changed since it was read."""
+        """Writes the topic's znode; returns False if it has changed since it was read."""
         _log.info(
             "Creating %d partitions for '%s' with the following replica assignment: %s.",
             len(plan.added),
@@ -234,10 +234,10 @@ class ZooKeeperAdmin:
 
 
 class AclsInZooKeeper:
-    """Changes ACLs by a store that blocks, in an executor.  For the event loop.
+    """Changes ACLs with a blocking store in an executor.  For the event loop.
 
-    One change at a time, which is all that the store does: waiting ones take no thread from others'
-    requests, and end with their connection.
+    Makes one change at a time, because the store does.  Waiting changes occupy no thread, and end
+    when their client disconnects.
     """
 
     def __init__(self, store: AclStore, executor: Executor) -> None:
@@ -246,7 +246,7 @@ class AclsInZooKeeper:
         self._turn = asyncio.Lock()
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
-        """Adds ACLs; one result each."""
+        """Adds ACLs; returns one error code for each, NONE on success."""
         async with self._turn:
             raise_if_abandoned()
             return await _in(self._executor, partial(self._store.create, bindings))
@@ -254,14 +254,14 @@ class AclsInZooKeeper:
     async def delete(
         self, filters: Sequence[AclBindingFilter]
     ) -> list[list[tuple[AclBinding, ErrorCode]]]:
-        """Deletes the ACLs that filters match; for each filter the deleted ones."""
+        """Deletes the ACLs that match filters; returns the ACLs deleted for each filter."""
         async with self._turn:
             raise_if_abandoned()
             return await _in(self._executor, partial(self._store.delete, filters))
 
 
 class TokensInZooKeeper:
-    """Changes delegation tokens by a store that blocks, in an executor.  For the event loop."""
+    """Changes delegation tokens with a blocking store in an executor.  For the event loop."""
 
     def __init__(self, store: DelegationTokenStore, executor: Executor) -> None:
         self._store = store
@@ -270,16 +270,16 @@ class TokensInZooKeeper:
     async def create(
         self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
     ) -> KnownToken:
-        """A new token, or DelegationTokenRefused."""
+        """Creates a token; DelegationTokenRefused if that is not allowed."""
         create = partial(self._store.create, owner, requester, renewers, max_lifetime_ms)
         return await _in(self._executor, create)
 
     async def renew(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """The new expiry time, or DelegationTokenRefused."""
+        """Renews a token; returns its new expiry time in ms, or raises DelegationTokenRefused."""
         return await _in(self._executor, partial(self._store.renew, requester, hmac, period_ms))
 
     async def expire(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """The new expiry time, or DelegationTokenRefused."""
+        """Sets a token's expiry time; returns it in ms, or raises DelegationTokenRefused."""
         return await _in(self._executor, partial(self._store.expire, requester, hmac, period_ms))
 
 
@@ -288,7 +288,7 @@ async def _in(executor: Executor, call: Callable[[], _R]) -> _R:
 
 
 def _is_address(name: str) -> bool:
-    """Whether that is the default, an address, or a name that resolves to one."""
+    """Whether ``name`` is the default entity, an address, or a host that resolves to one."""
     if name == DEFAULT_ENTITY:
         return True
     try:

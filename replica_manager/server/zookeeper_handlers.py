@@ -1,6 +1,6 @@
-"""The handlers of a broker whose metadata is in ZooKeeper: one for each API that it answers.
+"""The table of handlers of a broker in ZooKeeper mode, one for each supported API.
 
-Another source of metadata has another table; :mod:`.dispatch` gets it with the context.
+Another source of metadata has another table; :mod:`.dispatch` gets the table with the context.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ from replica_manager.server.handlers import (  # noqa: F401 - read from the glob
 _MODULES = [
     value
     for value in globals().values()
-    # pytest puts modules of its own into what a distribution with a plugin installs.
+    # With a plugin of pytest, this module's globals may contain modules of pytest.
     if isinstance(value, ModuleType) and value.__name__.startswith(f"{handlers.__name__}.")
 ]
 HANDLERS: Final[Mapping[int, Handler]] = {
     int(handler.API_KEY): handler
     for handler in sorted(cast("list[Handler]", _MODULES), key=attrgetter("API_KEY"))
 }
-"""By API key: what is imported above."""
+"""The imported handlers by API key."""

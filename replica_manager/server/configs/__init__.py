@@ -1,8 +1,9 @@
-"""Configurations: what a client reads and alters, of brokers, topics and loggers.
+"""Configurations of brokers, topics and loggers that clients read and change.
 
-:mod:`.config_entries` and :mod:`.config_rows` are what DescribeConfigs shows,
-:mod:`.config_responses` its responses; :mod:`.altered_resources` is what an alteration answers;
-:mod:`.key_changes` checks a change,
-:mod:`.config_alteration` carries it out; :mod:`.reconfiguring` asks the running broker whether it
-can, :mod:`.entity_configs` are the znodes, :mod:`.log_levels` the loggers.
+* DescribeConfigs: :mod:`.config_entries` and :mod:`.config_rows` make the entries,
+  :mod:`.config_responses` the response.
+* AlterConfigs and IncrementalAlterConfigs: :mod:`.key_changes` checks a change,
+  :mod:`.reconfiguring` checks it with the running broker, :mod:`.config_alteration` applies it, and
+  :mod:`.altered_resources` makes the response.
+* :mod:`.entity_configs` reads and writes the znodes, :mod:`.log_levels` the levels of loggers.
 """

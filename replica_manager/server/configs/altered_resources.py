@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: a resource in either, and the response to either.
+"""Resources and responses that AlterConfigs and IncrementalAlterConfigs have in common.
 
 Source: Kafka ``AlterConfigsResponse``, ``IncrementalAlterConfigsResponse``.
 """
@@ -15,15 +15,15 @@ from kafka_common.protocol.versioned_messages import response_schema
 
 
 class NamedResource(Protocol):
-    """A resource in either request."""
+    """A resource in an AlterConfigs or IncrementalAlterConfigs request."""
 
     @property
     def resource_type(self) -> int:
-        """A :class:`~kafka_common.model.ConfigResourceType`, perhaps an unknown one."""
+        """The code of a :class:`~kafka_common.model.ConfigResourceType`, or an unknown number."""
 
     @property
     def resource_name(self) -> str:
-        """The name of the topic, or the id of the broker."""
+        """The name of the topic or the id of the broker; empty for all brokers."""
 
 
 def alteration_response(

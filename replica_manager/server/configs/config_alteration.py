@@ -1,7 +1,7 @@
 """Changes the configuration of topics and brokers for AlterConfigs and IncrementalAlterConfigs.
 
-Any broker may be asked for a topic or for the default of all brokers; a broker's own configuration
-is changed by that broker, which alone knows whether it can take it over.
+Any broker can change a topic's configuration or the default of all brokers.  A broker's own
+configuration is changed by that broker only, which checks whether it can apply the change.
 
 Source: Kafka ``ConfigAdminManager.preprocess``, ``ZkAdminManager.alterConfigs``.
 """
@@ -59,7 +59,7 @@ AlteredResource: TypeAlias = (
 async def altered(
     request: AlterationRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The response of either API: one outcome per resource, in the request's order."""
+    """Applies a request of either API; the response has one result per resource, in order."""
     is_incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
     alteration = ConfigAlteration(
         broker, context, is_incremental=is_incremental, validate_only=request.validate_only
@@ -81,7 +81,7 @@ async def altered(
 def refused(
     request: AlterationRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response of either API: every resource of the request, with that code."""
+    """The response of either API with ``error`` for every resource of the request."""
     outcomes = [(error, None)] * len(request.resources)
     return resources_response(context.api_key, context.api_version, request.resources, outcomes)
 
@@ -99,11 +99,11 @@ def _changes(resource: AlteredResource) -> ResourceChanges:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChanges:
-    """One resource of a request."""
+    """The changes of one resource in a request."""
 
     resource_type: int
     name: str
-    """Empty for the default of all brokers."""
+    """The name of the topic or the id of the broker; empty for the default of all brokers."""
     changes: tuple[KeyChange, ...]
 
 
@@ -118,14 +118,14 @@ class ConfigAlteration:
         is_incremental: bool,
         validate_only: bool,
     ) -> None:
-        """Without ``is_incremental`` the changes replace the whole configuration."""
+        """If not ``is_incremental``, the changes replace the resource's whole configuration."""
         self._broker = broker
         self._context = context
         self._is_incremental = is_incremental
         self._validate_only = validate_only
 
     async def run(self, resources: Sequence[ResourceChanges]) -> list[Outcome]:
-        """One result per resource, in order."""
+        """Applies the changes; returns one result per resource, in order."""
         named = Counter((resource.resource_type, resource.name) for resource in resources)
         return [
             await self._outcome(resource)
@@ -212,7 +212,7 @@ class ConfigAlteration:
         config = await _applied(resource.changes, stored, DYNAMIC_BROKER_KEYS)
         after = check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
         self._check_cluster()
-        await reconfigured.check(after)  # it reads files: only for those who may change something
+        await reconfigured.check(after)  # reads files, so only for authorized clients
         if self._validate_only:
             return
         encoded = await reconfigured.encoded(config, broker_name=resource.name)
@@ -240,7 +240,7 @@ class ConfigAlteration:
                 )
 
     def _own_id(self, name: str) -> int | None:
-        """This broker's id; None for the default of all brokers; any other is refused."""
+        """This broker's id, None for the default of all brokers; RequestRefused for other names."""
         if not name:
             return None
         own_id = self._broker.broker_id
@@ -254,7 +254,7 @@ class ConfigAlteration:
 async def _applied(
     changes: Sequence[KeyChange], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str]:
-    """The configuration after the changes; many are applied in a thread."""
+    """The configuration after the changes; a long list is applied in a thread."""
     return await aside(len(changes), partial(key_changes.apply, changes, config, keys))
 
 

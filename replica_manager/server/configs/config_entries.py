@@ -42,7 +42,7 @@ _UNKNOWN_TYPE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class DescribedSynonym:
-    """A key that can provide the value, in order of precedence."""
+    """One of the keys that can set an entry's value; they are listed by precedence."""
 
     name: str
     value: str | None
@@ -51,7 +51,7 @@ class DescribedSynonym:
 
 @dataclass(frozen=True, slots=True)
 class DescribedEntry:
-    """One key of a topic or broker."""
+    """A configuration key of a topic or broker, as DescribeConfigs describes it."""
 
     name: str
     value: str | None
@@ -61,15 +61,15 @@ class DescribedEntry:
     synonyms: tuple[DescribedSynonym, ...]
     type_id: int
     documentation: str | None
-    """Empty, as the schema has it, where Kafka says nothing whether it is asked or not."""
+    """The key's documentation; empty for loggers and client metrics, None if there is none."""
 
 
 def topic_entries(
     config: Mapping[str, str], broker: BrokerConfig, wanted: Collection[str] = ()
 ) -> list[DescribedEntry]:
-    """The ``wanted`` topic keys, given the topic's own configuration; without any, every key.
+    """The entries of the ``wanted`` topic keys, or of all keys if ``wanted`` is empty.
 
-    Unknown keys that the topic has are included.
+    ``config`` is the topic's own configuration; unknown keys in it are included.
     """
     names = frozenset(wanted)
     known = [
@@ -87,7 +87,7 @@ def topic_entries(
 
 
 def broker_entries(broker: BrokerConfig) -> list[DescribedEntry]:
-    """Every broker key, and all other keys of its configuration."""
+    """The entries of every known broker key, and of unknown keys in the configuration."""
     others = dict.fromkeys((*broker.originals, *broker.dynamic_default, *broker.dynamic_own))
     return [
         _entry(
@@ -103,7 +103,7 @@ def broker_entries(broker: BrokerConfig) -> list[DescribedEntry]:
 
 
 def default_broker_entries(broker: BrokerConfig) -> list[DescribedEntry]:
-    """The dynamic defaults of all brokers."""
+    """The entries of the dynamic defaults of all brokers."""
     entries = []
     for name, text in broker.dynamic_default.items():
         key = _key_of(name)
@@ -124,12 +124,12 @@ def default_broker_entries(broker: BrokerConfig) -> list[DescribedEntry]:
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[DescribedEntry]:
-    """Every logger with its level."""
+    """The entries of all loggers with their levels."""
     return _plain_entries(levels, ConfigSource.DYNAMIC_BROKER_LOGGER)
 
 
 def client_metrics_entries(config: Mapping[str, str]) -> list[DescribedEntry]:
-    """Every key of a client metrics subscription (KIP-714)."""
+    """The entries of a client metrics subscription (KIP-714)."""
     return _plain_entries(config, ConfigSource.CLIENT_METRICS)
 
 
@@ -157,9 +157,10 @@ def _topic_entry(key: ConfigKey, config: Mapping[str, str], broker: BrokerConfig
 
 
 def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[DescribedSynonym, ...]:
-    """The keys and sources of a value for ``name``, the strongest first.
+    """The keys and sources that set a value for ``name``, by precedence.
 
-    What precedes the first place of ``name`` itself is left out, even if that is all there is.
+    Leaves out all before the first synonym with the name ``name`` itself, as Kafka does.  The
+    result is empty if there is no such synonym.
     """
     key = _key_of(name)
     is_sensitive = key is None or key.type_name == "password"
@@ -212,7 +213,7 @@ def _other_entry(name: str, broker: BrokerConfig) -> DescribedEntry:
 def _unknown_entry(
     name: str, synonyms: tuple[DescribedSynonym, ...], *, is_read_only: bool
 ) -> DescribedEntry:
-    """The entry of an unknown key, whose value may be a secret."""
+    """The entry of an unknown key; its value may be a secret, so it is left out."""
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     return DescribedEntry(name, None, source, is_read_only, True, synonyms, _UNKNOWN_TYPE, None)
 

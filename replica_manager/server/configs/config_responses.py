@@ -1,9 +1,9 @@
-"""Writes the DescribeConfigs response to bytes while its resources are looked up.
+"""Encodes the DescribeConfigs response, resource by resource.
 
-A request of 15 KB can name this broker 3,000 times, and every time the response has 300 keys.  So
-the rows of the last resource of a kind are not written again, and the response has a bound.
+A request of 15 KB can name this broker 3,000 times, and each result has 300 keys.  So the encoded
+entries of the last resource of each type are reused, and the response has a maximum size.
 
-Source: Kafka ``DescribeConfigsResponse``.  Kafka has no bound; its response is of 90 MB.
+Source: Kafka ``DescribeConfigsResponse``.  Kafka has no maximum; its response would have 90 MB.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_TAGS: Final = b"\0"
 
 
 class _Written(NamedTuple):
-    """The end of a result: its configuration entries."""
+    """The encoded configuration entries of a resource, which are the end of its result."""
 
     entries: Sequence[DescribedEntry]
     wanted: tuple[str, ...]
@@ -39,7 +39,7 @@ class _Written(NamedTuple):
 
 
 class ConfigResults:
-    """The results of one request."""
+    """The encoded results of one DescribeConfigs request."""
 
     def __init__(
         self, request: request_types.DescribeConfigsRequest, version: int, max_bytes: int
@@ -52,7 +52,7 @@ class ConfigResults:
         self._chunks: list[bytes] = []
         self._errors = Counter[ErrorCode]()
         self._last: dict[int, _Written] = {}
-        """By type of resource."""
+        """The encoded entries of the last resource of each resource type."""
 
     def add(
         self,
@@ -73,7 +73,7 @@ class ConfigResults:
         self._chunks += (head[: -self._empty_end_bytes], end)
 
     def response(self) -> EncodedBody:
-        """The body of the response."""
+        """The body of the response with all added results."""
         count = BytesIO()
         if self._is_flexible:
             write_compact_array_length(count, self._errors.total())
@@ -90,7 +90,7 @@ class ConfigResults:
 
     @property
     def _empty_end_bytes(self) -> int:
-        """The bytes for no entries and no tagged fields."""
+        """The encoded size of an empty list of entries and no tagged fields."""
         return 2 if self._is_flexible else 4
 
     def _end_of(
@@ -101,7 +101,7 @@ class ConfigResults:
         if last is not None and last.entries is entries and last.wanted == wanted:
             return last.data
         rows = config_rows(self._schema, entries, self._request, wanted)
-        # The error and the names, which come first, are the same with rows and without.
+        # A result begins with error and names, which are the same with and without entries.
         without = write(config_result(self._schema, resource, ErrorCode.none, None))
         with_rows = write(config_result(self._schema, resource, ErrorCode.none, None, rows))
         data = with_rows[len(without) - self._empty_end_bytes :]

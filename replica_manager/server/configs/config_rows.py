@@ -23,7 +23,7 @@ def config_result(
     message: str | None,
     configs: tuple[Any, ...] = (),
 ) -> Any:
-    """The result of one resource."""
+    """The DescribeConfigs result of one resource."""
     return schema.part(
         "DescribeConfigsResult",
         error_code=error,
@@ -40,7 +40,7 @@ def config_rows(
     request: request_types.DescribeConfigsRequest,
     wanted: Collection[str],
 ) -> tuple[Any, ...]:
-    """The wanted entries; all of them if none is named."""
+    """The wanted entries for the response; all entries if ``wanted`` is empty."""
     has_synonyms = field_or(request, "include_synonyms", False)
     has_documentation = field_or(request, "include_documentation", False)
     wanted = frozenset(wanted)
@@ -70,7 +70,7 @@ def _row(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
-        # The first version's own word for it, which Kafka 3.9 does not use any more.
+        # Only version 0 has this field, which Kafka 3.9 does not set any more.
         is_default=False,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,

@@ -1,8 +1,8 @@
 """Reads and writes dynamic configuration in ZooKeeper: ``/config/<type>/<entity>``.
 
-Writing needs a controller in ZooKeeper: the write is one transaction with a check that the znode
-``/controller`` has not changed since it was read, so that nothing is written to a cluster whose
-controller has gone over to KRaft.
+A write needs a ZooKeeper controller.  It is one transaction with a check that the znode
+``/controller`` has not changed since it was read.  So nothing is written after a KRaft controller
+has taken over the cluster.
 
 Source: Kafka ``KafkaZkClient.setOrCreateEntityConfigs``, ``getEntityConfigs``, ``AdminZkClient
 .tryCleanQuotaNodes``.
@@ -43,14 +43,14 @@ def read_entity_config(session: ZooKeeperSession, entity_path: str) -> dict[str,
 
 
 def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str, dict[str, str]]:
-    """The configuration of every entity of a type (``users``), by the name of its znode."""
+    """The configuration of every entity of a type (``users``), by the name of the znode."""
     root = ConfigZnode.type_path(entity_type)
     names = optional(root, session.children(root)) or []
     paths = [ConfigZnode.path(f"{entity_type}/{name}") for name in names]
     configs: dict[str, dict[str, str]] = {}
     for name, path, result in zip(names, paths, session.perform(ReadZnodes(paths)), strict=True):
         znode = optional(path, result)
-        if znode is not None:  # else gone between the two reads
+        if znode is not None:  # else deleted between the two reads
             configs[name] = dict(ConfigZnode.decode(path, znode.data).config)
     return configs
 
@@ -58,7 +58,7 @@ def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str
 def write_entity_config(
     session: ZooKeeperSession, entity_path: str, config: Mapping[str, str]
 ) -> None:
-    """Sets that configuration; RequestRefused without a ZooKeeper controller."""
+    """Sets an entity's configuration; RequestRefused without a ZooKeeper controller."""
     controller = optional(ControllerZnode.PATH, session.read(ControllerZnode.PATH))
     if controller is None:
         raise RequestRefused(ErrorCode.stale_controller_epoch, "there is no controller")
@@ -77,7 +77,7 @@ def write_entity_config(
     if written.code is not ZkCode.NO_NODE:
         raise ZooKeeperRefused(path, written.code.name)
     created = session.write(Create(path, data))
-    if created is ZkCode.NO_NODE:  # a client of a user of whom nothing stands there
+    if created is ZkCode.NO_NODE:  # the parent znode (the user of a client id) is missing
         session.create_missing([path.rpartition("/")[0]])
         created = session.write(Create(path, data))
     required(path, created)
@@ -86,32 +86,32 @@ def write_entity_config(
 def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
     """Deletes the znode of a user, client id or address without configuration.
 
-    With it go a user's ``clients`` and the user itself where they have no other purpose.  False if
-    something else is below it; True if it is gone, or was never there.
+    Also deletes the user's znode ``clients`` and the user's znode, if they are empty after that.
+    Returns False if the entity's znode has children, True if it does not exist any more.
     """
-    doomed = [ConfigZnode.path(entity_path)]
-    if _children(session, doomed[0]):
+    to_delete = [ConfigZnode.path(entity_path)]
+    if _children(session, to_delete[0]):
         return False
     match entity_path.split("/"):
         case ["users", user, "clients", client_id]:
             clients_path = ConfigZnode.path(f"users/{user}/clients")
             user_path = ConfigZnode.path(f"users/{user}")
             if _children(session, clients_path) == [client_id]:
-                doomed.append(clients_path)
+                to_delete.append(clients_path)
                 if _children(session, user_path) == ["clients"] and not read_entity_config(
                     session, f"users/{user}"
                 ):
-                    doomed.append(user_path)
+                    to_delete.append(user_path)
         case _:
             pass
     _log.info(
         "Deleting zk node %s since node of entityType %s and entityName %s is empty.",
-        doomed[-1],
+        to_delete[-1],
         *entity_path.split("/", 1),
     )
-    deleted = session.perform(UnfencedBatch([Delete(path) for path in doomed]))
-    for path, result in zip(doomed, deleted, strict=True):
-        # A znode that has got children meanwhile stays.
+    deleted = session.perform(UnfencedBatch([Delete(path) for path in to_delete]))
+    for path, result in zip(to_delete, deleted, strict=True):
+        # Keep a znode that got children in the meantime.
         if result is not ZkCode.NOT_EMPTY:
             optional(path, result)
     return True

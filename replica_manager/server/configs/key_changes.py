@@ -1,7 +1,7 @@
 """Applies configuration changes of a client, and validates the result.
 
-Pure.  A change is a list of operations on keys; the result is checked as a whole, as if it had
-always been so.
+Pure.  A change is a list of operations on keys.  The resulting configuration is validated as a
+whole.
 
 Source: Kafka ``ConfigAdminManager``, ``ZkAdminManager.incrementalAlterConfigs``,
 ``DynamicBrokerConfig.validate`` (KIP-133, KIP-226, KIP-339).
@@ -29,7 +29,7 @@ from replica_manager.request_errors import RequestRefused
 
 
 class KeyChange(NamedTuple):
-    """One key of a request; ``operation`` may be a number that is no ``OpType``."""
+    """The change of one key in a request; ``operation`` may be a number that is no ``OpType``."""
 
     name: str
     operation: int
@@ -57,8 +57,8 @@ def apply(
 ) -> dict[str, str]:
     """``config`` after the changes, which :func:`check_changes` has accepted.
 
-    RequestRefused(INVALID_CONFIG) for an addition to what is no list, or to an unknown key, where
-    Kafka ends in UNKNOWN_SERVER_ERROR.
+    Raises RequestRefused(INVALID_CONFIG) for APPEND or SUBTRACT on an unknown key without a value,
+    or on a key that is no list; Kafka's error is UNKNOWN_SERVER_ERROR.
     """
     altered = dict(config)
     for name, number, value in changes:
@@ -112,7 +112,7 @@ def _elements(text: str) -> list[str]:
 
 
 def check_topic_config(topic: str, config: Mapping[str, str], broker: BrokerConfig) -> None:
-    """RequestRefused(INVALID_CONFIG) for an unknown key, a wrong value or a contradiction."""
+    """RequestRefused(INVALID_CONFIG) for an unknown key, an invalid value or a contradiction."""
     try:
         validate_topic_config(config, broker.values)
     except TopicConfigRefused as refused:
@@ -130,11 +130,11 @@ def check_broker_config(
 ) -> BrokerConfig:
     """The broker's configuration with ``config``, or RequestRefused(INVALID_REQUEST).
 
-    ``config`` is the whole dynamic configuration of ``broker``, or of all brokers, passwords
-    decoded.  Unknown keys are taken, as in Kafka, where they may belong to a plugin.
+    ``config`` is the whole dynamic configuration of ``broker``, or the default of all brokers, with
+    decoded passwords.  Unknown keys are accepted, as in Kafka: they may belong to a plugin.
     """
-    _refuse_those(filter(is_static, config), "Cannot update these configs dynamically")
-    _refuse_those(
+    _refuse_keys(filter(is_static, config), "Cannot update these configs dynamically")
+    _refuse_keys(
         filter(is_security_key, config),
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
@@ -148,7 +148,7 @@ def check_broker_config(
     except ConfigInvalid as invalid:
         raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
     if not per_broker:
-        _refuse_those(
+        _refuse_keys(
             filter(is_per_broker, config),
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
@@ -165,8 +165,8 @@ def check_broker_config(
     return after
 
 
-def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") -> None:
-    """Refuses these keys; ``collection`` is the Scala class that Kafka prints."""
+def _refuse_keys(names: Iterable[str], reason: str, collection: str = "Set") -> None:
+    """Raises RequestRefused if there are names; ``collection`` is the Scala class Kafka prints."""
     refused = ", ".join(names)
     if refused:
         raise RequestRefused(ErrorCode.invalid_request, f"{reason}: {collection}({refused})")

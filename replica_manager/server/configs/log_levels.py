@@ -1,7 +1,7 @@
 """Reads and changes the levels of this broker's loggers.
 
-They are not stored: a broker that starts again has the levels of its start.  State changes are
-traced or not from the start on, so the level of their logger is fixed.
+A change is not stored and ends with the broker.  The level of the state change logger cannot be
+changed: whether state changes are traced is decided at the broker's start.
 
 Source: Kafka ``RuntimeLoggerManager``, ``Log4jController`` (KIP-412).
 """
@@ -26,7 +26,7 @@ _NAMES: Final = {number: name for name, number in LEVELS.items()}
 
 
 def log_levels() -> dict[str, str]:
-    """Logger to level, its own or the one it inherits."""
+    """Every logger with its level, its own or an inherited one."""
     loggers = {ROOT: logging.getLogger()}
     loggers.update(
         (name, logger)
@@ -42,8 +42,9 @@ def log_levels() -> dict[str, str]:
 def check_node(name: str, node_id: int, unexpected: str = "Unexpected node id. Expected") -> None:
     """RequestRefused(INVALID_REQUEST) unless the resource's name is the node's id.
 
-    ``unexpected`` begins the message about another id.  Source: Kafka 3.9 ``RuntimeLoggerManager``,
-    whose message has the node's own id twice, and ``ConfigAdminManager``.
+    ``unexpected`` begins the error message for another id.
+    Source: Kafka 3.9 ``RuntimeLoggerManager``, whose message has the node's own id twice, and
+    ``ConfigAdminManager``.
     """
     named = parse_int(name)
     if named is None:
@@ -58,7 +59,7 @@ def check_node(name: str, node_id: int, unexpected: str = "Unexpected node id. E
 
 
 def check_levels(changes: Sequence[KeyChange]) -> None:
-    """RequestRefused unless each logger exists and can have that level."""
+    """RequestRefused unless each logger exists and its level can be changed so."""
     existing = log_levels()
     for name, number, value in changes:
         operation = OpType(number) if number in set(OpType) else None

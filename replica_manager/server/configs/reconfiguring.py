@@ -1,6 +1,6 @@
-"""Secrets and key stores in changes of a broker's configuration.
+"""Passwords and key stores in changes of a broker's configuration.
 
-Both take time, one for deriving keys and the other for files, so they are used in an executor.
+Both are slow (keys must be derived, files must be read), so the work runs in an executor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _R = TypeVar("_R")
 
 
 class Reconfiguring:
-    """For the handlers of AlterConfigs.  The coroutines belong to the event loop."""
+    """Checks and encodes configuration changes for AlterConfigs.  For the event loop."""
 
     def __init__(
         self, executor: Executor, passwords: DynamicPasswords, securities: ListenerSecurities
@@ -32,12 +32,15 @@ class Reconfiguring:
         self._securities = securities
 
     async def decoded(self, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-        """The usable part of a stored configuration, with decoded passwords."""
+        """The valid keys of a stored configuration, with decoded passwords."""
         usable = usable_dynamic(stored, per_broker=per_broker)
         return await self._blocking(lambda: self._passwords.decoded(usable))
 
     async def encoded(self, config: Mapping[str, str], *, broker_name: str) -> dict[str, str]:
-        """The configuration as it is stored; RequestRefused for a password without a secret."""
+        """The configuration with encoded passwords, to be stored.
+
+        RequestRefused if it has a password but the broker has no secret to encode it.
+        """
         try:
             return await self._blocking(lambda: self._passwords.encoded(config))
         except NoPasswordSecret as refused:
@@ -55,7 +58,7 @@ class Reconfiguring:
             raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
 
     async def reload(self, after: BrokerConfig) -> None:
-        """Reloads key stores whose files changed while their keys did not."""
+        """Reloads key stores whose files changed while their configuration did not."""
         try:
             await self._blocking(lambda: self._securities.reload(after))
         except ConfigInvalid as invalid:

@@ -25,13 +25,13 @@ API_KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS: Final = (0, 4)
 
 _FENCED_SINCE: Final = 2
-"""Before, clients did not know PRODUCER_FENCED."""
+"""The first version whose clients know PRODUCER_FENCED."""
 
 
 async def handle(
     request: request_types.AddOffsetsToTxnRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """The error, NONE if the partition was added."""
+    """The response with an error code, NONE if the partition was added."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)
     partition = TopicPartition(OFFSETS_TOPIC, broker.records.groups.partition_for(request.group_id))
@@ -50,5 +50,5 @@ async def handle(
 def refuse(
     _request: request_types.AddOffsetsToTxnRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response with that error."""
+    """The response with ``error``."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)

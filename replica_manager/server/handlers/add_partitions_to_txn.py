@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): adds partitions to transactions, or verifies them for a broker.
 
-Up to version 3 a producer asks, about one transaction; from 4 on brokers do, about several.  If one
-partition of a transaction cannot join, none does.
+Up to version 3, a producer sends it for one transaction.  From version 4 on, brokers send it for
+several transactions.  If one partition of a transaction is refused, none is added.
 
 Source: Kafka ``KafkaApis.handleAddPartitionsToTxnRequest`` (KIP-98, KIP-890).
 """
@@ -39,7 +39,7 @@ VERSIONS: Final = (0, 5)
 
 _OF_BROKERS_SINCE: Final = 4
 _FENCED_SINCE: Final = 2
-"""Before, clients did not know PRODUCER_FENCED."""
+"""The first version whose clients know PRODUCER_FENCED."""
 
 _Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -57,7 +57,7 @@ class _Transaction(NamedTuple):
 async def handle(
     request: request_types.AddPartitionsToTxnRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """An error for each partition of each transaction."""
+    """The response with an error code for each partition of each transaction."""
     if context.api_version >= _OF_BROKERS_SINCE:
         check_cluster(broker, context, AclOperation.CLUSTER_ACTION)
     errors = {
@@ -71,7 +71,7 @@ async def handle(
 def refuse(
     request: request_types.AddPartitionsToTxnRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The error of the request; up to version 3, of every partition."""
+    """The response with ``error`` for the request; up to version 3, for every partition."""
     if context.api_version >= _OF_BROKERS_SINCE:
         return response_schema(API_KEY, context.api_version).response(
             error_code=error, results_by_transaction=()
@@ -143,7 +143,7 @@ async def _refused(
     *,
     is_client: bool,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Partitions that the client may not write to or that do not exist."""
+    """The partitions that the client may not write to, or that do not exist, with errors."""
     topics = {partition.topic: None async for partition in in_slices(partitions)}
     allowed = topics
     if is_client:

@@ -27,7 +27,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload:
-    """The block, or a code."""
+    """The response with the block of producer ids, or with an error code."""
     block = await ask(
         broker,
         lambda request_id: AllocateProducerIds(request.broker_id, request.broker_epoch, request_id),
@@ -39,7 +39,7 @@ async def handle(
 def refuse(
     _request: request_types.AllocateProducerIdsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _response(context, ProducerIdBlock(error))
 
 

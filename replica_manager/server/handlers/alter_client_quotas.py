@@ -1,6 +1,6 @@
 """AlterClientQuotas (49): sets and removes quotas of users, client ids and addresses.
 
-Any broker answers it; it writes to ZooKeeper and notifies every broker.
+Any broker handles it.  The change is written to ZooKeeper, which notifies every broker.
 
 Source: Kafka ``KafkaApis.handleAlterClientQuotasRequest``, ``ZkAdminManager.alterClientQuotas``
 (KIP-546).
@@ -37,7 +37,7 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 async def handle(
     request: request_types.AlterClientQuotasRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One result for each entity; of one that is named twice, the last."""
+    """The response with one result per entity; for an entity named twice, the last result."""
     outcomes: dict[frozenset[tuple[str, str | None]], tuple[Entity, _Outcome]] = {}
     async for entry in in_slices(request.entries):
         entity = _entity(entry)
@@ -49,7 +49,7 @@ async def handle(
 def refuse(
     request: request_types.AlterClientQuotasRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The error for every entity of the request."""
+    """The response with ``error`` for every entity of the request."""
     outcome = error, sentence(error)
     return _response(context, [(_entity(entry), outcome) for entry in request.entries])
 

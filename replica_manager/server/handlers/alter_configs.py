@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replaces whole configurations; keys that are not named are deleted.
+"""AlterConfigs (33): replaces whole configurations; keys that are not in the request are deleted.
 
 Source: Kafka ``KafkaApis.handleAlterConfigsRequest`` (KIP-133).
 """
@@ -22,12 +22,12 @@ VERSIONS: Final = (0, 2)
 async def handle(
     request: request_types.AlterConfigsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per resource, in the request's order."""
+    """The response with one result per resource, in the request's order."""
     return await altered(request, context, broker)
 
 
 def refuse(
     request: request_types.AlterConfigsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every resource of the request, with that code."""
+    """The response with ``error`` for every resource of the request."""
     return refused(request, context, error)

@@ -1,7 +1,7 @@
 """AlterPartition (56): a leader asks the controller to change the ISRs of its partitions.
 
-Topics have names up to version 1, and ids from version 2 on.  The epochs of the in-sync
-brokers, which version 3 adds, mean nothing to a controller in ZooKeeper mode.
+Requests name topics up to version 1, and have topic ids from version 2 on.  A controller in
+ZooKeeper mode ignores the broker epochs of in-sync replicas, which version 3 adds.
 
 Source: Kafka ``KafkaApis.handleAlterPartitionRequest``, ``KafkaController.alterPartitions``
 (KIP-497, KIP-704, KIP-841, KIP-903).
@@ -37,7 +37,7 @@ _NO_ID: Final = UUID(int=0)
 async def handle(
     request: request_types.AlterPartitionRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per partition, or only a code."""
+    """The response with one result per partition, or only an error code."""
     changes = tuple([each async for each in in_slices(_changes(request, context.api_version))])
     response = await ask(
         broker,
@@ -55,7 +55,7 @@ async def handle(
 def refuse(
     _request: request_types.AlterPartitionRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _response(context, error, ())
 
 
@@ -63,7 +63,7 @@ def _changes(request: request_types.AlterPartitionRequest, version: int) -> Iter
     for topic in request.topics:
         name: UUID | str
         if version >= _TOPIC_IDS_SINCE:
-            # kio reads an id of zeros as None.
+            # kio decodes the zero UUID as None.
             name = field_or(topic, "topic_id", None) or _NO_ID
         else:
             name = field_or(topic, "topic_name", "")

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (45): starts and cancels partition reassignments.
 
-Answered when the move has begun; its end is seen by ListPartitionReassignments.
+The response is sent when the reassignments have begun; ListPartitionReassignments shows those in
+progress.
 
 Source: Kafka ``KafkaApis.handleAlterPartitionReassignmentsRequest`` (KIP-455).
 """
@@ -38,8 +39,8 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per partition; only a code if this broker is not the controller."""
-    # A partition named twice: the last one counts, as in Kafka's map.
+    """The response with one result per partition, or only NOT_CONTROLLER."""
+    # If a partition is named twice, the last target is used, as in Kafka.
     targets = {
         TopicPartition(name, partition.partition_index): partition.replicas
         async for name, partition in in_slices(_named_in(request))
@@ -61,7 +62,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The code at the top and for every partition."""
+    """The response with ``error`` for the request and for every partition."""
     return _response(
         context,
         error,

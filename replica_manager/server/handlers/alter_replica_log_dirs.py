@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34): moves replicas between log directories of this broker.
 
-Answered as soon as the moves have begun; DescribeLogDirs tells how far they are.
+The response is sent when the moves have begun; DescribeLogDirs shows their progress.
 
 Source: Kafka ``KafkaApis.handleAlterReplicaLogDirsRequest`` (KIP-113).
 """
@@ -31,8 +31,8 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """One code per partition."""
-    # A partition named twice: the last directory counts, as in Kafka's map.
+    """The response with one error code per partition."""
+    # If a partition is named twice, the last directory is used, as in Kafka.
     wanted = {tp: path async for path, tp in in_slices(_wanted(request))}
     responses = await broker.records.log_dir_moves.alter(wanted)
     return await composed(len(responses), lambda: _response(context, list(responses.items())))
@@ -41,7 +41,7 @@ async def handle(
 def refuse(
     request: request_types.AlterReplicaLogDirsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every partition of the request, with that code."""
+    """The response with ``error`` for every partition of the request."""
     return _response(context, [(tp, error) for _, tp in _wanted(request)])
 
 

@@ -1,7 +1,8 @@
 """AlterUserScramCredentials (51): sets and deletes users' SCRAM credentials.
 
-Only the active controller answers it.  What comes is a salted password, and what is kept tells
-neither that nor the password.  All that is wrong with one of a user's changes stops them all.
+Only the active controller handles it.  A request has salted passwords.  The keys stored in
+ZooKeeper reveal neither these nor the passwords.  If one change of a user is invalid, none of the
+user's changes is made.
 
 Source: Kafka ``KafkaApis.handleAlterUserScramCredentialsRequest``,
 ``ZkAdminManager.alterUserScramCredentials`` (KIP-554).
@@ -50,12 +51,12 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per user."""
+    """The response with one result per user."""
     if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     check_cluster(broker, context, AclOperation.ALTER)
     outcomes = await aside(
-        len(request.upsertions) + len(request.deletions), partial(_impossible, request)
+        len(request.upsertions) + len(request.deletions), partial(_invalid_or_repeated, request)
     )
     deletions, upsertions = _by_user(request.deletions), _by_user(request.upsertions)
     async for user in in_slices(_users(request)):
@@ -71,7 +72,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """Every user of the request, by name, with that code."""
+    """The response with ``error`` for every user of the request, sorted by name."""
     return _response(context, dict.fromkeys(sorted(_users(request)), (error, None)))
 
 
@@ -81,9 +82,11 @@ _TWICE: Final[_Outcome] = (
 )
 
 
-def _impossible(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
-    """The users with an invalid change, or with the same change twice."""
-    outcomes = _illegal(request)
+def _invalid_or_repeated(
+    request: request_types.AlterUserScramCredentialsRequest,
+) -> dict[str, _Outcome]:
+    """The users with an invalid change or with two changes of one mechanism, with the error."""
+    outcomes = _invalid(request)
     return outcomes | {user: _TWICE for user in _repeated(request) if user not in outcomes}
 
 
@@ -94,7 +97,7 @@ def _users(request: request_types.AlterUserScramCredentialsRequest) -> list[str]
 def _alterations(
     request: request_types.AlterUserScramCredentialsRequest,
 ) -> Iterator[tuple[str, int]]:
-    """User and mechanism of each change, upsertions first."""
+    """The user and the mechanism of each change, upsertions first."""
     for upsertion in request.upsertions:
         yield upsertion.name, upsertion.mechanism
     for deletion in request.deletions:
@@ -106,8 +109,8 @@ def _repeated(request: request_types.AlterUserScramCredentialsRequest) -> Iterab
     return (user for (user, _), count in pairs.items() if count > 1)
 
 
-def _illegal(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
-    """The users with an invalid change."""
+def _invalid(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
+    """The users with an invalid change, with the error."""
     outcomes: dict[str, _Outcome] = {}
     # The error of an upsertion takes precedence over that of a deletion.
     for deletion in request.deletions:

@@ -1,7 +1,7 @@
-"""ApiVersions (18): the offered APIs and versions; the first request of a client.
+"""ApiVersions (18): the supported APIs and versions; the first request of a client.
 
-A version from the future is answered too, in version 0's format; the dispatcher does that, because
-such a body cannot be parsed.
+A request of a newer version gets a response of version 0.  The dispatcher sends it, because the
+body of such a request cannot be decoded.
 
 Source: Kafka ``KafkaApis.handleApiVersionsRequest`` (KIP-511, KIP-584).
 """
@@ -34,7 +34,7 @@ _NAMES_SOFTWARE_SINCE: Final = 3
 async def handle(
     request: request_types.ApiVersionsRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | ResponsePayload:
-    """Every API of this broker; INVALID_REQUEST for an invalid client name or version."""
+    """The response with every API; INVALID_REQUEST for an invalid software name or version."""
     if context.api_version >= _NAMES_SOFTWARE_SINCE and not (
         is_valid_software(field_or(request, "client_software_name", ""))
         and is_valid_software(field_or(request, "client_software_version", ""))
@@ -51,7 +51,7 @@ async def handle(
     )
 
 
-@lru_cache(maxsize=64)  # sixty entries to encode, the same for every connection
+@lru_cache(maxsize=64)  # encoding sixty APIs is slow, and all connections get the same bytes
 def _encoded(
     version: int, offered: tuple[tuple[int, tuple[int, int]], ...], features_epoch: int
 ) -> bytes:
@@ -67,5 +67,5 @@ def _response(
 def refuse(
     _request: request_types.ApiVersionsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return api_versions_error(context.api_version, error)

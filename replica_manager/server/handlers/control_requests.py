@@ -1,8 +1,8 @@
-"""What the handlers of control requests share: the check of the broker epoch.
+"""The check of the broker epoch, which the handlers of control requests have in common.
 
-A request meant for an earlier incarnation of this broker carries a smaller broker epoch and is
-refused before anything else is looked at.  A larger one is accepted: the controller may learn of a
-registration before the broker does.
+A request for an earlier registration of this broker has a smaller broker epoch, and is refused
+first.  A larger broker epoch is accepted: the controller may see a new registration before the
+broker itself.
 
 Source: Kafka ``ZkSupport.isBrokerEpochStale``, ``AbstractControlRequest`` (KIP-380).
 """
@@ -25,7 +25,7 @@ _log = logging.getLogger("kafka.server.KafkaApis")
 
 
 def is_stale(name: str, request: _ControlRequest, broker: BrokerContext) -> bool:
-    """Whether the request is for an earlier incarnation of this broker; logs it if so."""
+    """Whether the request is for an earlier registration of this broker; if so, it is logged."""
     requested = broker_epoch_of(request)
     current = broker.broker_epoch()
     if requested == UNKNOWN_BROKER_EPOCH or requested >= current:
@@ -44,7 +44,7 @@ def is_stale(name: str, request: _ControlRequest, broker: BrokerContext) -> bool
 
 
 def broker_epoch_of(request: _ControlRequest | request_types.ControlledShutdownRequest) -> int:
-    """The broker epoch of the request; -1 in versions without."""
+    """The broker epoch of the request; -1 in versions without one."""
     return field_or(request, "broker_epoch", UNKNOWN_BROKER_EPOCH)
 
 

@@ -1,7 +1,7 @@
-"""ControlledShutdown (7): a broker about to stop wants its leaderships moved.
+"""ControlledShutdown (7): moves the leaderships of a broker that is shutting down.
 
-Answered by the active controller, out of its event thread; by anybody else with
-STALE_CONTROLLER_EPOCH, as Kafka does.
+The active controller handles it in its event thread.  Any other broker responds with
+STALE_CONTROLLER_EPOCH, as in Kafka.
 
 Source: Kafka ``KafkaApis.handleControlledShutdownRequest``.
 """
@@ -26,7 +26,7 @@ VERSIONS: Final = (0, 3)
 async def handle(
     request: request_types.ControlledShutdownRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """The partitions which the broker still leads."""
+    """The response with the partitions that the stopping broker still leads."""
     result = await broker.administration.controller.controlled_shutdown(
         request.broker_id, broker_epoch_of(request)
     )
@@ -43,7 +43,7 @@ async def handle(
 def refuse(
     _request: request_types.ControlledShutdownRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return response_schema(API_KEY, context.api_version).response(
         error_code=error, remaining_partitions=()
     )

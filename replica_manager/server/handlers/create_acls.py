@@ -35,7 +35,7 @@ _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 async def handle(
     request: request_types.CreateAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One result per ACL; SECURITY_DISABLED without an authorizer."""
+    """The response with one result per ACL; SECURITY_DISABLED without an authorizer."""
     if broker.administration.acls is None:
         outcome = ErrorCode.security_disabled, SECURITY_DISABLED
         count = len(request.creations)
@@ -54,18 +54,19 @@ async def handle(
 def refuse(
     request: request_types.CreateAclsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The error for every ACL of the request."""
+    """The response with ``error`` for every ACL of the request."""
     return _response(context, [(error, SENTENCES.get(error))] * len(request.creations))
 
 
 def _refusal(binding: AclBinding) -> _Outcome:
-    """The error for that ACL; NONE if it is valid."""
+    """The error code and message for an invalid ACL; NONE if it is valid."""
     resource_type, name, pattern_type = binding.pattern
     invalid = invalid_name(binding)
     if invalid is not None:
         return ErrorCode.invalid_request, invalid
     entry = binding.entry
-    # A filter's values are no ACL; Kafka writes them, and the znode is unreadable afterwards.
+    # Refuse values that only filters may have (ANY, MATCH).  Kafka writes them, and then cannot
+    # read the znode.
     is_rule = (
         resource_type > ResourceType.ANY
         and pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)

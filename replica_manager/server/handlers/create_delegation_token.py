@@ -1,6 +1,6 @@
 """CreateDelegationToken (38): creates a token for the client or for another user.
 
-Any broker may be asked.
+Any broker handles it.
 
 Source: Kafka ``KafkaApis.handleCreateTokenRequest``, ``handleCreateTokenRequestZk`` (KIP-48,
 KIP-373).
@@ -35,7 +35,10 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload:
-    """The token with its HMAC; DELEGATION_TOKEN_AUTH_DISABLED without a secret."""
+    """The response with token and HMAC.
+
+    DELEGATION_TOKEN_AUTH_DISABLED if the broker has no ``delegation.token.secret.key``.
+    """
     owner = requester = context.principal
     if name := field_or(request, "owner_principal_name", None):
         owner = Principal(field_or(request, "owner_principal_type", None) or USER, name)
@@ -55,7 +58,7 @@ async def handle(
 def refuse(
     _request: request_types.CreateDelegationTokenRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response with only an error, without a principal."""
+    """The response with only an error code, and ANONYMOUS as principals."""
     return _response(context, error, ANONYMOUS, ANONYMOUS)
 
 

@@ -1,7 +1,7 @@
 """CreatePartitions (37): adds partitions to topics and waits until they have leaders.
 
-Only the active controller answers it.  Partitions that are written but have no leaders in time are
-REQUEST_TIMED_OUT; they exist nevertheless.
+Only the active controller handles it.  If the new partitions have no leaders in time, the topic's
+error is REQUEST_TIMED_OUT; the partitions are created nevertheless.
 
 Source: Kafka ``KafkaApis.handleCreatePartitionsRequest``, ``ZkAdminManager.createPartitions``
 (KIP-195).
@@ -48,7 +48,7 @@ _UNAUTHORIZED: Final[_Outcome] = (
 async def handle(
     request: request_types.CreatePartitionsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
-    """One outcome per topic."""
+    """The response with one result per topic."""
     if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     repeated = Counter([topic.name async for topic in in_slices(request.topics)])
@@ -88,7 +88,7 @@ async def handle(
 def refuse(
     request: request_types.CreatePartitionsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every topic of the request, with that code."""
+    """The response with ``error`` for every topic of the request."""
     return _response(context, {topic.name: (error, None) for topic in request.topics})
 
 
@@ -139,7 +139,7 @@ async def _await_leaders(
             list(created), lambda: not any(map(lacks_leader, created)), timeout_ms
         )
     for topic in created:
-        # Without a time to wait the response is a time-out, whatever the cache shows.
+        # With a timeout of 0 the error is always REQUEST_TIMED_OUT, as in Kafka.
         if timeout_ms <= 0 or lacks_leader(topic):
             outcomes[topic] = (ErrorCode.request_timed_out, None)
 

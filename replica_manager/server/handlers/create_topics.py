@@ -1,7 +1,7 @@
 """CreateTopics (19): writes topics to ZooKeeper and waits until their partitions have leaders.
 
-Only the active controller answers it.  A topic that is written but has no leaders in time is
-REQUEST_TIMED_OUT; it exists nevertheless.
+Only the active controller handles it.  If a new topic has no leaders in time, its error is
+REQUEST_TIMED_OUT; the topic is created nevertheless.
 
 Source: Kafka ``KafkaApis.handleCreateTopicsRequest``, ``ZkAdminManager.createTopics``.
 """
@@ -46,7 +46,7 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 async def handle(
     request: request_types.CreateTopicsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
-    """One result per topic, in the request's order."""
+    """The response with one result per topic, in the request's order."""
     if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     creation = _Creation(request, context, broker)
@@ -57,7 +57,7 @@ async def handle(
 def refuse(
     request: request_types.CreateTopicsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every topic of the request, with that code."""
+    """The response with ``error`` for every topic of the request."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         topics=tuple(_refused(schema, topic.name, error, None) for topic in request.topics)
@@ -65,7 +65,7 @@ def refuse(
 
 
 class _Creation:
-    """One CreateTopics request under way."""
+    """The handling of one CreateTopics request."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class _Creation:
         self._refusals: dict[str, tuple[ErrorCode, str | None]] = {}
         self._created: dict[str, CreatedTopic] = {}
         self._hidden_configs: frozenset[str] = frozenset()
-        """Topics whose configuration the client may not see."""
+        """The topics whose configuration the client may not see."""
         self._tried: set[str] = set()
 
     async def run(self) -> None:
@@ -116,7 +116,7 @@ class _Creation:
             await self._await_leaders()
 
     async def _authorize(self) -> dict[str, None]:
-        """The topics that the client may create; notes whose configuration it may not see."""
+        """The topics that the client may create; also sets ``_hidden_configs``."""
         topics = in_slices(self._request.topics)
         names = {t.name: None async for t in topics if t.name != CLUSTER_METADATA_TOPIC}
         may_create_any = is_cluster_allowed(
@@ -167,7 +167,7 @@ class _Creation:
                 self._timeout_ms,
             )
         for topic in self._created.values():
-            # Without a time to wait the response is a time-out, whatever the cache shows.
+            # With a timeout of 0 the error is always REQUEST_TIMED_OUT, as in Kafka.
             if self._timeout_ms <= 0 or self._lacks_leader(topic):
                 self._refusals[topic.name] = (ErrorCode.request_timed_out, None)
 
@@ -177,7 +177,7 @@ class _Creation:
         return any(state is None or state.leader == NO_LEADER for state in states)
 
     async def response(self) -> Throttled:
-        """The response; a repeated topic has as many results as it was named."""
+        """The response, with one result for each time that the request names a topic."""
         throttle_ms = self._quota.throttle_ms
         results = [
             self._refusal(topic.name)
@@ -191,7 +191,7 @@ class _Creation:
         return Throttled(response, throttle_ms)
 
     def _refusal(self, name: str) -> Any:
-        # As in Kafka: a topic that was not tried has its configuration in the response, too.
+        # As in Kafka: a refused topic has topic_config_error_code only if it was not attempted.
         is_hidden = name in self._hidden_configs and name not in self._tried
         return _refused(self._schema, name, *self._refusals[name], is_hidden=is_hidden)
 

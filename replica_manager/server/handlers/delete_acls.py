@@ -27,7 +27,10 @@ VERSIONS: Final = (0, 3)
 async def handle(
     request: request_types.DeleteAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """For each filter the deleted ACLs; SECURITY_DISABLED without an authorizer."""
+    """The response with the ACLs deleted for each filter.
+
+    SECURITY_DISABLED without an authorizer.
+    """
     if broker.administration.acls is None:
         return await composed(
             len(request.filters),
@@ -61,7 +64,7 @@ def _response(
 def refuse(
     request: request_types.DeleteAclsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The error for every filter of the request."""
+    """The response with ``error`` for every filter of the request."""
     return _refusal(request, context, error, SENTENCES.get(error))
 
 

@@ -27,7 +27,7 @@ VERSIONS: Final = (0, 2)
 async def handle(
     request: request_types.DeleteGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """An error for each group, each once."""
+    """The response with an error code for each group, each group once."""
     group_ids = dict.fromkeys(request.groups_names)
     deletable = await allowed_names(
         broker, context, AclOperation.DELETE, ResourceType.GROUP, group_ids
@@ -49,7 +49,7 @@ async def handle(
 def refuse(
     request: request_types.DeleteGroupsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every group."""
+    """The response with ``error`` for every group of the request."""
     return write_delete_groups(
         DeleteGroupsResult(dict.fromkeys(request.groups_names, error)), context.api_version
     )

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): deletes records before an offset, on every live replica.
+"""DeleteRecords (21): deletes the records before an offset on every live replica.
 
 Source: Kafka ``KafkaApis.handleDeleteRecordsRequest`` (KIP-107, KIP-204).
 """
@@ -30,7 +30,10 @@ VERSIONS: Final = (0, 2)
 async def handle(
     request: request_types.DeleteRecordsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One answer per partition, when all live replicas have raised their log start."""
+    """The response with one result per partition.
+
+    It is sent when all live replicas have raised their log start offset, or after the timeout.
+    """
     allowed = await allowed_names(
         broker,
         context,
@@ -57,12 +60,12 @@ async def handle(
 def refuse(
     request: request_types.DeleteRecordsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every partition of the request, with that code."""
+    """The response with ``error`` for every partition of the request."""
     return _response(context, dict.fromkeys(dict(_offsets(request)), DeletedRecords(error)))
 
 
 def _offsets(request: request_types.DeleteRecordsRequest) -> Iterator[tuple[TopicPartition, int]]:
-    """The requested offsets; of a partition that is named twice the last counts, as in Kafka."""
+    """The requested offsets; for a partition named twice the last one is used, as in Kafka."""
     return (
         (TopicPartition(topic.name, each.partition_index), each.offset)
         for topic in request.topics

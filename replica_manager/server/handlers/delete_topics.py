@@ -1,6 +1,6 @@
-"""DeleteTopics (20): marks topics for deletion and waits until the metadata cache forgets them.
+"""DeleteTopics (20): marks topics for deletion; waits until the metadata cache has removed them.
 
-Only the active controller answers it.  From version 6 on topics may be named by their ids.
+Only the active controller handles it.  From version 6 on, a request may have topic ids.
 
 Source: Kafka ``KafkaApis.handleDeleteTopicsRequest``, ``ZkAdminManager.deleteTopics``.
 """
@@ -47,7 +47,7 @@ class _Named(NamedTuple):
 async def handle(
     request: request_types.DeleteTopicsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
-    """One result per topic, in the request's order."""
+    """The response with one result per topic, in the request's order."""
     if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     if not broker.config().is_enabled("delete.topic.enable"):
@@ -94,7 +94,7 @@ def _result(
     if topic.name is None:
         return topic, ErrorCode.unknown_topic_id
     if topic.topic_id is not None and topic.name not in describable:
-        # An id is no secret, but the name that it belongs to is.
+        # The client sent the topic id, but may not learn the topic's name.
         return _Named(None, topic.topic_id), ErrorCode.topic_authorization_failed
     return topic, errors[topic.name]
 
@@ -102,7 +102,7 @@ def _result(
 def refuse(
     request: request_types.DeleteTopicsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every topic of the request, with that code."""
+    """The response with ``error`` for every topic of the request."""
     return _response(context, [(topic, error) for topic in _named_in(request)])
 
 
@@ -167,7 +167,7 @@ def _response(
         responses=tuple(
             schema.part(
                 "DeletableTopicResult",
-                # Only version 6 can leave a name out.
+                # The name may be null from version 6 on only.
                 name=topic.name if has_ids else topic.name or "",
                 topic_id=topic.topic_id,
                 error_code=error,

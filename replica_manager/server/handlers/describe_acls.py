@@ -1,4 +1,4 @@
-"""DescribeAcls (29): the ACLs that a filter matches.
+"""DescribeAcls (29): the ACLs that match a filter.
 
 Source: Kafka ``AclApis.handleDescribeAcls``.
 """
@@ -26,7 +26,7 @@ VERSIONS: Final = (0, 3)
 async def handle(
     request: request_types.DescribeAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The ACLs by pattern; SECURITY_DISABLED without an authorizer."""
+    """The response with the ACLs by resource pattern; SECURITY_DISABLED without an authorizer."""
     if broker.authorizer is None:
         return _refusal(
             context, ErrorCode.security_disabled, "No Authorizer is configured on the broker"
@@ -45,7 +45,7 @@ def _response(bindings: Sequence[AclBinding], context: RequestContext) -> Respon
 def refuse(
     _request: request_types.DescribeAclsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code and its sentence."""
+    """The response with only an error code and Kafka's default message for it."""
     return _refusal(context, error, SENTENCES.get(error))
 
 

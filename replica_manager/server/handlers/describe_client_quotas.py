@@ -1,6 +1,6 @@
 """DescribeClientQuotas (48): the quotas of users, client ids and addresses.
 
-They are read from ZooKeeper, so that they are those that stand there now.
+They are read from ZooKeeper for each request.
 
 Source: Kafka ``KafkaApis.handleDescribeClientQuotasRequest`` (KIP-546).
 """
@@ -31,7 +31,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """The quotas of every entity that matches the filter."""
+    """The response with the quotas of every entity that matches the filter."""
     try:
         wanted = await aside(
             len(request.components),
@@ -46,7 +46,7 @@ async def handle(
 def refuse(
     _request: request_types.DescribeClientQuotasRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that refuses the whole request."""
+    """The response with only an error code."""
     return _refused(context, error, None)
 
 
@@ -60,7 +60,7 @@ def _response(context: RequestContext, found: Sequence[Described]) -> ResponsePa
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         error_code=ErrorCode.none,
-        error_message="",  # not null, as Kafka has it
+        error_message="",  # not null, as in Kafka
         entries=tuple(
             schema.part(
                 "EntryData",

@@ -27,7 +27,7 @@ _NO_CONTROLLER: Final = -1
 async def handle(
     request: request_types.DescribeClusterRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """The live brokers that have the listener the client came in on."""
+    """The response with the live brokers that have the listener of the client's connection."""
     endpoint_type = field_or(request, "endpoint_type", _OF_BROKERS)
     if endpoint_type != _OF_BROKERS:
         return _wrong_endpoint(endpoint_type, context)
@@ -44,7 +44,7 @@ async def handle(
         for live in snapshot.live_brokers.values()
         if (endpoint := live.endpoint(context.listener_name)) is not None
     )
-    # A controller that is not among the brokers shown would only confuse the client.
+    # The controller is named only if it is among the brokers of the response.
     is_shown = any(shown.broker_id == snapshot.controller_id for shown in brokers)
     return schema.response(
         error_code=ErrorCode.none,
@@ -60,7 +60,7 @@ async def handle(
 def refuse(
     _request: request_types.DescribeClusterRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _refusal(context, error, None)
 
 

@@ -48,7 +48,7 @@ _SENTENCES: Final = {
 async def handle(
     request: request_types.DescribeConfigsRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody:
-    """One result per resource, those that the client may not see last."""
+    """The response with one result per resource; unauthorized ones are at the end."""
     described = ConfigResults(
         request, context.api_version, broker.config().integer("socket.request.max.bytes")
     )
@@ -58,7 +58,7 @@ async def handle(
         if (denied := _unauthorized(resource, context, broker)) is not None:
             unauthorized.append((resource, denied))
             continue
-        # The schema's default, which Kafka leaves where it has nothing to say.
+        # The message is empty, not null, without an error, as in Kafka.
         error, message = ErrorCode.none, ""
         entries: Sequence[DescribedEntry] = ()
         try:
@@ -76,7 +76,7 @@ async def handle(
 def _unauthorized(
     resource: request_types.DescribeConfigsResource, context: RequestContext, broker: BrokerContext
 ) -> ErrorCode | None:
-    """The error if the client may not see that resource's configuration; None if it may."""
+    """The error if the client may not see the resource's configuration; None if it may."""
     if resource.resource_type == _TOPIC:
         is_free = is_allowed(
             broker,
@@ -93,7 +93,7 @@ def _unauthorized(
 def refuse(
     request: request_types.DescribeConfigsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every resource of the request, with that code."""
+    """The response with ``error`` for every resource of the request."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         results=tuple(config_result(schema, each, error, None) for each in request.resources)
@@ -101,7 +101,7 @@ def refuse(
 
 
 class _OwnEntries:
-    """This broker's own entries, looked up once for a request."""
+    """This broker's own configuration entries, made at most once per request."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (41): the tokens that a client owns, may renew, or may describe.
 
-Any broker may be asked.
+Any broker handles it.
 
 Source: Kafka ``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManager.filterToken``
 (KIP-48, KIP-373).
@@ -33,7 +33,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload:
-    """Tokens with their HMACs; ``owners`` is null for all, and empty for none."""
+    """The response with tokens and HMACs, of all owners if ``owners`` is null, none if empty."""
     if not is_allowed_here(context, broker):
         return refuse(request, context, ErrorCode.delegation_token_request_not_allowed)
     if broker.tokens is None:
@@ -44,7 +44,7 @@ async def handle(
     visible = [
         token
         for token in broker.tokens.known.values()
-        if _is_meant(token, owners) and _may_see(token, context, broker)
+        if _matches_owner(token, owners) and _may_see(token, context, broker)
     ]
     return _response(context, ErrorCode.none, visible)
 
@@ -54,11 +54,11 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _response(context, error, ())
 
 
-def _is_meant(token: KnownToken, owners: set[str] | None) -> bool:
+def _matches_owner(token: KnownToken, owners: set[str] | None) -> bool:
     return owners is None or any(token.znode.is_owner_or_renewer(owner) for owner in owners)
 
 

@@ -32,7 +32,7 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: request_types.DescribeGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The groups that the client may not describe first, then the others, each once."""
+    """The response with each group once; the groups that the client may not describe are first."""
     names = dict.fromkeys(request.groups)
     described = await allowed_names(
         broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, names
@@ -65,6 +65,6 @@ async def handle(
 def refuse(
     request: request_types.DescribeGroupsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every group."""
+    """The response with ``error`` for every group of the request."""
     groups = tuple(DescribedGroup(group_id, error) for group_id in request.groups)
     return write_describe(DescribeGroupsResult(groups), context.api_version)

@@ -47,7 +47,7 @@ class _LogDir(NamedTuple):
     path: Path
     is_live: bool
     space: tuple[int, int] | None
-    """Bytes of the volume, and those that can still be used; None if it does not tell."""
+    """Total and usable bytes of the volume; None if they cannot be read."""
     logs: Sequence[_Log]
 
     @property
@@ -60,7 +60,7 @@ class _LogDir(NamedTuple):
 async def handle(
     request: request_types.DescribeLogDirsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """Every directory, with those of the partitions asked for that are in it."""
+    """The response with every log directory and the requested partitions in it."""
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE):
         return refuse(request, context, ErrorCode.cluster_authorization_failed)
     asked: set[TopicPartition] | None = None
@@ -92,7 +92,7 @@ async def handle(
 def refuse(
     _request: request_types.DescribeLogDirsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """No directory; before version 3 the response has no error either."""
+    """The response with ``error`` and no directories; before version 3 it has no error field."""
     return response_schema(API_KEY, context.api_version).response(error_code=error, results=())
 
 
@@ -130,7 +130,10 @@ def _logs_by_dir(
 def _offset_lag(
     broker: BrokerContext, tp: TopicPartition, log: UnifiedLog, *, is_future: bool
 ) -> int:
-    """The records that the log lacks: up to the current log's end, or to the high watermark."""
+    """The lag of a log in records, -1 if unknown.
+
+    A future log lags behind the current log's end, a current log behind the high watermark.
+    """
     current = broker.logs.log(tp)
     if current is None or tp not in broker.records.replica_manager.partitions:
         return _UNKNOWN_LAG
@@ -140,7 +143,7 @@ def _offset_lag(
 
 
 def _space(log_dir: Path) -> tuple[int, int] | None:
-    """Total and usable bytes of the volume.  Blocks; None if that fails."""
+    """Total and usable bytes of the volume; None if they cannot be read.  Blocks."""
     try:
         volume = os.statvfs(log_dir)
     except OSError as error:

@@ -1,6 +1,6 @@
 """DescribeProducers (61): the idempotent and transactional producers in a replica's log.
 
-Any replica answers, not only the leader.
+Every broker with a replica of the partition handles it, not only the leader.
 
 Source: Kafka ``KafkaApis.handleDescribeProducersRequest``, ``Partition.activeProducerState``
 (KIP-664).
@@ -32,7 +32,7 @@ _NO_TRANSACTION: Final = -1
 async def handle(
     request: request_types.DescribeProducersRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The producers of each partition, or the error."""
+    """The response with the producers of each partition, or an error code."""
     schema = response_schema(API_KEY, context.api_version)
     topics = []
     async for topic in in_slices(request.topics):
@@ -50,7 +50,7 @@ async def handle(
 def refuse(
     request: request_types.DescribeProducersRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every partition of the request, with that code."""
+    """The response with ``error`` for every partition of the request."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         topics=tuple(

@@ -37,7 +37,10 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """Each id once, or its error; only partitions of topics that the client may describe."""
+    """The response with each transactional id once, or its error.
+
+    Leaves out the topics that the client may not describe.
+    """
     names = dict.fromkeys(request.transactional_ids)
     visible = [name async for name in in_slices(names) if _may_describe(name, context, broker)]
     described: dict[str, DescribedTransaction] = {}
@@ -58,7 +61,7 @@ async def handle(
 def refuse(
     request: request_types.DescribeTransactionsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every id."""
+    """The response with ``error`` for every transactional id."""
     return _response(
         [DescribedTransaction(name, error) for name in request.transactional_ids], context
     )

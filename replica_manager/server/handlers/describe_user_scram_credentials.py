@@ -31,7 +31,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """The credentials of the requested users, each once; of all, by name, if none is named."""
+    """The response with the mechanisms of the requested users; of all users if none is named."""
     schema = response_schema(API_KEY, context.api_version)
     if request.users:
         results = [
@@ -53,9 +53,9 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The code at the top, and as often as users are named, but without their names."""
+    """The response with ``error`` for the request and for each named user, without the names."""
     schema = response_schema(API_KEY, context.api_version)
-    # Kafka fails where no user is named, and never answers.
+    # If no user is named, Kafka fails here and sends no response.
     results = tuple(_refused(schema, "", error, None) for _ in request.users or ())
     return schema.response(error_code=error, error_message=None, results=results)
 
@@ -90,7 +90,7 @@ async def _every_user(schema: ResponseSchema, broker: BrokerContext) -> list[Any
 
 
 def _described(schema: ResponseSchema, user: str, config: Mapping[str, str]) -> Any | None:
-    """The mechanisms of that user; None if there are none."""
+    """The result with a user's SCRAM mechanisms; None if the user has no credentials."""
     infos = []
     for mechanism in ScramMechanism:
         text = config.get(mechanism.mechanism_name)

@@ -1,8 +1,7 @@
 """ElectLeaders (43): preferred or unclean leader elections.
 
-The controller elects; the response waits until this broker's metadata cache shows the new leaders,
-so that a client that asks for metadata next sees them.  The client's time runs from the request on;
-what the controller needs of it is gone for the wait.
+The controller elects the leaders.  The response waits until this broker's metadata cache has them,
+so that the client's next Metadata response shows them.  The client's timeout covers both.
 
 Source: Kafka ``KafkaApis.handleElectLeaders``, ``DelayedElectLeader`` (KIP-183, KIP-460).
 """
@@ -42,12 +41,15 @@ VERSIONS: Final = (0, 2)
 async def handle(
     request: request_types.ElectLeadersRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per partition; of all partitions, those that needed an election."""
+    """The response with one result per requested partition.
+
+    A request for all partitions has results only for those that needed an election.
+    """
     election_type = _election_type(request)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms_of(request) / 1000
     before = broker.metadata_cache.snapshot
-    partitions = await _asked_for(request, before)
+    partitions = await _requested(request, before)
     response = await ask(
         broker,
         lambda request_id: ReplicaLeaderElection(
@@ -62,7 +64,7 @@ async def handle(
         if each.error_code == ErrorCode.none
     ]
     left_ms = round((deadline - loop.time()) * 1000)
-    late = await _await_leaders(elected, _Awaited(election_type, before), left_ms, broker)
+    late = await _await_leaders(elected, _ExpectedLeaders(election_type, before), left_ms, broker)
     results = [
         PartitionResult(each.partition, ErrorCode.request_timed_out)
         if each.partition in late
@@ -82,7 +84,7 @@ async def handle(
 def refuse(
     request: request_types.ElectLeadersRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code at the top (where the version has one) and for every partition."""
+    """The response with ``error`` for every partition, and for the request from version 1 on."""
     return _response(
         context,
         error,
@@ -100,7 +102,7 @@ def _election_type(request: request_types.ElectLeadersRequest) -> ElectionType:
         ) from None
 
 
-async def _asked_for(
+async def _requested(
     request: request_types.ElectLeadersRequest, snapshot: MetadataSnapshot
 ) -> tuple[TopicPartition, ...]:
     named = _named_in(request)
@@ -121,11 +123,11 @@ def _named_in(request: request_types.ElectLeadersRequest) -> Iterator[TopicParti
     )
 
 
-class _Awaited:
-    """The expected leader of a partition in the metadata cache.
+class _ExpectedLeaders:
+    """Checks whether the metadata cache shows the result of an election.
 
-    A preferred leader is known by name.  Any other is known by a leader epoch beyond the one this
-    broker knew when it asked: an election always raises it.
+    After a preferred election, the leader must be the preferred replica.  After an unclean
+    election, the leader epoch must be larger than before the request: an election always raises it.
     """
 
     def __init__(self, election_type: ElectionType, before: MetadataSnapshot) -> None:
@@ -144,11 +146,11 @@ class _Awaited:
 
 async def _await_leaders(
     elected: Sequence[TopicPartition],
-    awaited: _Awaited,
+    awaited: _ExpectedLeaders,
     timeout_ms: int,
     broker: BrokerContext,
 ) -> Mapping[TopicPartition, None]:
-    """Waits for the elected leaders; returns the partitions that are still without."""
+    """Waits for the elected leaders; returns the partitions whose leader is not shown yet."""
 
     def missing() -> dict[TopicPartition, None]:
         now = broker.metadata_cache.snapshot
@@ -188,9 +190,9 @@ def _response(
 def _message(result: PartitionResult) -> str | None:
     match result.error_code:
         case ErrorCode.unknown_server_error:
-            return None  # it would tell the client of the inside
+            return None  # the message could reveal internal details to the client
         case ErrorCode.election_not_needed as error:
             return sentence(error, result.message)
         case _:
-            # Kafka adds no sentence of its own to NOT_CONTROLLER and REQUEST_TIMED_OUT here.
+            # As in Kafka, NOT_CONTROLLER and REQUEST_TIMED_OUT have no default message here.
             return result.message

@@ -1,6 +1,6 @@
 """EndTxn (26): a producer commits or aborts its transaction.
 
-The response comes when the decision stands in the log; markers follow.
+The response is sent when the decision is in the transaction log; the markers are written after it.
 
 Source: Kafka ``KafkaApis.handleEndTxnRequest`` (KIP-98).
 """
@@ -25,13 +25,13 @@ API_KEY: Final = ApiKey.END_TXN
 VERSIONS: Final = (0, 4)
 
 _FENCED_SINCE: Final = 2
-"""Before, clients did not know PRODUCER_FENCED."""
+"""The first version whose clients know PRODUCER_FENCED."""
 
 
 async def handle(
     request: request_types.EndTxnRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """The error, NONE once the end is decided."""
+    """The response with an error code, NONE if the decision was written."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     asked = EndTransaction(
         broker.records.transactions.new_request_id(),
@@ -48,5 +48,5 @@ async def handle(
 def refuse(
     _request: request_types.EndTxnRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response with that error."""
+    """The response with ``error``."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)

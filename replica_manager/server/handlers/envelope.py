@@ -1,7 +1,7 @@
 """Envelope (58): a forwarded request; in ZooKeeper mode its connection is closed.
 
-Kafka 3.9 offers it with ZooKeeper too, but forwards only while it migrates to a quorum: without a
-migration it closes the connection.
+Kafka 3.9 offers the API in ZooKeeper mode, too, but closes the connection unless the cluster
+migrates to KRaft.
 
 Source: Kafka ``KafkaApis.handleEnvelope`` (KIP-590).
 """
@@ -38,5 +38,5 @@ async def handle(
 def refuse(
     _request: request_types.EnvelopeRequest, _context: RequestContext, error: ErrorCode
 ) -> Unanswered:
-    """The connection closes, whatever went wrong."""
+    """No response: the connection is closed."""
     return Unanswered(closes=True, errors=lambda: {error: 1})

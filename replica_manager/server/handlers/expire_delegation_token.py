@@ -1,6 +1,6 @@
 """ExpireDelegationToken (40): changes a token's expiry time, or deletes it at once.
 
-The owner and the renewers of a token may ask, at any broker.
+The owner and the renewers of a token may send it to any broker.
 
 Source: Kafka ``KafkaApis.handleExpireTokenRequest``, ``handleExpireTokenRequestZk`` (KIP-48).
 """
@@ -26,7 +26,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload:
-    """The new expiry time of the token."""
+    """The response with the new expiry time of the token."""
     return await changed_expiry(
         context,
         broker,
@@ -39,5 +39,5 @@ async def handle(
 def refuse(
     _request: request_types.ExpireDelegationTokenRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return expiry_response(context, error, 0)

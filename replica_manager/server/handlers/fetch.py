@@ -1,7 +1,7 @@
 """Fetch (1): records for consumers and followers of partitions that this broker leads.
 
-Records leave as they stand in the log, from its files; only clients of versions below 4 get them
-converted, in memory.
+Records are sent from the log's files as they are.  Only for clients of versions below 4 they are
+converted to an older format, in memory.
 
 Source: Kafka ``KafkaApis.handleFetchRequest``.
 """
@@ -70,7 +70,7 @@ read = read_fetch_request
 async def handle(
     request: FetchRequestData, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody:
-    """The results for the partitions of the request, or of its session."""
+    """The response with the partitions of the request or of its fetch session."""
     version = context.api_version
     is_from_follower = request.replica_id >= 0
     topic_names = broker.metadata_cache.snapshot.topic_names
@@ -107,7 +107,7 @@ async def handle(
 
 
 def refuse(request: FetchRequestData, context: RequestContext, error: ErrorCode) -> EncodedBody:
-    """The code at the top; before there was one, for every partition."""
+    """The response with ``error`` for every partition, and for the request from version 7 on."""
     topics = [
         (topic, [_failed(partition, error) for partition, _ in partitions])
         for topic, partitions in request.topics
@@ -131,7 +131,7 @@ def _named(topic: TopicName, partition: int, names: Mapping[UUID, str]) -> Topic
 async def _sorted_out(
     session: FetchContext, context: RequestContext, broker: BrokerContext, is_from_follower: bool
 ) -> tuple[dict[TopicIdPartition, FetchPartition], dict[TopicIdPartition, FetchPartitionData]]:
-    """The readable partitions, and the others with their errors."""
+    """The partitions that can be read, and the others with their errors."""
     interesting: dict[TopicIdPartition, FetchPartition] = {}
     erroneous: dict[TopicIdPartition, FetchPartitionData] = {}
     partitions = dict(session.partitions())
@@ -165,7 +165,7 @@ def _params(
     is_from_follower = request.replica_id >= 0
     max_bytes = min(request.max_bytes, config.integer("fetch.max.bytes"))
     if context.usage is not None and not is_from_follower:
-        # Who asks for more would never get anything.
+        # With a larger max_bytes every response would exceed the quota, and none have records.
         max_bytes = int(min(max_bytes, context.usage.most_fetched()))
     if is_from_follower:
         isolation = FetchIsolation.LOG_END
@@ -244,7 +244,7 @@ async def _size(
     context: RequestContext,
     broker: BrokerContext,
 ) -> int:
-    """The size that a quota counts: that of the response without conversions."""
+    """The response's size in bytes for the quota, before any down-conversion."""
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
@@ -277,7 +277,7 @@ def _encodable(
         else None
     )
     if error is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_SINCE:
-        error = ErrorCode.not_leader_or_follower  # such a client would give up
+        error = ErrorCode.not_leader_or_follower  # older clients do not retry a storage error
     aborted, diverging = found.aborted_transactions, found.diverging_epoch
     return PartitionData(
         each.partition,
@@ -321,7 +321,10 @@ async def _converted(
     *,
     is_from_follower: bool,
 ) -> tuple[FetchPartitionData, RecordConversions]:
-    """The records in the old version's format, and the cost of the conversion."""
+    """The records in the format of an old version, and the cost of the conversion.
+
+    Records of a version that needs no conversion are unchanged.
+    """
     if version >= _ZSTD_SINCE:
         return found, NO_CONVERSIONS
     log = broker.logs.log(tp)
@@ -358,9 +361,9 @@ def _convert(records: FileSlice, magic: int, fetch_offset: int) -> tuple[bytes, 
 
 
 def _converted_count(header: BatchHeader, fetch_offset: int) -> int:
-    """How many records of a batch a conversion counts.
+    """The number of records in a batch that the metric of conversions counts.
 
-    Compressed batches are converted whole; an old message does not say how many it wraps.
+    A compressed batch is converted as a whole.  A message of magic 0 or 1 counts as one record.
     """
     if header.record_count < 0:
         return 1

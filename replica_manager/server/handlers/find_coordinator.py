@@ -1,8 +1,8 @@
-"""FindCoordinator (10): which broker coordinates a group, or a transactional id.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
-It is the leader of the group's partition of ``__consumer_offsets``, of the id's partition of
-``__transaction_state``; who asks first has the topic created.  There are no coordinators of share
-groups here.
+It is the leader of the group's partition of ``__consumer_offsets``, or of the transactional id's
+partition of ``__transaction_state``.  The first request creates that topic.  Share groups have no
+coordinator here.
 
 Source: Kafka ``KafkaApis.handleFindCoordinatorRequest``.
 """
@@ -39,7 +39,7 @@ _NO_BROKER: Final = -1
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTION_TOPIC}
 
 _SENTENCES: Final = {
-    # What Kafka says where there is no error.
+    # Kafka's message if there is no error.
     ErrorCode.none: "NONE",
     ErrorCode.coordinator_not_available: "The coordinator is not available.",
     ErrorCode.group_authorization_failed: "Group authorization failed.",
@@ -49,7 +49,7 @@ _SENTENCES: Final = {
 
 
 class _Coordinator(NamedTuple):
-    """A coordinator's address, or the error."""
+    """A coordinator's address, or an error code."""
 
     error: ErrorCode
     broker_id: int = _NO_BROKER
@@ -61,16 +61,16 @@ class _Coordinator(NamedTuple):
 async def handle(
     request: request_types.FindCoordinatorRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The coordinator of each key, on the listener of the request."""
+    """The response with the coordinator of each key and its endpoint on the client's listener."""
     key_type = field_or(request, "key_type", _GROUP)
     keys = dict.fromkeys(_keys(request, context))
     found: dict[str, _Coordinator] = {}
-    is_topic_looked_after = False
+    is_topic_requested = False
     async for key in in_slices(keys):
         found[key] = _find(key, key_type, context, broker)
-        if found[key].is_topic_missing and not is_topic_looked_after:
-            # Once for each request: a second attempt would not create the topic sooner.
-            is_topic_looked_after = True
+        if found[key].is_topic_missing and not is_topic_requested:
+            # Once per request: another attempt would not create the topic sooner.
+            is_topic_requested = True
             await _create(_TOPICS[key_type], context, broker)
     return await composed(len(found), lambda: _response(context, found))
 
@@ -78,7 +78,7 @@ async def handle(
 def refuse(
     request: request_types.FindCoordinatorRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every key."""
+    """The response with ``error`` for every key."""
     return _response(context, dict.fromkeys(_keys(request, context), _Coordinator(error)))
 
 
@@ -91,7 +91,7 @@ def _keys(
 
 
 async def _create(topic: str, context: RequestContext, broker: BrokerContext) -> None:
-    # As in Kafka, the topic counts towards the client's mutation quota, but is never delayed.
+    # As in Kafka, the topic counts for the mutation quota, but does not throttle this request.
     quota = broker.quotas.controller_mutation.of(
         context.client_id, is_strict=False, user=context.principal.name
     )
@@ -121,7 +121,7 @@ def _find(key: str, key_type: int, context: RequestContext, broker: BrokerContex
 def _refusal(
     key: str, key_type: int, context: RequestContext, broker: BrokerContext
 ) -> _Coordinator | None:
-    """The error for a key that must not be looked up; None if it may be."""
+    """The error for a key that the client may not look up; None if it may."""
 
     def may_describe(resource_type: ResourceType) -> bool:
         return is_allowed(broker, context, AclOperation.DESCRIBE, resource_type, key)
@@ -147,7 +147,7 @@ def _response(context: RequestContext, found: dict[str, _Coordinator]) -> Respon
         return schema.response(**_fields(coordinator, _SENTENCES.get(error, error.name.upper())))
     return schema.response(
         coordinators=tuple(
-            # Kafka's responses about several keys carry no sentences.
+            # As in Kafka, a response with several keys has no error messages.
             schema.part("Coordinator", key=key, **_fields(each, ""))
             for key, each in found.items()
         )

@@ -37,5 +37,5 @@ async def handle(
 def refuse(
     _request: request_types.HeartbeatRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response with that error."""
+    """The response with ``error``."""
     return write_heartbeat(HeartbeatResult(error), context.api_version)

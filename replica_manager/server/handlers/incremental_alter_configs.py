@@ -24,12 +24,12 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per resource, in the request's order."""
+    """The response with one result per resource, in the request's order."""
     return await altered(request, context, broker)
 
 
 def refuse(
     request: request_types.IncrementalAlterConfigsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every resource of the request, with that code."""
+    """The response with ``error`` for every resource of the request."""
     return refused(request, context, error)

@@ -1,7 +1,7 @@
 """InitProducerId (22): allocates a producer id and epoch.
 
-Any broker gives one to a producer without a transactional id; with one its coordinator does, which
-fences the producer that had that transactional id before.
+Any broker handles it for a producer without a transactional id.  For a transactional id, its
+coordinator handles it and fences the earlier producer with that id.
 
 Source: Kafka ``KafkaApis.handleInitProducerIdRequest``,
 ``TransactionCoordinator.handleInitProducerId`` (KIP-98, KIP-360, KIP-679).
@@ -39,14 +39,17 @@ VERSIONS: Final = (0, 5)
 
 _NO_PRODUCER_ID: Final = -1
 _FENCED_SINCE: Final = 4
-"""Before, clients did not know PRODUCER_FENCED."""
+"""The first version whose clients know PRODUCER_FENCED."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 async def handle(
     request: request_types.InitProducerIdRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """An id and an epoch; without a transactional id a new id with epoch 0."""
+    """The response with a producer id and epoch.
+
+    Without a transactional id, it is always a new producer id with epoch 0.
+    """
     transactional_id = request.transactional_id
     denied = _denied(transactional_id, context, broker)
     if denied is not None:
@@ -73,14 +76,14 @@ async def handle(
 def refuse(
     _request: request_types.InitProducerIdRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response with that error and no id."""
+    """The response with ``error`` and no producer id."""
     return _response(context, error, _NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _denied(
     transactional_id: str | None, context: RequestContext, broker: BrokerContext
 ) -> ErrorCode | None:
-    """The error if the client may not get an id; None if it may."""
+    """The error if the client may not get a producer id; None if it may."""
     if transactional_id is not None:
         is_free = is_allowed(
             broker,
@@ -90,7 +93,7 @@ def _denied(
             transactional_id,
         )
         return None if is_free else ErrorCode.transactional_id_authorization_failed
-    # Who may write to any topic may do so idempotently (KIP-679).
+    # A client that may write to at least one topic may write idempotently (KIP-679).
     if is_cluster_allowed(
         broker, context, AclOperation.IDEMPOTENT_WRITE, log_if_denied=False
     ) or is_allowed_on_any(broker, context, AclOperation.WRITE, ResourceType.TOPIC):

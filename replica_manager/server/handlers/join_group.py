@@ -28,7 +28,7 @@ VERSIONS: Final = (0, 9)
 async def handle(
     request: request_types.JoinGroupRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """The member's generation; the leader also gets all members."""
+    """The response with the group's new generation; the leader's also has all members."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     read = partial(
         read_join,
@@ -45,5 +45,5 @@ async def handle(
 def refuse(
     _request: request_types.JoinGroupRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """No generation, no members."""
+    """The response with ``error``, without a generation and members."""
     return write_join(JoinResult(error), context.api_version)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4): the controller makes replicas leaders and followers.
+"""LeaderAndIsr (4): makes this broker's replicas leaders and followers, as the controller orders.
 
 Source: Kafka ``KafkaApis.handleLeaderAndIsrRequest``, ``LeaderAndIsrRequest``.
 """
@@ -40,17 +40,20 @@ _TOPIC_IDS_SINCE: Final = 5
 
 OPEN_RETRIES: Final = 20
 OPEN_RETRY_S: Final = 0.5
-"""A log that a limit of the system keeps shut is tried again so often, after so long a pause.
+"""Attempts to open a log that a limit of the system prevents, and the seconds between them.
 
-The ten seconds are a third of what a controller waits for a response.  The controller then takes
-the replica for offline, until a later request makes it leader or follower.
+The total of ten seconds is a third of the controller's request timeout.  If all attempts fail, the
+controller takes the replica for offline, until a later request makes it leader or follower.
 """
 
 
 async def handle(
     request: request_types.LeaderAndIsrRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One error per handled partition; for all partitions if the whole request is refused."""
+    """The response with an error code for each handled partition.
+
+    If the broker epoch is stale, every partition has that error.
+    """
     if is_stale("LeaderAndIsr", request, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     version = context.api_version
@@ -59,7 +62,7 @@ async def handle(
     logs = broker.logs
     new = {tp.topic: None async for tp in all_in_slices(decoded.partitions) if logs.log(tp) is None}
     if new:
-        # A name that is refused below must not become the path of a znode here.
+        # An invalid topic name, refused below, must not be used as the path of a znode.
         await broker.learn_topics(
             [topic async for topic in all_in_slices(new) if invalid_name_reason(topic) is None]
         )
@@ -80,7 +83,7 @@ async def handle(
             )
             errors = {**response.partitions, **later.partitions}
             response = PartitionErrors(response.error, errors, later.put_off)
-        await run_in_slices(_forget_what_was_led(decoded, broker))
+        await run_in_slices(_remove_leader_metrics(decoded, broker))
     return await composed(
         len(response.partitions),
         lambda: _response(context, decoded, response.error, response.partitions),
@@ -90,16 +93,16 @@ async def handle(
 def refuse(
     request: request_types.LeaderAndIsrRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code at the top and for every partition."""
+    """The response with ``error`` for the request and for every partition."""
     version = context.api_version
     decoded = _decode(request, version, dict(_partitions(request, version)))
     return _response(context, decoded, error, dict.fromkeys(decoded.partitions, error))
 
 
-def _forget_what_was_led(
+def _remove_leader_metrics(
     request: LeaderAndIsrRequest, broker: BrokerContext
 ) -> Generator[None, None, None]:
-    """Removes the leader metrics of topics without a leader on this broker; yields in between.
+    """Removes the leader metrics of topics of which this broker leads no partition, in steps.
 
     Source: Kafka ``ReplicaManager.updateLeaderAndFollowerMetrics``.
     """
@@ -110,7 +113,7 @@ def _forget_what_was_led(
         found = partitions.get(tp)
         if found is not None and not found.is_leader and stats.has(tp.topic):
             followed.add(tp.topic)
-    if not followed:  # then tens of thousands of partitions need not be looked at
+    if not followed:  # saves a loop over tens of thousands of partitions
         return
     for tp, partition in list(partitions.items()):
         yield
@@ -196,8 +199,7 @@ def _response(
                 for tp, code in partitions.items()
             ),
         )
-    # Topics are distinguished by their ids alone from here on; without an id they share the zero
-    # one.
+    # From version 5 on, the response has only topic ids; topics without an id share the zero id.
     by_id: defaultdict[UUID | None, list[Any]] = defaultdict(list)
     for tp, code in partitions.items():
         by_id[request.topic_ids.get(tp.topic)].append(

@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members leave, or an administrator sends them away.
+"""LeaveGroup (13): members leave a group, or an administrator removes them.
 
 Source: Kafka ``KafkaApis.handleLeaveGroupRequest``.
 """
@@ -31,7 +31,7 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: request_types.LeaveGroupRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One result per member."""
+    """The response with one result per member."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     count = len(field_or(request, "members", ()))
     asked = await aside(count, partial(read_leave, request, broker.records.groups.new_request_id()))
@@ -52,5 +52,5 @@ async def handle(
 def refuse(
     _request: request_types.LeaveGroupRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The error of the request, without members."""
+    """The response with ``error``, without members."""
     return write_leave(LeaveResult(error), context.api_version)

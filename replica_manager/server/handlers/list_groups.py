@@ -26,7 +26,10 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: request_types.ListGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody:
-    """All groups if the client may describe the cluster, else those that it may describe."""
+    """The response with the groups that the client may describe.
+
+    These are all groups if it may describe the cluster.
+    """
     asked = read_list(request, broker.records.groups.new_request_id())
     result = await broker.records.groups.ask(asked, ListGroupsResult)
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE, log_if_denied=False):
@@ -47,5 +50,5 @@ async def handle(
 def refuse(
     _request: request_types.ListGroupsRequest, context: RequestContext, error: ErrorCode
 ) -> EncodedBody:
-    """The code, and no groups."""
+    """The response with ``error`` and no groups."""
     return write_list(ListGroupsResult(error, ()), context.api_version)

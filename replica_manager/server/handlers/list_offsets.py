@@ -1,4 +1,4 @@
-"""ListOffsets (2): offsets of a partition by timestamp, or its first and last ones.
+"""ListOffsets (2): a partition's offset for a timestamp, or its first or last offset.
 
 Source: Kafka ``KafkaApis.handleListOffsetRequest`` (KIP-79, KIP-207, KIP-734, KIP-1005).
 """
@@ -46,7 +46,7 @@ API_KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (0, 9)
 
 AT_ONCE: Final = 500
-"""Partitions that are looked up before the event loop may serve others: some 5 ms."""
+"""Partitions looked up before the handler yields to other tasks of the event loop: some 5 ms."""
 
 _SPECIAL_SINCE: Final = {
     EARLIEST_TIMESTAMP: 0,
@@ -62,7 +62,7 @@ _log = logging.getLogger("kafka.server.KafkaApis")
 async def handle(
     request: request_types.ListOffsetsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One answer per partition; topics that the client may not see come last."""
+    """The response with one result per partition; unauthorized topics are at the end."""
     topics = request.topics
     allowed = await allowed_names(
         broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, [each.name for each in topics]
@@ -99,14 +99,14 @@ async def handle(
                 (topic.name, [(each.partition_index, denied) for each in topic.partitions])
             )
             count += len(topic.partitions)
-    # Not by the different partitions: one that is named twice is answered twice.
+    # A partition that is named twice has two results, so count results and not partitions.
     return await composed(count, lambda: _response(context, responses))
 
 
 def refuse(
     request: request_types.ListOffsetsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every partition of the request, with that code."""
+    """The response with ``error`` for every partition of the request."""
     response = FoundOffset(error)
     return _response(
         context,

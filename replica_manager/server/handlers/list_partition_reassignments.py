@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): the reassignments under way.
+"""ListPartitionReassignments (46): the reassignments in progress.
 
 Source: Kafka ``KafkaApis.handleListPartitionReassignmentsRequest`` (KIP-455).
 """
@@ -35,7 +35,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """The reassignments of the requested partitions, or all of them if none is named."""
+    """The response with the reassignments of the requested partitions, or all if null."""
     asked: tuple[TopicPartition, ...] | None = None
     if request.topics is not None:
         named = (
@@ -61,7 +61,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _response(context, error, ())
 
 

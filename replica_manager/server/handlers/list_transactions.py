@@ -31,7 +31,7 @@ VERSIONS: Final = (0, 1)
 async def handle(
     request: request_types.ListTransactionsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """Those that pass the filters and that the client may describe."""
+    """The response with the transactions that match the filters and the client may describe."""
     asked = ListTransactions(
         broker.records.transactions.new_request_id(),
         tuple(request.state_filters),
@@ -55,7 +55,7 @@ async def handle(
 def refuse(
     _request: request_types.ListTransactionsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Nothing but the code."""
+    """The response with only an error code."""
     return _response(ListTransactionsResult(error), context)
 
 

@@ -1,10 +1,10 @@
 """Metadata (3): brokers, controller and topics from the metadata cache.
 
-Topics that do not exist are created on the way if the client allows it and so does
-``auto.create.topics.enable``; this broker writes them to ZooKeeper itself, controller or not.
+Missing topics are created if the client and ``auto.create.topics.enable`` allow it.  This broker
+writes them to ZooKeeper itself, even if it is not the controller.
 
-The response is written straight to bytes, in slices between which the event loop serves others: a
-client may ask for 100,000 partitions.
+The response is encoded directly to bytes, in slices: a client may request 100,000 partitions, and
+the event loop handles other requests in between.
 
 Source: Kafka ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getTopicMetadata``,
 ``DefaultAutoTopicCreationManager``.
@@ -62,7 +62,7 @@ _LISTENER_NOT_FOUND: Final = ErrorCode.listener_not_found.value
 async def handle(
     request: request_types.MetadataRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody:
-    """The requested topics, all of them if none is named, and the brokers on the same listener."""
+    """The response with the requested topics, and the brokers that have the client's listener."""
     described = _Topics(request, context, broker)
     topics = await described.describe()
     snapshot = broker.metadata_cache.snapshot
@@ -92,13 +92,13 @@ async def handle(
 def refuse(
     request: request_types.MetadataRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every topic that was named, with that code."""
+    """The response with ``error`` for every topic of the request."""
     schema = response_schema(API_KEY, context.api_version)
     topics = tuple(
         schema.part(
             "MetadataResponseTopic",
             error_code=error,
-            # A null name, itself an error before version 12, cannot be repeated in those versions.
+            # Before version 12, the response cannot have a null name.
             name=topic.name or "",
             topic_id=field_or(topic, "topic_id", None),
             is_internal=topic.name is not None and is_internal(topic.name),
@@ -127,16 +127,17 @@ class _Topics:
             for live in self._snapshot.live_brokers.values()
             if live.endpoint(context.listener_name) is not None
         }
-        # As in Kafka, who creates topics by the way is charged for them but never waits.
+        # As in Kafka, auto-created topics count for the mutation quota, but do not throttle this
+        # request.
         self._quota = broker.quotas.controller_mutation.of(
             context.client_id, is_strict=False, user=context.principal.name
         )
         self._described_count = 0
-        """Topics and partitions."""
+        """The number of topics and partitions encoded so far."""
         self._failures = Counter[int]()
 
     def error_counts(self) -> ErrorCounts:
-        """Of what was described, once it has been."""
+        """How often each error code occurs in the response; call it after :meth:`describe`."""
         failures = {ErrorCode(error): count for error, count in self._failures.items()}
         return {ErrorCode.none: self._described_count - self._failures.total(), **failures}
 
@@ -157,7 +158,7 @@ class _Topics:
         described = await self._described(list(names))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         missing = [name for name in described if name not in self._snapshot.partitions]
-        # A client that may not describe a topic does not learn whether it exists.
+        # The client gets this error also for a topic that does not exist, so as not to learn that.
         hidden = [
             self._unauthorized(name, None, is_internal=False)
             async for name in in_slices(names)
@@ -166,7 +167,7 @@ class _Topics:
         return known + await self._missing(missing) + hidden
 
     async def _described(self, names: Sequence[str], *, is_all: bool = False) -> dict[str, None]:
-        """The topics that the client may describe."""
+        """The topics in ``names`` that the client may describe."""
         return await allowed_names(
             self._broker,
             self._context,
@@ -205,7 +206,7 @@ class _Topics:
         found = {names[topic_id]: topic_id for topic_id in ids if topic_id in names}
         described = await self._described(list(found))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
-        # An id is no secret, but the name that it belongs to is.
+        # The client sent the topic id, but may not learn the topic's name.
         hidden = [
             self._unauthorized(None, topic_id, is_internal=False)
             async for name, topic_id in in_slices(found.items())
@@ -221,7 +222,7 @@ class _Topics:
         errors = (
             await self._broker.auto_creation.create(list(creatable), self._quota.charge)
             if may_create and creatable
-            else {name: _why_unknown(name) async for name in in_slices(creatable)}
+            else {name: _unknown_topic_error(name) async for name in in_slices(creatable)}
         )
         return [
             self._topic_without_partitions(
@@ -238,7 +239,7 @@ class _Topics:
         ]
 
     async def _creatable(self, names: Sequence[str]) -> dict[str, None]:
-        """The topics that the client may create."""
+        """The topics in ``names`` that the client may create."""
         if is_cluster_allowed(
             self._broker, self._context, AclOperation.CREATE, log_if_denied=False
         ):
@@ -292,8 +293,8 @@ class _Topics:
             )
         error = _NONE
         if self._version == 0:
-            replicas = self._shown(replicas)
-            in_sync_replicas = self._shown(in_sync_replicas)
+            replicas = self._reachable_only(replicas)
+            in_sync_replicas = self._reachable_only(in_sync_replicas)
             if len(replicas) < len(state.replicas) or len(in_sync_replicas) < len(
                 state.in_sync_replicas
             ):
@@ -312,12 +313,12 @@ class _Topics:
             error, partition, leader, leader_epoch, replicas, in_sync_replicas, offline_replicas
         )
 
-    def _shown(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
-        """The brokers to show; version 0 leaves out those that the client cannot reach."""
+    def _reachable_only(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
+        """The brokers without those that lack the client's listener, for version 0."""
         return tuple(broker for broker in brokers if broker in self._reachable)
 
 
-def _why_unknown(name: str) -> ErrorCode:
+def _unknown_topic_error(name: str) -> ErrorCode:
     if invalid_name_reason(name) is not None:
         return ErrorCode.invalid_topic_exception
     return ErrorCode.unknown_topic_or_partition

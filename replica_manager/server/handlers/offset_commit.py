@@ -1,4 +1,4 @@
-"""OffsetCommit (8): commits a group's offsets, in version 0 to ZooKeeper.
+"""OffsetCommit (8): commits a group's offsets; version 0 writes them to ZooKeeper.
 
 Source: Kafka ``KafkaApis.handleOffsetCommitRequest``.
 """
@@ -40,7 +40,10 @@ _TO_ZOOKEEPER: Final = 0
 async def handle(
     request: request_types.OffsetCommitRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """A code for each partition; those that do not exist are refused, the others written."""
+    """The response with an error code for each partition.
+
+    The offsets of unknown or unauthorized partitions are refused, all others are written.
+    """
     check_group(broker, context, AclOperation.READ, request.group_id)
     partitions = await partitions_in_slices(request.topics)
     refused = await refused_partitions(partitions, context, broker)
@@ -62,7 +65,7 @@ async def handle(
 def refuse(
     request: request_types.OffsetCommitRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every partition."""
+    """The response with ``error`` for every partition."""
     errors = dict.fromkeys(partitions_of(request.topics), error)
     return write_commit(errors, context.api_version)
 

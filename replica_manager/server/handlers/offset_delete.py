@@ -35,7 +35,7 @@ VERSIONS: Final = (0, 0)
 async def handle(
     request: request_types.OffsetDeleteRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """A code for each partition, or one for the group."""
+    """The response with an error code for each partition, or one for the group."""
     check_group(broker, context, AclOperation.DELETE, request.group_id)
     partitions = await partitions_in_slices(request.topics)
     refused = await refused_partitions(partitions, context, broker)
@@ -55,5 +55,5 @@ async def handle(
 def refuse(
     _request: request_types.OffsetDeleteRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code of the group."""
+    """The response with ``error`` for the group."""
     return write_delete_offsets(DeleteOffsetsResult(error, {}), context.api_version)

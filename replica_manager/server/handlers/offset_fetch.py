@@ -1,4 +1,4 @@
-"""OffsetFetch (9): the offsets that groups have committed, in version 0 those in ZooKeeper.
+"""OffsetFetch (9): the committed offsets of groups; version 0 reads those in ZooKeeper.
 
 Source: Kafka ``KafkaApis.handleOffsetFetchRequest``.
 """
@@ -42,10 +42,10 @@ _FROM_ZOOKEEPER: Final = 0
 async def handle(
     request: request_types.OffsetFetchRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The offsets of each group, in the order of the request."""
+    """The response with the offsets of each group, in the order of the request."""
     asked = await aside(_partition_count(request), partial(read_fetch, request, 0))
     found: dict[str, GroupOffsets] = {}
-    # A group that is named several times is answered once: the last time counts.
+    # A group that is named several times has one result, for its last entry.
     async for wanted in in_slices({each.group_id: each for each in asked.groups}.values()):
         found[wanted.group_id] = await _found(
             wanted, context, broker, requires_stable=asked.requires_stable
@@ -60,7 +60,7 @@ async def handle(
 def refuse(
     request: request_types.OffsetFetchRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every group."""
+    """The response with ``error`` for every group."""
     asked = read_fetch(request, 0)
     groups = tuple(GroupOffsets(wanted.group_id, error, {}) for wanted in asked.groups)
     return write_fetch(FetchResult(groups), asked, context.api_version)
@@ -77,7 +77,10 @@ def _partition_count(request: request_types.OffsetFetchRequest) -> int:
 async def _found(
     wanted: WantedOffsets, context: RequestContext, broker: BrokerContext, *, requires_stable: bool
 ) -> GroupOffsets:
-    """A group's offsets; of topics that the client may not see an error, if it named them."""
+    """A group's offsets, without topics that the client may not describe.
+
+    Partitions of such topics have an error if the request names them.
+    """
     group_id = wanted.group_id
     if not is_allowed(broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return GroupOffsets(group_id, ErrorCode.group_authorization_failed, {})

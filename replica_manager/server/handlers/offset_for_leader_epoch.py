@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ends in the log of a partition's leader.
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch in the log of a partition's leader.
 
-Followers ask before they truncate, consumers to see whether what they have read is still there.
-A client with ClusterAction may ask about every topic, others about those they may describe.
+Followers use it to truncate their logs, consumers to detect that records they read were truncated.
+A client with ClusterAction may name every topic, other clients those that they may describe.
 
 Source: Kafka ``KafkaApis.handleOffsetForLeaderEpochRequest``,
 ``ReplicaManager.lastOffsetForLeaderEpoch``; KIP-101, KIP-279, KIP-320.
@@ -39,7 +39,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
-    """One answer per partition; topics that the client may not see come last."""
+    """The response with one result per partition; unauthorized topics are at the end."""
     names = [topic.topic for topic in request.topics]
     if is_cluster_allowed(broker, context, AclOperation.CLUSTER_ACTION, log_if_denied=False):
         allowed = dict.fromkeys(names)
@@ -64,7 +64,7 @@ async def handle(
 def refuse(
     request: request_types.OffsetForLeaderEpochRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """Every partition of the request, with that code."""
+    """The response with ``error`` for every partition of the request."""
     return _response(context, _refused(request.topics, error))
 
 

@@ -1,7 +1,7 @@
 """Produce (0): appends clients' records to partitions that this broker leads.
 
-With ``acks`` 0 nothing is answered; if something failed, the connection is closed, so that the
-client looks for the leader anew.
+With ``acks`` 0 no response is sent.  If an append failed, the connection is closed instead, so that
+the client requests metadata again.
 
 Source: Kafka ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 """
@@ -47,8 +47,8 @@ _ONE_BATCH_SINCE: Final = 3
 _ZSTD_SINCE: Final = 7
 _CURRENT_LEADER_SINCE: Final = 10
 _ABORTABLE_SINCE: Final = 11
-"""Before, clients did not know TRANSACTION_ABORTABLE."""
-_ASK_AGAIN: Final = frozenset(
+"""The first version whose clients know TRANSACTION_ABORTABLE."""
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.concurrent_transactions,
         ErrorCode.network_exception,
@@ -68,7 +68,7 @@ read = read_produce_request
 async def handle(
     request: ProduceRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | Unanswered:
-    """The offsets of the appended records; no response where ``acks`` is 0."""
+    """The response with the offsets of the appended records; no response if ``acks`` is 0."""
     if await _is_transactional(request) and not (
         request.transactional_id is not None
         and is_allowed(
@@ -128,7 +128,7 @@ async def handle(
 def refuse(
     request: ProduceRequest, context: RequestContext, error: ErrorCode
 ) -> EncodedBody | Unanswered:
-    """The error for every partition; with ``acks`` 0 the connection is closed."""
+    """The response with ``error`` for every partition; closes the connection if ``acks`` is 0."""
     count = sum(len(partitions) for _, partitions in request.topics)
     if request.acks == 0:
         return Unanswered(closes=True, errors=lambda: {error: count})
@@ -154,7 +154,10 @@ async def _verified(
     context: RequestContext,
     broker: BrokerContext,
 ) -> Verified:
-    """The partitions that belong to the transaction of the batches' one producer."""
+    """Verifies that the partitions belong to the producer's transaction (KIP-890).
+
+    RequestRefused(INVALID_PRODUCER_ID_MAPPING) if the batches have more than one producer.
+    """
     headers = {tp: records.first_header for tp, records in batches.items()}
     transactional = {
         tp: header
@@ -177,12 +180,12 @@ async def _verified(
 
 
 def _unverified(error: ErrorCode) -> PartitionResponse:
-    """The error for a producer whose transaction could not be verified."""
+    """The result of a partition whose transaction could not be verified."""
     if error is ErrorCode.invalid_txn_state:
         return PartitionResponse(error, message="Partition was not added to the transaction")
-    if error not in _ASK_AGAIN:
+    if error not in _RETRIABLE:
         return PartitionResponse(error)
-    # Old clients try again at this code, and do not look for another leader.
+    # Clients retry after NOT_ENOUGH_REPLICAS, without requesting metadata first.
     return PartitionResponse(
         ErrorCode.not_enough_replicas,
         message="Unable to verify the partition has been added to the transaction. Underlying"
@@ -191,7 +194,7 @@ def _unverified(error: ErrorCode) -> PartitionResponse:
 
 
 def _check_records(records: MemoryRecords, version: int) -> ErrorCode:
-    """Version 3 and later: exactly one batch of magic 2; zstd from version 7 on."""
+    """The error if the records are not exactly one batch of magic 2; zstd needs version 7."""
     try:
         batches = records.batches()
         found = next(batches, None)
@@ -216,7 +219,7 @@ async def _is_transactional(request: ProduceRequest) -> bool:
             try:
                 header = records.first_header
             except CorruptRecord:
-                continue  # refused by itself, later
+                continue  # handle() refuses this partition later
             if header is not None and header.is_transactional:
                 return True
     return False

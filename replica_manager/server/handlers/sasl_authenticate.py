@@ -1,6 +1,6 @@
-"""SaslAuthenticate (36) outside of a login: too late, or on a listener that has none.
+"""SaslAuthenticate (36) after authentication, or on a listener without SASL: an error.
 
-A login itself never comes here (:mod:`replica_manager.security.sasl_authenticator`).
+SASL authentication itself is in :mod:`replica_manager.security.sasl_authenticator`.
 
 Source: Kafka ``KafkaApis.handleSaslAuthenticateRequest``.
 """
@@ -25,7 +25,7 @@ VERSIONS: Final = (0, 2)
 async def handle(
     _request: request_types.SaslAuthenticateRequest, context: RequestContext, _broker: BrokerContext
 ) -> ResponsePayload:
-    """ILLEGAL_SASL_STATE, with a sentence."""
+    """The response with ILLEGAL_SASL_STATE and a message."""
     return _response(
         context,
         ErrorCode.illegal_sasl_state,
@@ -36,7 +36,7 @@ async def handle(
 def refuse(
     _request: request_types.SaslAuthenticateRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _response(context, error, None)
 
 

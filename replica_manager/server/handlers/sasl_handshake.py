@@ -1,6 +1,6 @@
-"""SaslHandshake (17) outside of a login: too late, or on a listener that has none.
+"""SaslHandshake (17) after authentication, or on a listener without SASL: an error.
 
-A login itself never comes here (:mod:`replica_manager.security.sasl_authenticator`).
+SASL authentication itself is in :mod:`replica_manager.security.sasl_authenticator`.
 
 Source: Kafka ``KafkaApis.handleSaslHandshakeRequest``.
 """
@@ -24,12 +24,12 @@ VERSIONS: Final = (0, 1)
 async def handle(
     request: request_types.SaslHandshakeRequest, context: RequestContext, _broker: BrokerContext
 ) -> ResponsePayload:
-    """ILLEGAL_SASL_STATE."""
+    """The response with ILLEGAL_SASL_STATE."""
     return refuse(request, context, ErrorCode.illegal_sasl_state)
 
 
 def refuse(
     _request: request_types.SaslHandshakeRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return response_schema(API_KEY, context.api_version).response(error_code=error, mechanisms=())

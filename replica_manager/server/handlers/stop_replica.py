@@ -1,4 +1,4 @@
-"""StopReplica (5): the controller stops replicas and deletes them.
+"""StopReplica (5): stops this broker's replicas, and deletes them if the controller wants that.
 
 Source: Kafka ``KafkaApis.handleStopReplicaRequest``, ``StopReplicaRequest``.
 """
@@ -29,7 +29,10 @@ VERSIONS: Final = (0, 4)
 async def handle(
     request: request_types.StopReplicaRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One error per partition; none if the request is refused as a whole."""
+    """The response with one error code per partition.
+
+    A request with a stale broker epoch has no partitions in its response.
+    """
     if is_stale("StopReplica", request, broker):
         return _response(context, ErrorCode.stale_broker_epoch, {})
     partitions = {
@@ -51,7 +54,7 @@ async def handle(
 def refuse(
     request: request_types.StopReplicaRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code at the top and for every partition."""
+    """The response with ``error`` for the request and for every partition."""
     partitions = dict(_partitions(request, context.api_version))
     return _response(context, error, dict.fromkeys(partitions, error))
 

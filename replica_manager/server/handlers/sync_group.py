@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader sends the assignment, every member gets its part.
+"""SyncGroup (14): distributes the group leader's assignment to the members.
 
 Source: Kafka ``KafkaApis.handleSyncGroupRequest``.
 """
@@ -29,7 +29,7 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: request_types.SyncGroupRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload:
-    """The member's assignment, when the leader has sent it."""
+    """The response with the member's assignment, once the leader has sent it."""
     if lacks_protocol(request, context.api_version):
         raise RequestRefused(ErrorCode.inconsistent_group_protocol)
     check_group(broker, context, AclOperation.READ, request.group_id)
@@ -43,5 +43,5 @@ async def handle(
 def refuse(
     _request: request_types.SyncGroupRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The error, and no assignment."""
+    """The response with ``error`` and no assignment."""
     return write_sync(SyncResult(error), context.api_version)

@@ -1,6 +1,7 @@
 """TxnOffsetCommit (28): commits offsets of a group as part of a transaction.
 
-The transaction's coordinator is asked first whether the group's partition belongs to it.
+First this broker verifies with the transaction coordinator that the group's partition of
+``__consumer_offsets`` belongs to the transaction.
 
 Source: Kafka ``KafkaApis.handleTxnOffsetCommitRequest``,
 ``GroupCoordinator.handleTxnCommitOffsets`` (KIP-98, KIP-447, KIP-890).
@@ -41,15 +42,18 @@ API_KEY: Final = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS: Final = (0, 4)
 
 _ABORTABLE_SINCE: Final = 4
-"""Before, clients did not know TRANSACTION_ABORTABLE."""
+"""The first version whose clients know TRANSACTION_ABORTABLE."""
 _LOADING_SINCE: Final = 2
-"""Before, producers could crash at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""The first version whose producers can handle COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 
 async def handle(
     request: request_types.TxnOffsetCommitRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """A code for each partition; those that do not exist are refused, the others written."""
+    """The response with an error code for each partition.
+
+    The offsets of unknown or unauthorized partitions are refused, all others are written.
+    """
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)
     partitions = await partitions_in_slices(request.topics)
@@ -62,7 +66,7 @@ async def handle(
 def refuse(
     request: request_types.TxnOffsetCommitRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every partition."""
+    """The response with ``error`` for every partition."""
     return _response(dict.fromkeys(partitions_of(request.topics), error), context)
 
 

@@ -1,7 +1,7 @@
 """UpdateFeatures (57): changes the finalized features of the cluster.
 
-The controller writes them; the response waits until this broker has read them too.  In Kafka the
-controller's event thread waits for that, here only the client does.
+The controller writes the features, and the response waits until this broker has read them.  In
+Kafka the controller's event thread waits for that, here only the request does.
 
 Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatureUpdates``,
 ``UpdateFeaturesRequest`` (KIP-584, KIP-778).
@@ -37,7 +37,7 @@ _SAFE_DOWNGRADE: Final = 2
 async def handle(
     request: request_types.UpdateFeaturesRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per feature, or only a code."""
+    """The response with one result per feature, or only an error code."""
     if not broker.administration.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
     if not is_feature_versioning_supported(broker.config().inter_broker_version):
@@ -45,7 +45,7 @@ async def handle(
             context,
             FeatureResults(ErrorCode.invalid_request, "Feature versioning system is disabled."),
         )
-    # A feature named twice: the last one counts.
+    # If a feature is named twice, the last update is used.
     updates = {
         update.feature: _update(update) async for update in in_slices(request.feature_updates)
     }
@@ -60,7 +60,7 @@ async def handle(
     if response.epoch is not None and not await broker.administration.features.reaches(
         response.epoch, timeout_ms_of(request)
     ):
-        # The features are written; Kafka too says that they failed if it does not see them in time.
+        # The features are written, but not read in time: FEATURE_UPDATE_FAILED, as in Kafka.
         response = replace(
             response,
             results=tuple(
@@ -74,12 +74,12 @@ async def handle(
 def refuse(
     _request: request_types.UpdateFeaturesRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response that carries only a code."""
+    """The response with only an error code."""
     return _response(context, FeatureResults(error))
 
 
 def _update(update: request_types.FeatureUpdateKey) -> FeatureUpdate:
-    # The first version knows no other downgrade than a safe one.
+    # Version 0 has only safe downgrades.
     is_downgrade = field_or(update, "allow_downgrade", False)
     upgrade_type = field_or(update, "upgrade_type", _SAFE_DOWNGRADE if is_downgrade else _UPGRADE)
     return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)

@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller updates the metadata cache of this broker.
+"""UpdateMetadata (6): updates this broker's metadata cache with the controller's metadata.
 
 Source: Kafka ``KafkaApis.handleUpdateMetadataRequest``, ``UpdateMetadataRequest``.
 """
@@ -41,11 +41,11 @@ API_KEY: Final = ApiKey.UPDATE_METADATA
 VERSIONS: Final = (0, 8)
 _BY_TOPIC_SINCE: Final = 5
 DELETED_AT_ONCE: Final = 5_000
-"""Deleted partitions that the group coordinator looks for in one step: some 5 ms."""
+"""Deleted partitions passed to the group coordinator in one step: some 5 ms."""
 
 
 def read(version: int, data: bytes, offset: int) -> bulk_reading.UpdateMetadata[PartitionMetadata]:
-    """The request; its topics are read in bulk where the version allows it."""
+    """Decodes the request; a faster decoder reads the topics if it supports the version."""
     if version in bulk_reading.VERSIONS:
         return bulk_reading.read_update_metadata(version, data, offset, PartitionMetadata._make)
     request: Any = read_request(API_KEY, version, data, offset)
@@ -57,13 +57,13 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload:
-    """Applies the metadata, and wakes the requests that wait for its topics."""
+    """Updates the metadata cache, and wakes the requests that wait for changes of its topics."""
     if is_stale("UpdateMetadata", request.head, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     topics = [
         TopicMetadata(*topic)
         async for topic in all_in_slices(request.topics)
-        if _is_named_well(topic.topic)
+        if _has_valid_name(topic.topic)
     ]
     version = context.api_version
     head = request.head
@@ -82,10 +82,10 @@ async def handle(
 
 
 async def _delete_offsets(deleted: Sequence[TopicPartition], broker: BrokerContext) -> None:
-    """Tells the group coordinator, some thousand partitions at a time.
+    """Removes the committed offsets of deleted partitions, some thousand partitions at a time.
 
-    Each time logs a line and looks at every group.  It is done to the end, also when the controller
-    has closed its connection.
+    Each step logs a line and loops over every group.  All steps run, even if the controller has
+    closed its connection.
     """
     async for piece in all_in_pieces(deleted, DELETED_AT_ONCE):
         broker.records.groups.on_partitions_deleted(piece)
@@ -96,7 +96,7 @@ def refuse(
     context: RequestContext,
     error: ErrorCode,
 ) -> ResponsePayload:
-    """The response is nothing but a code."""
+    """The response with only an error code."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)
 
 
@@ -118,8 +118,8 @@ def _decode(
     )
 
 
-def _is_named_well(topic: str) -> bool:
-    """Whether the topic has a valid name; the cache refuses others."""
+def _has_valid_name(topic: str) -> bool:
+    """Whether the topic has a valid name; a topic with an invalid one is logged and ignored."""
     reason = invalid_name_reason(topic)
     if reason is not None:
         _log.warning("Ignoring a topic of an UpdateMetadata request: %s", reason)
@@ -129,7 +129,7 @@ def _is_named_well(topic: str) -> bool:
 def _topics(
     request: request_types.UpdateMetadataRequest, version: int
 ) -> Iterator[bulk_reading.Topic[PartitionMetadata]]:
-    """The topics of a version below 6, which has no topic ids."""
+    """The topics of a version that bulk_reading does not support, without topic ids."""
     if version >= _BY_TOPIC_SINCE:
         for topic in field_or(request, "topic_states", ()):
             yield bulk_reading.Topic(
@@ -195,6 +195,6 @@ def _endpoint(endpoint: request_types.UpdateMetadataEndpoint) -> Endpoint:
             f"no security protocol has the id {endpoint.security_protocol}",
         )
     protocol = SECURITY_PROTOCOLS[endpoint.security_protocol]
-    # Before version 3 a listener had no name but its protocol's.
+    # Before version 3, the listener name is the security protocol.
     listener_name = field_or(endpoint, "listener", protocol)
     return Endpoint(endpoint.host, endpoint.port, listener_name, protocol)

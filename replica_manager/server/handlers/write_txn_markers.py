@@ -1,7 +1,7 @@
-"""WriteTxnMarkers (27): writes the commit and abort markers of a coordinator.
+"""WriteTxnMarkers (27): appends the commit and abort markers of a transaction coordinator.
 
-A marker is a control batch, in each partition; in ``__consumer_offsets`` it also makes the offsets
-of the transaction count, or drops them.
+A marker is a control batch in each partition of the transaction.  In ``__consumer_offsets`` it also
+commits the pending offsets of the transaction, or drops them.
 
 Source: Kafka ``KafkaApis.handleWriteTxnMarkersRequest`` (KIP-98).
 """
@@ -34,17 +34,20 @@ API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (0, 1)
 
 MARKERS_AT_ONCE: Final = 100
-"""So many markers are written, and waited for, at the same time."""
+"""Markers that are appended and replicated at the same time."""
 _ALL_REPLICAS: Final = -1
 
 
 async def handle(
     request: request_types.WriteTxnMarkersRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """An error for each partition of each marker, once every in-sync replica has it."""
+    """The response with an error code for each partition of each marker.
+
+    It is sent when every in-sync replica has the markers.
+    """
     markers = [marker async for marker in in_slices(read_markers(request))]
     results: list[tuple[Marker, Mapping[TopicPartition, ErrorCode]]] = []
-    # Some at a time: each waits for the other replicas, and each is a task of its own.
+    # A limited number at a time: each marker is a task that waits for the other replicas.
     for start in range(0, len(markers), MARKERS_AT_ONCE):
         piece = markers[start : start + MARKERS_AT_ONCE]
         errors = await asyncio.gather(*(_write(marker, broker) for marker in piece))
@@ -56,7 +59,7 @@ async def handle(
 def refuse(
     request: request_types.WriteTxnMarkersRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The code for every partition."""
+    """The response with ``error`` for every partition."""
     markers = list(read_markers(request))
     return _response([(each, dict.fromkeys(each.partitions, error)) for each in markers], context)
 
@@ -78,7 +81,7 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
         origin=AppendOrigin.COORDINATOR,
     )
     written = {partition: outcome.error for partition, outcome in outcomes.items()}
-    _tell_groups(marker, written, broker)
+    _notify_group_coordinator(marker, written, broker)
     return errors | written
 
 
@@ -93,7 +96,7 @@ def _batch(marker: Marker) -> bytes:
     )
 
 
-def _tell_groups(
+def _notify_group_coordinator(
     marker: Marker, written: Mapping[TopicPartition, ErrorCode], broker: BrokerContext
 ) -> None:
     of_offsets = [

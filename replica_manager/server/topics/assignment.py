@@ -1,6 +1,6 @@
 """Assigns the replicas of a new topic to brokers.
 
-Pure: where the reference draws lots, the caller hands in ``start`` and ``shift``.
+Pure: Kafka chooses ``start`` and ``shift`` at random, here the caller passes them.
 
 Source: Kafka ``AdminUtils.assignReplicasToBrokers``, ``getRackAlternatedBrokerList`` (KIP-36).
 """
@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.request_errors import RequestRefused
 
 MOST_PARTITIONS: Final = 100_000
-"""Of one topic: the znode of so many is larger than any request that ZooKeeper takes."""
+"""The most partitions of a topic; with more, its znode would exceed ZooKeeper's size limit."""
 
 
 def assign_replicas(
@@ -28,12 +28,12 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Partition to replicas, preferred leader first.
+    """The replicas of each partition, preferred leader first.
 
-    ``racks``: broker id to its rack; the order of brokers counts when no broker has a rack.
+    ``racks``: broker id to rack; without racks, the order of the brokers matters.
     ``start``: position of partition 0's leader; ``shift``: distance of its first follower.
-    Raises RequestRefused as Kafka does for impossible counts and for racks that only some have, and
-    beyond MOST_PARTITIONS, where Kafka would go on until its memory or its patience ends.
+    Raises RequestRefused, as Kafka, for impossible counts or if only some brokers have a rack, and
+    for more than MOST_PARTITIONS, where Kafka would run out of memory.
     """
     if partition_count <= 0:
         raise RequestRefused(
@@ -72,7 +72,7 @@ def assign_replicas(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Brokers with alternating racks: racks by name, the brokers of a rack by id."""
+    """The brokers in an order in which racks alternate; sorted by rack name and broker id."""
     brokers_of: defaultdict[str, list[int]] = defaultdict(list)
     for broker in sorted(racks):
         brokers_of[racks[broker]].append(broker)
@@ -82,12 +82,11 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 
 
 class _Chooser:
-    """Chooses the followers of one leader one after the other."""
+    """Chooses the replicas of a partition."""
 
     def __init__(self, brokers: Sequence[int], racks: Mapping[int, str]) -> None:
         self._brokers = brokers
         self._racks = racks
-        # Without racks every broker counts as one of its own, and the rack rule never bites.
         self._rack_count = len(set(racks.values())) if racks else 1
 
     def replicas(self, first: int, shift: int, count: int) -> tuple[int, ...]:
@@ -103,9 +102,9 @@ class _Chooser:
             attempt += 1
             rack = self._racks[broker]
             if rack in used_racks and len(used_racks) < self._rack_count:
-                continue  # another rack still has none
+                continue  # first use a rack without a replica
             if broker in chosen:
-                continue  # count <= brokers, so one without a replica is left
+                continue  # count <= number of brokers, so another broker is left
             chosen.append(broker)
             used_racks.add(rack)
         return tuple(chosen)

@@ -1,4 +1,4 @@
-"""Creates missing topics that clients request by name.
+"""Creates missing topics that clients name in requests.
 
 Source: Kafka ``DefaultAutoTopicCreationManager.createTopicsInZk``.
 """
@@ -24,7 +24,7 @@ _log = logging.getLogger("kafka.server.DefaultAutoTopicCreationManager")
 
 
 class AutoTopicCreation:
-    """Creates topics for Metadata requests.  Lives on the event loop."""
+    """Creates topics for Metadata and FindCoordinator requests.  For the event loop."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class AutoTopicCreation:
     async def create(
         self, names: Sequence[str], charge: Callable[[int], None]
     ) -> dict[str, ErrorCode]:
-        """The error code for each topic name.
+        """Creates the topics; returns an error code for each name.
 
-        A topic that was created, or exists already, is LEADER_NOT_AVAILABLE: ask again.  ``charge``
-        is called with the partitions.
+        LEADER_NOT_AVAILABLE means that the topic was created or exists, and the client must retry.
+        ``charge`` is called with the number of partitions of each topic.
         """
         errors: dict[str, ErrorCode] = {}
         async for name in in_slices(names):

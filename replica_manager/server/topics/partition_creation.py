@@ -1,7 +1,7 @@
 """Assigns and validates the partitions that are added to a topic.
 
-Pure.  The new partitions continue the pattern of the old ones: the first leader stands where
-partition 0's does, as if the topic had been created with all of them.
+Pure.  The new partitions continue the assignment of the old ones, as if the topic had been created
+with all of them, with partition 0's first replica as the start.
 
 Source: Kafka ``ZkAdminManager.createPartitions``, ``AdminZkClient.createNewPartitionsAssignment``.
 """
@@ -24,9 +24,9 @@ class NewPartitions:
 
     topic: str
     count: int
-    """In all, the existing ones included."""
+    """The wanted total, with the existing partitions."""
     assignments: tuple[tuple[int, ...], ...] | None = None
-    """Replicas of each new partition; None: the broker decides."""
+    """The replicas of each new partition; None lets the broker assign them."""
 
 
 def assign(
@@ -34,12 +34,12 @@ def assign(
     existing: Mapping[int, ReplicaAssignment],
     brokers: Mapping[int, Broker],
 ) -> dict[int, ReplicaAssignment]:
-    """The new partitions' assignments; RequestRefused if they are invalid.
+    """The assignments of the new partitions; RequestRefused if the request is not valid.
 
-    ``brokers``: the registered ones, by id ascending.
+    ``brokers``: the registered brokers by id, in ascending order.
     """
     if any(assignment.is_being_reassigned for assignment in existing.values()):
-        # The controller writes the topic's znode while it moves replicas.
+        # During a reassignment the controller writes the topic's znode, too.
         raise RequestRefused(
             ErrorCode.reassignment_in_progress,
             f"A partition reassignment is in progress for the topic '{wanted.topic}'.",

@@ -1,7 +1,7 @@
 """Creates and deletes topics in ZooKeeper, and reads their configuration.
 
-Calls to ZooKeeper block, so they run in an executor and never on the event loop.  What is decided
-there is pure and stands in :mod:`.topic_creation` and :mod:`.assignment`.
+Calls to ZooKeeper block, so they run in an executor and never on the event loop.  The pure logic is
+in :mod:`.topic_creation` and :mod:`.assignment`.
 
 Source: Kafka ``ZkAdminManager``, ``AdminZkClient``.
 """
@@ -53,7 +53,7 @@ _R = TypeVar("_R")
 
 
 class TopicAdmin:
-    """Topics as znodes.  The coroutines belong to the event loop."""
+    """Creates and deletes the znodes of topics.  For the event loop."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class TopicAdmin:
         is_cached: bool,
         charge: Callable[[int], None] | None,
     ) -> CreatedTopic:
-        """Checks the topic and writes it; else RequestRefused.
+        """Validates the topic and writes it; RequestRefused if it is not valid.
 
-        ``live_brokers`` may get replicas; ``is_cached``: the metadata cache knows the topic.
-        ``charge`` is called with the partitions before they are written, and may refuse; without it
-        the topic is only checked.
+        Replicas are assigned to ``live_brokers``.  ``is_cached``: the metadata cache has the topic.
+        ``charge`` is called with the number of partitions before the write, and may refuse it; if
+        it is None the topic is only validated.
         """
         config = topic_creation.check_request(topic, is_cached=is_cached)
         checked = await self._blocking(
@@ -97,7 +97,7 @@ class TopicAdmin:
         await self._blocking(lambda: self._delete(topic))
 
     async def config_of(self, entity_path: str) -> Mapping[str, str]:
-        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        """The dynamic configuration of an entity such as ``topics/orders``; may be empty."""
         return await self._blocking(lambda: read_entity_config(self._session, entity_path))
 
     async def _blocking(self, call: Callable[[], _R]) -> _R:
@@ -107,7 +107,7 @@ class TopicAdmin:
         self, topic: NewTopic, live_brokers: Mapping[int, Broker]
     ) -> dict[int, tuple[int, ...]]:
         if topic.assignment:
-            # A partition named twice: the last one counts, as in Kafka's map.
+            # If a partition is named twice, the last assignment is used, as in Kafka.
             return dict(topic.assignment)
         config = self._config()
         count, factor = topic.partition_count, topic.replication_factor
@@ -186,5 +186,5 @@ class TopicAdmin:
 
 
 def _properties_text(config: Mapping[str, str]) -> str:
-    """As ``java.util.Properties`` prints itself."""
+    """The configuration as ``java.util.Properties`` prints it."""
     return f"{{{', '.join(f'{key}={config[key]}' for key in properties_order(config))}}}"

@@ -1,7 +1,7 @@
 """Validates a new topic before it is written to ZooKeeper.
 
-Pure: the caller brings what it read.  The checks and their order are Kafka's; each ends in a
-RequestRefused with Kafka's code.
+Pure: the caller passes what it has read from ZooKeeper.  The checks and their order are Kafka's; a
+failed check raises RequestRefused with Kafka's error code.
 
 Source: Kafka ``ZkAdminManager.createTopics``, ``AdminZkClient.validateTopicCreate``, ``Topic``.
 """
@@ -33,13 +33,13 @@ class NewTopic:
     partition_count: int = FROM_BROKER_DEFAULT
     replication_factor: int = FROM_BROKER_DEFAULT
     assignment: Sequence[tuple[int, tuple[int, ...]]] = ()
-    """Explicit partition to replicas, in the request's order."""
+    """The explicit replicas of each partition, in the request's order; empty if not given."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A created topic, or one that was only validated."""
+    """A created topic, or a validated one, without a topic id."""
 
     name: str
     topic_id: UUID | None
@@ -48,12 +48,12 @@ class CreatedTopic:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether Kafka stores its own state in that topic."""
+    """Whether Kafka stores its own state in the topic."""
     return topic in INTERNAL_TOPICS
 
 
 def check_request(topic: NewTopic, *, is_cached: bool) -> dict[str, str]:
-    """The checks before anything is read; answers the topic's configuration without nulls."""
+    """The checks before ZooKeeper is read; returns the topic's configuration."""
     if is_cached:
         raise RequestRefused(
             ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists."
@@ -84,9 +84,10 @@ def check_name(name: str) -> None:
 def check_against_existing(
     name: str, *, is_marked_for_deletion: bool, exists: bool, all_topics: Sequence[str]
 ) -> None:
-    """The checks against ZooKeeper; ``all_topics`` may be empty for a name without . or _.
+    """Checks the name against the topics in ZooKeeper.
 
-    Topics that differ only in ``.`` and ``_`` would share their metrics' names.
+    Topics whose names differ only in ``.`` and ``_`` would have the same metrics.  ``all_topics``
+    may be empty for a name without these characters.
     """
     if is_marked_for_deletion:
         raise RequestRefused(
@@ -105,10 +106,10 @@ def check_against_existing(
 
 
 def check_assignment(assignment: Mapping[int, tuple[int, ...]]) -> None:
-    """Same number of replicas everywhere, none twice, partitions numbered from 0.
+    """Checks that all partitions have as many replicas, none twice, and are numbered from 0.
 
     Explicit assignments may name unknown brokers, as in Kafka.  Deviation: negative broker ids and
-    empty replica lists, which Kafka writes to ZooKeeper and cannot read back, are refused here.
+    empty replica lists are refused here.  Kafka writes them to ZooKeeper and cannot read them back.
     """
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise RequestRefused(
@@ -134,7 +135,7 @@ def check_assignment(assignment: Mapping[int, tuple[int, ...]]) -> None:
 
 
 def check_config(config: Mapping[str, str], broker_values: Mapping[str, ConfigValue]) -> None:
-    """Raises RequestRefused(INVALID_CONFIG) for an unknown key or a wrong value."""
+    """Raises RequestRefused(INVALID_CONFIG) for an unknown key or an invalid value."""
     try:
         validate_topic_config(config, broker_values)
     except TopicConfigRefused as refused:

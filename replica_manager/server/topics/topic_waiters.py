@@ -1,7 +1,7 @@
 """Requests that wait for a change of the metadata cache.
 
-CreateTopics answers when every new partition has a leader, DeleteTopics when the topics are gone.
-Both wait here; every UpdateMetadata names the topics it changed, and only their waiters look again.
+CreateTopics waits until every new partition has a leader, DeleteTopics until the topics are
+deleted.  Each UpdateMetadata request wakes the requests that wait for one of its topics.
 
 Source: Kafka ``DelayedCreatePartitions``, ``DelayedDeleteTopics`` and their purgatory.
 """
@@ -16,7 +16,7 @@ from kafka_common.net.presence import abandonable
 
 
 class TopicWaiters:
-    """The waiting requests by topic.  Lives on the event loop."""
+    """The waiting requests by topic.  For the event loop."""
 
     def __init__(self) -> None:
         self._events: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
@@ -24,9 +24,9 @@ class TopicWaiters:
     async def wait(
         self, topics: Sequence[str], is_done: Callable[[], bool], timeout_ms: int
     ) -> bool:
-        """Waits until ``is_done``, looking again when ``topics`` change; False: timed out.
+        """Waits until ``is_done``, which is checked whenever ``topics`` change; False on a timeout.
 
-        CancelledError if the request's client goes away.
+        Raises CancelledError if the request's client disconnects.
         """
         event = asyncio.Event()
         for topic in topics:
@@ -47,7 +47,7 @@ class TopicWaiters:
         return True
 
     def changed(self, topics: Iterable[str]) -> None:
-        """The metadata of ``topics`` changed."""
+        """Wakes the requests that wait for ``topics``, after their metadata has changed."""
         if not self._events:
             return
         for topic in topics:
