@@ -1,18 +1,18 @@
-"""What happened to clusters, out of their logs: ``zkctl history``.
+"""What happened to clusters, read from their logs: ``zkctl history``.
 
-In the order of the data:
+The packages, in the order in which data passes through them:
 
-* :mod:`.shapes`: how the lines of Kafka's logs look, of all versions;
-* :mod:`.event_schema`: the one schema of a typed row, whichever log it comes from;
-* :mod:`.readers`: files into rows; :mod:`.following`: files that grow;
-* :mod:`.rules`: what happened, as functions of events: pure;
-* :mod:`.analyses`: the rules carried by Spark, for many rows;
-* :mod:`.report`: the answers on one page.
+* :mod:`.shapes`: the formats of log lines, for all versions of Kafka;
+* :mod:`.event_schema`: the one schema of a typed row, for every kind of log;
+* :mod:`.readers`: turns files into rows; :mod:`.following`: reads files that still grow;
+* :mod:`.rules`: pure functions that find out from events what happened;
+* :mod:`.analyses`: runs the rules in Spark, for many rows;
+* :mod:`.report`: writes the findings on one page.
 
 May import :mod:`kafka_common` and ``zkcontroller.state_changes``.  Only ``analyses``
 and ``readers`` may import pyspark.
 
-What must not be done here: nothing that a controller or a broker imports, because Spark takes
-seconds to start; remove or rename a column of the rows without a new ``schema_version``
+Two rules: controllers and brokers must not import this package, because Spark takes seconds to
+start.  Removing or renaming a column of the rows needs a new ``schema_version``
 (docs/state-changes-schema.md).
 """

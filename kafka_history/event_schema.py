@@ -1,12 +1,12 @@
 """The one schema of a typed row, for every log line and every line of the export.
 
 A row is one record: a log line with the exception below it, or one object of
-``state-changes.jsonl``.  Both sources fill the same columns, so no question asked of the rows needs
-to know where they came from.  Columns that do not apply are null; names and meanings are those of
-:class:`~.record.StateChange` wherever both have them.
+``state-changes.jsonl``.  Both sources fill the same columns, so a query does not depend on the
+source of a row.  Columns that do not apply are null.  A column that :class:`~.record.StateChange`
+has too keeps its name and meaning.
 
 This module is plain data: it imports no Spark, so that tools can show the schema without a JVM.
-``docs/history-schema.md`` is held to it.
+A test compares ``docs/history-schema.md`` with it.
 
 How rows are kept
 -----------------
@@ -18,8 +18,8 @@ An output directory holds Parquet tables, read with :mod:`.readers.store`:
 ``sources``
     :data:`SOURCE_COLUMNS`: every file that was looked at, read or not, and what was found in it.
 
-``history.json`` beside them lists the ingests that are complete; a folder that is not listed is the
-rest of an ingest that died, and is neither read nor in the way.
+``history.json`` beside them lists the complete ingests.  A folder that is not listed was left by an
+ingest that failed; readers ignore it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from types import NoneType
 from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
 SCHEMA_VERSION: Final = 1
-"""Grows when a column changes its meaning or goes away; new columns do not count."""
+"""Raised when a column changes its meaning or is removed, not when a column is added."""
 
 
 class Column(NamedTuple):
@@ -40,18 +40,18 @@ class Column(NamedTuple):
 
 
 EVENT_COLUMNS: Final = (
-    # Where it stands.
+    # Where the record is.
     Column("cluster", "string", "cluster the file belongs to: from the path, the log or an option"),
     Column("file", "string", "path of the source file, as it was given"),
     Column("line", "bigint", "number of the record's first line in that file, from 1"),
     Column("lines", "int", "physical lines of the record: more than 1 with an exception below it"),
     Column("size_bytes", "int", "bytes of the record in the file, decompressed"),
-    # Who says it, when, how loudly.
+    # Writer, time and level.
     Column("broker_id", "int", "broker that wrote it: the line's own prefix, else path or option"),
     Column("time_ms", "bigint", "milliseconds since 1970 (UTC) by the clock of that broker"),
     Column("level", "string", "TRACE, DEBUG, INFO, WARN, ERROR or FATAL"),
     Column("logger", "string", "log4j's logger; state.change.logger for our export"),
-    # What it says.
+    # Content of the record.
     Column(
         "shape", "string", "which line of Kafka's it is, such as partition-online; null: unknown"
     ),
@@ -107,7 +107,7 @@ EVENT_COLUMNS: Final = (
     Column(
         "other_count", "int", "followers of a LeaderAndIsr; partitions an UpdateMetadata deletes"
     ),
-    # The exception below the line, folded.
+    # The exception below the line, shortened.
     Column("exception_class", "string", "class of the exception below the line"),
     Column("exception_message", "string", "its message, at most 2,000 characters"),
     Column(
@@ -117,13 +117,13 @@ EVENT_COLUMNS: Final = (
     Column(
         "fingerprint", "string", "class, masked message and first frame: equal for equal faults"
     ),
-    # The rest.
+    # What no other column holds.
     Column("values", "map<string,string>", "what else the shape names: see the shape's own fields"),
     Column(
         "text", "string", "the message, at most 4,000 characters; of unknown lines all there is"
     ),
 )
-"""A row of ``events``, in order."""
+"""The columns of ``events``, in their order."""
 
 SOURCE_COLUMNS: Final = (
     Column("file", "string", "path as it was given or found"),
@@ -146,14 +146,14 @@ SOURCE_COLUMNS: Final = (
     ),
     Column("problem", "string", "what is wrong with it, one sentence; null if nothing is"),
 )
-"""A row of ``sources``."""
+"""The columns of ``sources``, in their order."""
 
 
 _TYPES: Final = {str: "string", int: "bigint", float: "double", bool: "boolean"}
 
 
 def columns_of(finding: type[tuple[Any, ...]]) -> tuple[Column, ...]:
-    """The columns of a table of findings: the fields of a named tuple, by their types."""
+    """The columns of a table of findings: one for each field of the named tuple."""
     hints = get_type_hints(finding).items()
     return tuple(Column(name, _type(hint), "") for name, hint in hints)
 

@@ -1,4 +1,4 @@
-"""Rules carried by Spark: rows that a rule needs as events, and what it finds as rows."""
+"""Runs rules in Spark: turns rows into the events a rule needs, and its findings into rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 
 def of_kind(kinds: Collection[str]) -> Column:
-    """Rows of one of these families of shapes."""
+    """A condition: the row is of one of these kinds."""
     return F.col("kind").isin(*kinds)
 
 
 def says(*texts: str) -> Column:
-    """Rows whose message contains one of these texts."""
+    """A condition: the row's message contains at least one of these texts."""
     return reduce(Column.__or__, (F.col("text").contains(text) for text in texts))
 
 
@@ -34,8 +34,8 @@ def first_of_each(rows: DataFrame, keys: Sequence[str], *order: Column | str) ->
 
 
 def gathered(rows: DataFrame) -> list[Event]:
-    """The rows as events, in order, in this process: for what is few in a cluster."""
-    # What has no time has no place among what happened.
+    """The rows as events, in order, collected in this process; for few rows only."""
+    # Rows without a time cannot be put in order.
     timed = rows.where("time_ms IS NOT NULL")
     table = timed.select(*(column.name for column in EVENT_COLUMNS)).toArrow()
     columns = table.to_pydict(maps_as_pydicts="strict")
@@ -55,11 +55,12 @@ def in_each(
     *needed: tuple[type[Any], DataFrame],
     keys: Sequence[str] = TOPIC_PARTITION,
 ) -> DataFrame:
-    """What ``rule`` finds in each partition, where its rows are: for what may be millions.
+    """The findings of ``rule`` for each partition, computed in Spark's workers.
 
-    ``kind``: of its findings.  ``needed``: its arguments, lists of the rows of one partition in no
-    order, each of a type (a field that the table lacks has its default).  ``keys``: of what rows
-    of one list have in common, if it is no partition; never null.
+    ``kind``: the type of the findings.  ``needed``: for each argument of the rule, the type of its
+    rows and their table; a field that the table lacks has its default.  The rule gets lists of one
+    partition's rows, in no order.  ``keys``: the columns by which rows are grouped, instead of the
+    partition; rows with a null key are left out.
     """
 
     def found(*groups: list[Row]) -> list[tuple[Any, ...]]:
@@ -82,12 +83,12 @@ def in_each(
         .groupBy(*keys)
         .agg(*(F.collect_list(f"rows_{at}").alias(f"rows_{at}") for at in range(len(needed))))
     )
-    # Spark's functions of Arrow want pandas, which nothing else here needs.
+    # Spark's Arrow functions need pandas, which nothing else here needs.
     of_group = F.udf(found, f"array<struct<{ddl(columns_of(kind))}>>", useArrow=False)
     return grouped.select(F.inline(of_group(*grouped.columns[len(keys) :])))
 
 
 def listed(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
-    """The rows of an answer as what its rule had found, in this process."""
+    """The rows as findings of type ``kind``, collected in this process."""
     names = [column.name for column in columns_of(kind)]
     return [kind(**row.asDict(recursive=True)) for row in rows.select(*names).collect()]

@@ -1,4 +1,4 @@
-"""The answers about one cluster's rows by Spark, each computed once and kept."""
+"""The findings about one cluster, computed by Spark, each once, and stored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 
 class _Stretch(NamedTuple):
-    """A time that is looked at of a broker."""
+    """A span of time of the broker ``who``: from ``after_ms`` to ``until_ms``."""
 
     who: int
     after_ms: int
@@ -53,13 +53,12 @@ class _Stretch(NamedTuple):
 
 
 class History(Answers[DataFrame]):
-    """One cluster's answers out of rows in Spark; a table is a DataFrame.
+    """The findings about one cluster, made from rows in Spark; a table is a DataFrame.
 
-    ``events``: rows of :mod:`kafka_history.event_schema`, of one cluster. What other
-    answers are made of is kept: as Parquet below ``store``, where the next question finds it
-    without any work, or, without a store, in Spark. Keeping it also cuts the plan: questions asked
-    of questions would be planned from the first row on every time, which takes longer than the
-    work.
+    ``events``: rows of :mod:`kafka_history.event_schema`, of one cluster. Findings that others
+    need are stored as Parquet below ``store``, where the next run finds them, or without a store in
+    Spark. This also keeps Spark's plans short: otherwise Spark would plan each query from the first
+    row again, which takes longer than the query.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class History(Answers[DataFrame]):
         store: Path | None = None,
         wanting: Sequence[Row] = (),
     ) -> None:
-        """``wanting``: the files that were not read, or not whole, or not understood."""
+        """``wanting``: the files that were not read, were read in part, or were not understood."""
         self._read = events
         self._spark = events.sparkSession
         self._store = store
@@ -76,7 +75,7 @@ class History(Answers[DataFrame]):
 
     @cached_property
     def events(self) -> DataFrame:
-        """The rows, each line once, in however many files it stands."""
+        """The rows without copies: each line once, even if several files contain it."""
         if not self.copies:
             return self._read
         has_copies = F.col("file").isin(*(each.file for each in self.copies))
@@ -160,7 +159,7 @@ class History(Answers[DataFrame]):
                 .agg(F.min("time_ms").alias("from_ms"), F.max("time_ms").alias("to_ms"))
             )
             files = _copies.overlapping_files(listed(spoke, _copies.LoggerSpan))
-            # Texts are only compared.
+            # Texts are only compared, so their digests are enough.
             texts = (F.md5(name).alias(name) for name in ("text", "exception_message"))
             others = ("file", "line", "broker_id", "time_ms", "level", "logger")
             needed = self._read.where(F.col("file").isin(*files)).select(*others, *texts)
@@ -213,7 +212,7 @@ class History(Answers[DataFrame]):
 
     @override
     def _first_works(self) -> list[Event]:
-        # Of millions of such lines the first of each controller and epoch is enough.
+        # There may be millions of such lines; the first of each controller and epoch is enough.
         return gathered(first_of_each(self._works, ["broker_id", "controller_epoch"], *_ORDER))
 
     @override
@@ -241,7 +240,7 @@ class History(Answers[DataFrame]):
 
     @override
     def _signs_of_life(self, marks: Sequence[Event]) -> list[tuple[int, _broker_lives.SignOfLife]]:
-        """Of the signs of life of each broker the first and the last between two of its starts."""
+        """The first and the last sign of life of each broker between two of its starts."""
         starts = sorted(set(_broker_lives.starts(marks)))
         stretches = [
             _Stretch(broker, from_ms, until_ms)
@@ -251,7 +250,7 @@ class History(Answers[DataFrame]):
         between = as_rows(self._spark, stretches, _Stretch)
         is_dump = F.coalesce(of_kind({_broker_lives.DUMP}), F.lit(False))
         second = F.floor(F.col("time_ms") / 1000)
-        # A second in which a life begins may hold the end of another one.
+        # One second may hold the end of one process and the start of the next.
         begun_in_it = (F.col("starting") == F.col("broker_id")) & (
             F.floor(F.col("begun_ms") / 1000) == second
         )
@@ -302,7 +301,7 @@ class History(Answers[DataFrame]):
     def _compared_requests(self) -> list[_clocks.ComparedRequest]:
         is_received = of_kind({_clocks.RECEIVED})
         is_answer = of_kind({_clocks.ANSWERED}) & (F.col("request") == _clocks.REQUEST)
-        # A line for each partition of each request: compared where they are, by both ends.
+        # There is a line for each partition of each request, so compare them in the workers.
         each = (
             self._timed(_clocks.KINDS)
             .where(of_kind({_clocks.SENT}) | is_received | is_answer)

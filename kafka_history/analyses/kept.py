@@ -1,6 +1,6 @@
-"""Stored answers of earlier questions, read without Spark and a JVM.
+"""Stores findings as Parquet, and reads stored findings without Spark and a JVM.
 
-Starting a JVM and planning a query takes many seconds where looking at some thousand rows takes
+Starting a JVM and planning a query takes many seconds; reading some thousand stored rows takes
 milliseconds.
 """
 
@@ -25,35 +25,35 @@ from kafka_history.readers.arrow_columns import TYPES
 from kafka_history.readers.soundness import is_as_written, seal
 
 ANSWERS: Final = "answers"
-"""Folder below a history that holds what was answered."""
+"""Folder below a history's directory that holds stored findings."""
 ANSWERS_VERSION: Final = 4
-"""Grows when an analysis changes, so that no old answer is taken for a new one."""
+"""Raised when an analysis changes, so that findings of the old code are not used."""
 BYTES_MAX: Final = 128 << 20
-"""Of a larger Parquet table Spark answers."""
+"""A larger Parquet table is read by Spark instead."""
 
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 Finding = TypeVar("Finding", bound=tuple[Any, ...])
 
 
 def answers_folder(out: Path, ingests: Sequence[str], cluster: str | None) -> Path:
-    """Where the answers to one cluster's rows are kept.
+    """The folder for the findings about one cluster, made from the rows of these ingests.
 
-    Another ingest, another cluster or another version of the analyses: other answers.
+    Other ingests, another cluster and another version of the analyses have other folders.
     """
     return out / ANSWERS / (answers_of(ingests) + re.sub(r"[^\w.-]", "_", str(cluster)))
 
 
 def answers_of(ingests: Sequence[str]) -> str:
-    """How the folders begin that hold answers to the rows of these ingests, of any cluster."""
+    """The prefix of the folders for the findings from these ingests, for any cluster."""
     return f"v{ANSWERS_VERSION}-{ingests[-1]}-{len(ingests)}-"
 
 
 def findings(
     folder: Path, name: str, kind: type[Finding], fields: Mapping[str, object] = _ANY
 ) -> list[Finding] | None:
-    """The rows of an answer of which these fields are so, in no order.
+    """The stored findings whose fields have these values, in no order.
 
-    None where it is not kept yet, or is so large that Spark is the better reader.
+    None: they are not stored, are damaged, or are larger than :data:`BYTES_MAX`.
     """
     files = sorted((folder / name).glob("*.parquet"))
     if not files or sum(file.stat().st_size for file in files) > BYTES_MAX:
@@ -67,7 +67,7 @@ def findings(
 
 
 def keep_findings(folder: Path, found: Iterable[tuple[Any, ...]], kind: type[Finding]) -> None:
-    """Keeps the rows of an answer."""
+    """Stores findings of type ``kind`` as Parquet in the folder."""
     columns = columns_of(kind)
     rows = list(found)
     table = pa.table(
@@ -80,7 +80,7 @@ def keep_findings(folder: Path, found: Iterable[tuple[Any, ...]], kind: type[Fin
 
 
 def keep_table(folder: Path, table: pa.Table) -> None:
-    """Keeps the rows of an answer."""
+    """Stores the rows of a table as Parquet in the folder."""
 
     def write(mine: Path) -> None:
         mine.mkdir(parents=True)
@@ -90,10 +90,10 @@ def keep_table(folder: Path, table: pa.Table) -> None:
 
 
 def keep(folder: Path, write: Callable[[Path], object]) -> None:
-    """Keeps an answer, of which ``write`` makes Parquet files in a folder.
+    """Stores the Parquet files that ``write`` makes; it gets a folder that it must create.
 
-    Under a name of its own until it is whole: two questions may be asked at once, and the one that
-    was interrupted must not be taken for an answer.
+    The folder has a name of its own until it is complete, because two processes may store the same
+    findings at once and one of them may be interrupted.
     """
     rmtree(folder, ignore_errors=True)
     mine = folder.with_name(f".{folder.name}-{uuid4().hex}")
@@ -101,5 +101,5 @@ def keep(folder: Path, write: Callable[[Path], object]) -> None:
     seal(mine)
     try:
         mine.rename(folder)
-    except OSError:  # another task was quicker, with the same answer
+    except OSError:  # another process has stored the same findings first
         rmtree(mine, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""What verbs have answered, kept beside the history as JSON: the next time without Spark.
+"""Stores results of ``zkctl history`` commands as JSON, to be found next time without Spark.
 
 A result belongs to the rows it was made from (:func:`.manifest.content_version`), to the code that
-made it, to a cluster, and to a question with its arguments.  Its file names all of that and the
-digest of what it holds: what does not fit is removed, and the question is answered anew.
+made it, to a cluster, and to a question with its arguments.  Its file contains all of these and a
+digest of the result.  A file that does not match is removed, and the result is computed again.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from kafka_history.readers.manifest import content_version
 from .kept import ANSWERS, answers_of
 
 RESULTS_MAX: Final = 200
-"""Results of one history; those not asked for for the longest time are removed."""
+"""Results kept of one history; beyond this, the least recently used are removed."""
 RESULTS_BYTES_MAX: Final = 128 << 20
-"""The same, of the sizes of their files."""
+"""Bytes of all results kept of one history; beyond this, the least recently used are removed."""
 RESULT_BYTES_MAX: Final = 32 << 20
-"""A larger result is not kept."""
+"""A larger result is not stored."""
 STALE_S: Final = 3_600
-"""Tables of what the history was before are removed when they are so old: till then another
-process may read them."""
+"""Findings from older ingests are removed at this age; until then another process may read them."""
 _FOLDER: Final = "results"
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 
 class Results:
-    """The results that are kept of one cluster of a history, as it is now."""
+    """The stored results about one cluster of a history, for its current rows and this code."""
 
     def __init__(self, out: Path, ingests: Sequence[str], cluster: str | None) -> None:
         self._answers = out / ANSWERS
@@ -49,7 +48,7 @@ class Results:
         self._version = f"{content_version(out, ingests)}-{_code_version()}"
 
     def get(self, question: str, arguments: Mapping[str, Any]) -> Any | None:
-        """The result; None if it is not kept, or not as it was written."""
+        """The stored result; None if there is none or its file is damaged."""
         key = self._key(question, arguments)
         path = self._path(key)
         try:
@@ -61,17 +60,17 @@ class Results:
                 path.unlink()
             return None
         with suppress(OSError):
-            os.utime(path)  # it was asked for now
+            os.utime(path)  # marks the result as used now
         return orjson.loads(body)
 
     def put(self, question: str, arguments: Mapping[str, Any], result: Any) -> bool:
-        """Keeps a result of plain values; False if there is no room for it.  Removes old ones."""
+        """Stores a result of plain values and removes old ones; False: it could not be stored."""
         body = orjson.dumps(result)
         if len(body) > RESULT_BYTES_MAX:
             return False
         key = self._key(question, arguments)
         path = self._path(key)
-        # Under a name of its own until it is whole: the same may be asked twice at once.
+        # Write under a temporary name: another process may store the same result at once.
         mine = path.with_name(f".{uuid4().hex}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +80,7 @@ class Results:
             with suppress(OSError):
                 mine.unlink()
             return False
-        # Another process may remove the same at this moment.
+        # Another process may remove the same files at this moment.
         with suppress(OSError):
             self._remove_old(path, path.stat().st_size)
         return True
@@ -102,7 +101,7 @@ class Results:
         return hashlib.sha256(self._version.encode()).hexdigest()[:16] + "-"
 
     def _remove_old(self, newest: Path, newest_bytes: int) -> None:
-        """Removes results of other rows or other code, and what is above the bounds."""
+        """Removes results of other rows or other code, and the oldest ones above the bounds."""
         now = time.time()
         known: list[tuple[float, int, Path]] = []
         for path in self._folder.iterdir():
@@ -141,7 +140,7 @@ def _head(key: bytes, body: bytes) -> bytes:
 
 @cache
 def _code_version() -> str:
-    """A digest of the code that makes rows, answers and reports: other code, other results."""
+    """A digest of the code of this package, so that results of other code are not used."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
         if path.suffix in (".py", ".yaml"):

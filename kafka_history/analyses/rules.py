@@ -1,7 +1,7 @@
 """The rules of the history: possible findings, their severity, and what to do about them.
 
-An id never changes its meaning: scripts, reports and ``zkctl doctor`` name the same thing by it.
-The letter tells the subject: C controllers, B brokers, P partitions, I in-sync replicas,
+An id never changes its meaning, because scripts, reports and ``zkctl doctor`` use it.
+The letter is the subject: C controllers, B brokers, P partitions, I in-sync replicas,
 R reassignments, D deletions, Q requests, S settings, L log directories, Z ZooKeeper, K the logs
 themselves.
 """
@@ -16,13 +16,13 @@ class Severity(StrEnum):
     """How bad a finding is, the worst first."""
 
     CRITICAL = "critical"
-    """Records may be lost, or two brokers believed that they rule."""
+    """Records may be lost, or two brokers acted as controller or as leader."""
     ERROR = "error"
-    """Clients were turned away."""
+    """Requests of clients failed."""
     WARNING = "warning"
     """The cluster was in danger, or worked harder than it should."""
     INFO = "info"
-    """Nothing is wrong; it helps to explain the incident."""
+    """No fault; the finding helps to explain the incident."""
 
 
 class Rule(NamedTuple):

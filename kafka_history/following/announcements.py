@@ -1,7 +1,7 @@
 """Compares the current findings with those reported before.
 
-Findings grow with the logs: a tenure begins and, an hour later, ends; a rule is hit once more.
-Each is reported when it is new and when its content has changed, and not again.
+Findings change while the logs grow: a tenure begins and ends an hour later, or a rule finds one
+more case.  A finding is reported when it is new and each time its content has changed.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ KEYS: Final = (
     "at_ms", "cluster", "finding", "id", "change", "severity", "says", "file", "line",
 )  # fmt: skip
 SETTLING_MS: Final = 2_000
-"""A window without a leader that is open and younger than this may be an election under way."""
+"""An open window without a leader that is younger than this may be an election in progress."""
 
 
 class Announcements(NamedTuple):
     """What to report, and everything reported afterwards."""
 
     rows: list[dict[str, Any]]
-    """By time; of :data:`KEYS`."""
+    """The findings to report, sorted by time, with the keys :data:`KEYS`."""
     announced: dict[str, str]
     is_held: bool
-    """Whether something is kept back until it is settled."""
+    """Whether a finding is not reported yet because it may change at once."""
 
 
 def announce(
     cluster: str | None, found: Finding, announced: Mapping[str, str], *, is_settled: bool
 ) -> Announcements:
-    """What is new in the findings of a cluster.
+    """The findings of a cluster that are new or have changed.
 
-    ``found``: what :func:`.report.assemble.watched` gave; ``announced``: of all clusters, what an
-    earlier call returned.  ``is_settled``: nothing more has come for a while, so what is open stays
-    open.
+    ``found``: from :func:`.report.assemble.watched`.  ``announced``: the findings reported before,
+    of all clusters, as an earlier call returned them.  ``is_settled``: no more records have come,
+    so windows that are still open are reported, too.
     """
     rows: list[dict[str, Any]] = []
     own = f"{cluster} "
-    # What is no longer found, because its time has passed, need not be remembered.
+    # Findings that are no longer in the window of time need not be remembered.
     after = {key: state for key, state in announced.items() if not key.startswith(own)}
     states = [*_tenures(found), *_windows(found), *_rules(found)]
     waiting = [] if is_settled else [s for s in states if s.is_unsure]
@@ -59,18 +59,19 @@ def announce(
 
 
 class _State(NamedTuple):
-    """A finding as it stands now."""
+    """The current content of a finding."""
 
     key: str
     row: dict[str, Any]
     change: str
-    """The words if it was reported before, and otherwise."""
+    """Value of ``change`` in the row if the finding was reported before."""
     state: str
+    """The content by which a change is recognised, unless ``hits`` is set."""
     hits: int | None = None
     is_unsure: bool = False
 
     def says_now(self, before: str | None) -> str:
-        """What is remembered of it; that of a count only grows."""
+        """The content to remember; of a number of hits, the highest so far."""
         if self.hits is None:
             return self.state
         return str(max(self.hits, int(before or 0)))

@@ -1,10 +1,10 @@
-"""Stores what one look took in the Parquet tables, exactly once, as an ingest of its own.
+"""Stores the records of one look in the Parquet tables, exactly once, as an ingest of its own.
 
-The number of the ingest is chosen once per batch and noted before anything is written
-(:data:`BATCH`); ``history.json`` names it when all of it is there.  A batch that comes again finds
-its number: in ``history.json``, and nothing is left to do, or not, and all is written anew.
+The ingest number of a batch is chosen once and written to :data:`BATCH` before anything else.  When
+all tables are written, ``history.json`` lists the number.  After a crash the same batch comes
+again.  If ``history.json`` lists its number, nothing is done; if not, all is written again.
 
-Many small ingests would be slow to read, so :data:`MERGED_AT` of a size are merged into one.
+Many small ingests would be slow to read, so :data:`MERGED_AT` of one size are merged into one.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from kafka_history.readers.sources import Source
 
 BATCH: Final = "batch.json"
 MERGED_AT: Final = 16
-"""So many ingests of one size become one of the next size."""
+"""This many ingests of one size are merged into one of the next size."""
 _TABLES: Final = ("events", "pieces", "sources")
 
 
 class StoredBatch(NamedTuple):
-    """What a batch has become."""
+    """The ingest that holds a stored batch."""
 
     ingest: str
     renamed: Mapping[str, str]
-    """Files that have another name now, by their old ones."""
+    """The new paths of renamed files, by their old paths."""
 
 
 class _Read(NamedTuple):
-    """What batches have read of a file."""
+    """The sums of what all batches have read of a file."""
 
     path: str
     records: int = 0
@@ -60,7 +60,7 @@ class _Read(NamedTuple):
 
 
 class BatchWriter:
-    """Writes the batches of one directory; ``folder`` keeps what it must not forget."""
+    """Writes the batches of one directory; ``folder`` holds its state, :data:`BATCH`."""
 
     def __init__(self, folder: Path, options: IngestOptions) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class BatchWriter:
             self._count(row)
 
     def is_done(self, look: int) -> bool:
-        """Whether the batch of a look stands in ``history.json``."""
+        """Whether the batch of a look was stored completely."""
         known = self._known()
         if known["look"] is None or look > known["look"]:
             return False
@@ -95,7 +95,7 @@ class BatchWriter:
         write_rows(pieces, FOLLOWED_PIECES, self._out, "pieces", ingest)
         write_rows(map(self._source, files.values()), SOURCES, self._out, "sources", ingest)
         write_manifest(self._out, Manifest((*manifest.ingests, ingest), manifest.files))
-        # Before the merge: it takes the number out of history.json again.
+        # Note this before the merge, which removes the number from history.json again.
         self._note({**self._known(), "is_done": True})
         self._merge()
         return StoredBatch(
@@ -112,7 +112,7 @@ class BatchWriter:
     ) -> list[Found]:
         """Reads the segments into ``events``, as any ingest does."""
         events = self._out / "events" / f"ingest={ingest}"
-        # What a batch of that number that died has left is replaced.
+        # Remove what an interrupted batch of this number has left.
         rmtree(events, ignore_errors=True)
         events.mkdir(parents=True)
         sources = [
@@ -125,7 +125,7 @@ class BatchWriter:
         return read_into(events, sources, self._options, workers_of("local[*]") or 1)
 
     def _source(self, file: Position) -> dict[str, Any]:
-        """What has been read of a file since it was first seen."""
+        """The row of ``sources`` for a file, with sums over all batches."""
         read = self._read.get(file.id, _Read(file.path))
         status = "skipped" if file.kind is None else "read"
         if file.problem and file.kind is not None:
@@ -159,7 +159,8 @@ class BatchWriter:
     def _merge(self) -> None:
         """Merges small ingests of a similar size, :data:`MERGED_AT` at a time.
 
-        What is merged is always the newest there is: a larger number tells newer things of a file.
+        Merged ingests are always the newest ones, because in the tables the row of the highest
+        ingest number is the current one of a file.
         """
         self._forget(read_manifest(self._out))
         while self._merge_once():
@@ -177,7 +178,7 @@ class BatchWriter:
         number = self._next_number(manifest)
         self._merge_events(small, number)
         pieces = list(self._rows("pieces", small))
-        # Each look says how far a file was read: only the newest of these rows is kept.
+        # Each look writes a row with the name of a changed file: keep only the newest one.
         named = {row["followed"]: row for row in pieces if row["block"] is None}
         read = [row for row in pieces if row["block"] is not None]
         write_rows([*named.values(), *read], FOLLOWED_PIECES, self._out, "pieces", number)
@@ -190,7 +191,7 @@ class BatchWriter:
         return True
 
     def _merge_events(self, small: Iterable[str], number: str) -> None:
-        """One file for each cluster and day, of all rows of these ingests."""
+        """Writes one file for each cluster and day, with all rows of these ingests."""
         target = self._out / "events" / f"ingest={number}"
         rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
@@ -213,7 +214,7 @@ class BatchWriter:
                 yield from rows.to_pylist()
 
     def _forget(self, manifest: Manifest) -> None:
-        """Deletes what was merged, one batch later: who reads the tables now may still need it."""
+        """Deletes merged ingests, one batch later, because readers may still have them open."""
         ingest = self._known()["ingest"]
         for table in _TABLES:
             for folder in (self._out / table).glob("ingest=*"):
@@ -241,14 +242,14 @@ class BatchWriter:
 def _pieces(
     found: Iterable[Found], segments: Iterable[FileSegment], files: Mapping[str, Position]
 ) -> Iterator[dict[str, Any]]:
-    """What was read of the segments, at its place in the files; and the names of the files."""
+    """Rows of ``pieces``: one with the name of each file, and one for each piece of a segment."""
     for id_, file in files.items():
         yield {"block": None, "followed": id_, "file": file.path}
     by_uri = {uri_of(segment.path): segment for segment in segments}
     before: dict[str, int] = {}
     for piece in sorted(found, key=lambda each: (each.uri, each.block)):
         segment = by_uri[piece.uri]
-        # A large segment was read in pieces: its next piece follows this one.
+        # A large segment is read in several pieces: count on from the piece before.
         lines = before.get(piece.uri, segment.lines)
         before[piece.uri] = lines + piece.end_id - piece.first_id
         yield {**piece._asdict(), "lines_before": lines, "followed": segment.id, "file": None}

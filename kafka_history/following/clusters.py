@@ -1,4 +1,4 @@
-"""Which cluster a followed file belongs to, when only the beginnings of files are known."""
+"""Decides which cluster a followed file belongs to, from the beginnings of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_history.following.positions import Position
 
 
 class Clusters:
-    """Which cluster a folder belongs to: decided once, for all files that will ever be in it."""
+    """The cluster of each folder: decided once, and used for all later files in the folder."""
 
     def __init__(self, positions: Iterable[Position]) -> None:
         self._of_folder: dict[Path, str] = {}
@@ -19,7 +19,7 @@ class Clusters:
                 self._remember(Path(position.path).parent, position.cluster)
 
     def of(self, path: str, named: str) -> str:
-        """The cluster of a new file, of which its own lines say ``named``."""
+        """The cluster of a new file; ``named``: the cluster that its lines or its path name."""
         folder = Path(path).parent
         known = self._of_folder.get(folder)
         if (
@@ -31,14 +31,15 @@ class Clusters:
         if known is None:
             beside = self._beside.get(folder.parent, set())
             only = next(iter(beside)) if len(beside) == 1 else None
-            # A name from the path was a guess: what comes later must not split the cluster in two.
+            # The name of the folder beside was a guess from its path.  Use it here, too, so that
+            # one cluster is not split in two.
             is_guess = only is not None and not _is_named_by(folder, only)
             use_it = only is not None and (is_guess or not _is_named_by(folder, named))
             self._remember(folder, only if use_it and only is not None else named)
         return self._of_folder[folder]
 
     def is_known(self, path: str, named: str) -> bool:
-        """Whether nothing better can be learnt by waiting."""
+        """Whether the cluster is certain, so that waiting for more lines does not help."""
         folder = Path(path).parent
         return (
             folder in self._of_folder
@@ -52,5 +53,5 @@ class Clusters:
 
 
 def _is_named_by(folder: Path, cluster: str) -> bool:
-    """Whether the lines contained it; else it is a folder's name."""
+    """Whether the name came from lines; False: it is the name of a folder or the default."""
     return cluster not in (folder.name, folder.parent.name, "default")

@@ -1,8 +1,8 @@
 """Finds the end of the last complete record in a growing file.
 
-A record is whole when the next one has begun.  Of the last one that is not known: an exception may
-follow below it.  It is taken when the file has stopped growing for a moment; a line without its
-newline is not, unless the file is no longer written.
+A record is complete when the next one has begun.  The last record may still get an exception below
+it, so it is taken only when the file has stopped growing for a moment.  A line without a newline is
+taken only when the file is no longer written.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _HEAD_SOMEWHERE: Final = re.compile(
 
 
 def whole_bytes(content: bytes, kind: str, *, is_quiet: bool, is_over: bool, is_full: bool) -> int:
-    """How many bytes of ``content``, which begins with a record, are whole records.
+    """How many bytes of ``content``, which begins with a record, are complete records.
 
-    ``kind``: as :mod:`.readers.formats` names it.  ``is_quiet``: the file did not grow since it
-    was looked at before; ``is_over``: it will not be written any more.  ``is_full``: more of the
-    file follows than was read, so that something must be taken even of one endless record.
+    ``kind``: the format, see :mod:`.readers.formats`.  ``is_quiet``: the file did not grow since
+    the last look.  ``is_over``: the file will not be written any more.  ``is_full``: more of the
+    file follows, so at least a part is taken even if ``content`` is one huge record.
     """
     if is_over and not is_full:
         return len(content)

@@ -24,9 +24,9 @@ from kafka_history.report.assemble import watched
 
 ANNOUNCED_FILE: Final = "told.json"
 LOOKS_OF_ONCE: Final = 2
-"""Two looks see that a file has stopped growing."""
+"""The second look sees that a file has stopped growing."""
 REST: Final = 5
-"""After seeking findings so many times as long is waited, so that it takes little of a core."""
+"""After a search for findings, wait this many times its duration, to use little of a core."""
 
 Show = Callable[[list[dict[str, Any]]], None]
 Complain = Callable[[Problem], None]
@@ -39,18 +39,19 @@ class FollowOptions(NamedTuple):
     every_s: float = 1.0
     """Pause between two looks."""
     window_hours: int = 24
-    """Findings are sought in the last hours of the logs, not in all that was ever stored."""
+    """Findings are searched for in this many last hours of the logs."""
     is_once: bool = False
-    """Take what is there, and end."""
+    """True: store what the files hold now, then return."""
     is_telling: bool = True
-    """Whether findings are sought; else rows are stored only, at a fraction of the work."""
+    """Whether to search for findings; False: only store rows, which is far less work."""
     timeout_s: float | None = None
+    """When to stop; None: never."""
 
 
 def follow(paths: Sequence[str], options: FollowOptions, show: Show, complain: Complain) -> None:
     """Follows the logs below the paths until ``timeout_s`` is over, or for ever.
 
-    ``show`` gets rows of :data:`.announcements.KEYS`, ``complain`` what is wrong with a file.
+    ``show`` gets rows with :data:`.announcements.KEYS`, ``complain`` each problem with a file.
 
     Raises:
         HistoryInvalid: a path or the directory is not usable, another process follows into it
@@ -75,7 +76,7 @@ def follow(paths: Sequence[str], options: FollowOptions, show: Show, complain: C
 
 
 class _Following:
-    """One run, in the thread of the caller."""
+    """One run of :func:`follow`, in the caller's thread."""
 
     def __init__(
         self, paths: Sequence[str], options: FollowOptions, show: Show, complain: Complain
@@ -90,15 +91,16 @@ class _Following:
         self._tailer = Tailer(self._spool, paths, look)
         self._writer = BatchWriter(self._folder, options.read)
         self._recent: RecentEvents | None = None
-        """Read when findings are first sought."""
+        """None until the first search for findings."""
         self._rested_at = 0.0
-        """When findings may be sought again."""
+        """Monotonic time from which findings may be searched for again."""
         self._telling: str | None = None
+        """The last ingest whose findings were computed."""
         self._found: dict[str | None, dict[str, Any]] = {}
-        """What is kept back, until nothing more comes."""
+        """Findings by cluster of which some are not reported until no more records come."""
 
     def once(self) -> None:
-        """Takes what is there."""
+        """Stores what the files hold now, and reports the findings."""
         for number in range(LOOKS_OF_ONCE):
             time.sleep(min(self._options.every_s, 1) if number else 0)
             self._look(is_last=number == LOOKS_OF_ONCE - 1)
@@ -106,7 +108,7 @@ class _Following:
         self._settle()
 
     def for_ever(self) -> None:
-        """Goes on until the time is over or the caller is interrupted."""
+        """Looks again and again until ``timeout_s`` is over or the caller is interrupted."""
         deadline = time.monotonic() + (self._options.timeout_s or float("inf"))
         while (left_s := deadline - time.monotonic()) > 0:
             is_new = self._look()
@@ -115,7 +117,7 @@ class _Following:
             time.sleep(min(self._options.every_s, left_s))
 
     def _look(self, *, is_last: bool = False) -> bool:
-        """Stores what is new, and what a run that was killed has left; whether there was any."""
+        """Stores new records, and batches of an earlier killed run; returns whether any were."""
         self._tailer.look(is_last=is_last)
         for problem in self._tailer.problems:
             self._complain(problem)
@@ -131,7 +133,7 @@ class _Following:
         return is_new
 
     def _tell(self) -> bool:
-        """The new findings of every cluster; whether anything is new since the last time."""
+        """Reports the new findings of every cluster; False: no new rows, or no findings wanted."""
         ingests = read_manifest(self._out).ingests
         is_told = not ingests or ingests[-1] in (self._telling, self._announced()["ingest"])
         if not self._options.is_telling or is_told:
@@ -157,7 +159,7 @@ class _Following:
         return True
 
     def _settle(self) -> None:
-        """Reports findings that were kept back: no more rows have come."""
+        """Reports the findings that were held back, because no more rows have come."""
         if not self._found:
             return
         for cluster, found in self._found.items():
@@ -166,11 +168,11 @@ class _Following:
         self._remember({**self._announced(), "ingest": self._telling})
 
     def _say(self, cluster: str | None, found: dict[str, Any], *, is_settled: bool) -> bool:
-        """Shows the new findings of a cluster; returns whether some are kept back."""
+        """Shows the new findings of a cluster; returns whether some are held back."""
         kept = self._announced()
         new = announce(cluster, found, kept["told"], is_settled=is_settled)
         self._show(new.rows)
-        # After the rows: a kill in between tells them twice, not never.
+        # Remember them after showing them: a kill in between repeats them but loses none.
         self._remember({**kept, "told": new.announced})
         return new.is_held
 

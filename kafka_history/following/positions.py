@@ -1,8 +1,8 @@
 """How far each file was read, and whether the file is still the same one.
 
-Log4j renames a file when its hour is over, and begins a new one under the old name: a file is
+Log4j renames a file when its hour is over, and begins a new one under the old name.  So a file is
 known by its inode, not by its name.  Inodes are used again, and some tools copy a log and empty it
-instead of renaming it: so what a file begins with is compared as well.
+instead of renaming it.  So the first bytes of a file, its *head*, are compared as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kafka_history.readers.content import PACKED
 
 HEAD_BYTES: Final = 512
-"""What a file begins with: three or four lines with their milliseconds."""
+"""Length of a head: three or four lines with their milliseconds."""
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether it has to be unpacked; such files come whole and do not grow."""
+        """Whether the file is compressed; such files are complete and do not grow."""
         return self.path.endswith(tuple(PACKED))
 
 
@@ -35,7 +35,7 @@ class Position(NamedTuple):
     """One file, and how much of it has been taken."""
 
     id: str
-    """Its name in the tables for ever, whatever it will be called: ``follow:3-1``."""
+    """Its permanent id in the tables, also after it is renamed: ``follow:3-1``."""
     path: str
     device: int
     inode: int
@@ -43,23 +43,23 @@ class Position(NamedTuple):
     """Size when it was last looked at."""
     modified_ms: int
     offset: int = 0
-    """Bytes taken, unpacked."""
+    """Bytes read so far, unpacked."""
     lines: int = 0
-    """Lines before ``offset``."""
+    """Number of lines before ``offset``."""
     head: str = ""
     """Digest of the first :data:`HEAD_BYTES`; empty while the file is shorter."""
     kind: str | None = None
-    """``log4j``, ``prefixed`` or ``jsonl``; None: it is not read, see ``problem``."""
+    """The format, see :mod:`.readers.formats`; None: the file is not read, see ``problem``."""
     broker_id: int | None = None
     cluster: str = ""
     problem: str | None = None
     copy_of: str | None = None
-    """The id of a file that begins with the same lines, and has been read instead."""
+    """The id of the file with the same head that is read instead; None: it is no copy."""
     is_gone: bool = False
-    """It is not there; a folder that cannot be reached for a moment comes back with it."""
+    """The file was missing; it is remembered because its folder may be away for a moment only."""
 
     def at(self, entry: Entry) -> Position:
-        """The same file as it lies there now."""
+        """This position with the current path, size and time of the file."""
         return self._replace(**entry._asdict(), is_gone=False)
 
     def is_unchanged(self, entry: Entry) -> bool:
@@ -68,29 +68,29 @@ class Position(NamedTuple):
 
 
 def position_of(values: dict[str, Any]) -> Position:
-    """A position out of a note; keys that are not known are passed over."""
+    """A position from a note; unknown keys are ignored."""
     return Position(**{name: values[name] for name in Position._fields if name in values})
 
 
 def head_of(beginning: bytes) -> str:
-    """What a file begins with, as a short text; empty if there is too little of it."""
+    """A digest of the first :data:`HEAD_BYTES`; empty if there are fewer bytes."""
     if len(beginning) < HEAD_BYTES:
         return ""
     return hashlib.sha256(beginning[:HEAD_BYTES]).hexdigest()[:32]
 
 
 class Recognised(NamedTuple):
-    """The files that are there, held against those that were there before."""
+    """The files of this look, compared with the known positions."""
 
     same: list[tuple[Position, Entry]]
     strangers: list[Entry]
     gone: list[Position]
-    """Deleted, or emptied and begun anew."""
+    """Positions of files that were deleted, or emptied and begun again."""
 
 
 def recognise(positions: list[Position], entries: list[Entry], heads: dict[str, str]) -> Recognised:
-    """Which of the files are known.  ``heads``: of the paths that changed; the others are same."""
-    # An inode that was used again belongs to the file that is there.
+    """Compares files with known positions.  ``heads``: by path, of the files that changed."""
+    # If two positions have one inode, it belongs to the file that is not gone.
     in_order = sorted(positions, key=lambda position: not position.is_gone)
     known = {(p.device, p.inode): p for p in in_order}
     gone_before = [p for p in positions if p.is_gone and known[p.device, p.inode] is not p]
@@ -120,7 +120,7 @@ def recognise(positions: list[Position], entries: list[Entry], heads: dict[str, 
 def _is_same(position: Position, entry: Entry, head: str | None) -> bool:
     if position.is_unchanged(entry):
         return True
-    if position.kind is None:  # what could not be read has changed: perhaps now it can
+    if position.kind is None:  # an unreadable file that has changed is examined as a new file
         return position.copy_of is not None
     if entry.is_packed or entry.size_bytes < position.offset:
         return False

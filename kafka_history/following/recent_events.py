@@ -16,28 +16,28 @@ from kafka_history.rules.event import Event, in_order
 from kafka_history.rules.history import EventHistory
 
 EVENTS_MAX: Final = 200_000
-"""Events of a cluster that are held, the newest of them: some 400 MB."""
+"""Most events held of a cluster, some 400 MB; older ones are dropped."""
 _HOUR_MS: Final = 3_600_000
 _TIME: Final = attrgetter("time_ms")
 
 
 class RecentEvents:
-    """The events of each cluster in the last hours that its logs have."""
+    """The events of each cluster in the last hours before the end of its logs."""
 
     def __init__(self, out: Path, window_hours: int) -> None:
         self._out = out
         self._window_ms = window_hours * _HOUR_MS
         self._events: dict[str | None, list[Event]] = {}
         self.is_cut = False
-        """Whether events of these hours had to be left out."""
+        """Whether events of these hours were dropped because of :data:`EVENTS_MAX`."""
 
     def histories(self) -> Iterator[tuple[str | None, EventHistory]]:
-        """The clusters and their answers, by name."""
+        """The clusters, sorted by name, each with its history."""
         for cluster, events in sorted(self._events.items(), key=lambda each: each[0] or ""):
             yield cluster, EventHistory(events)
 
     def add(self, ingests: Sequence[str]) -> None:
-        """Takes what these ingests have stored, the newest first."""
+        """Adds the events of these ingests, the newest ingest first."""
         pieces = newest_pieces(self._out, ingests)
         for ingest in reversed(ingests):
             for cluster in clusters_of(self._out, ingest):
@@ -47,7 +47,7 @@ class RecentEvents:
                     self._merge(cluster, in_order(some))
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Files have other names now: by their old ones."""
+        """Changes the paths of files in the events; ``names``: new paths by old paths."""
         if names:
             for events in self._events.values():
                 events[:] = [
@@ -61,7 +61,7 @@ class RecentEvents:
 
     def _merge(self, cluster: str | None, new: list[Event]) -> None:
         events = self._events.setdefault(cluster, [])
-        # Most of it is older than all that comes.
+        # Sort only the end: most events are older than all new ones.
         at = bisect_left(events, new[0].time_ms, key=_TIME)
         events[at:] = in_order([*events[at:], *new])
         del events[: bisect_left(events, events[-1].time_ms - self._window_ms, key=_TIME)]

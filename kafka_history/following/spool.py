@@ -1,8 +1,9 @@
-"""Segments and notes: what the tailer has cut and is to be stored, and its memory.
+"""Segments with records that are not stored yet, and notes with the positions of files.
 
-A note is one file of JSON lines: how far every file has been read, then the segments of that look.
-It is written under a hidden name and renamed when it is whole, so segment and memory change in one
-step; the newest note is the tailer's memory, and stays when it has been stored.
+A note is one file of JSON lines: the positions of all files, then the segments of that look and the
+files that changed.  It is written under a hidden name and renamed when complete, so segments and
+positions change in one step.  The newest note stays after its batch was stored, because the tailer
+continues from its positions.
 """
 
 from __future__ import annotations
@@ -18,24 +19,25 @@ from kafka_history.readers.problems import HistoryInvalid
 
 
 class FileSegment(NamedTuple):
-    """A piece of a file that is to be stored, as a file of its own."""
+    """A part of a followed file, copied to a file of its own to be stored."""
 
     path: str
     id: str
-    """Of the :class:`.Position` it comes from."""
+    """The id of the :class:`.Position` it comes from."""
     offset: int
-    """Where in that file it begins, in bytes, and behind how many lines."""
+    """Where it begins in the followed file, in unpacked bytes."""
     lines: int
+    """Number of lines before ``offset``."""
     size_bytes: int
 
 
 class Batch(NamedTuple):
-    """What one note names."""
+    """The segments and changed files of one note."""
 
     look: int
     segments: tuple[FileSegment, ...]
     files: tuple[Position, ...]
-    """Each file that changed, as it is now."""
+    """Each file that changed, with its new position."""
 
 
 class Spool:
@@ -48,7 +50,7 @@ class Spool:
         self.segments.mkdir(parents=True, exist_ok=True)
 
     def remembered(self) -> tuple[int, list[Position]]:
-        """The number of the last look that brought something, and the positions after it.
+        """The number of the last look with a note, and the positions after it; 0 without any.
 
         Raises:
             HistoryInvalid: the newest note cannot be read.
@@ -64,11 +66,11 @@ class Spool:
             raise HistoryInvalid(f"{newest} is damaged: {error}") from None
 
     def looks(self) -> list[int]:
-        """The looks that have notes, the oldest first; the newest may be stored already."""
+        """The numbers of looks with notes, the oldest first; the newest may be stored already."""
         return [int(name.split(".")[0]) for name in self._noted()]
 
     def batch(self, look: int) -> Batch:
-        """What the note of a look names.
+        """The batch of a look, read from its note.
 
         Raises:
             HistoryInvalid: it cannot be read.
@@ -83,11 +85,11 @@ class Spool:
         return Batch(look, segments, files)
 
     def path_of_segment(self, look: int, number: int) -> Path:
-        """Where the tailer writes a segment; the same look writes the same one again."""
+        """The path for a segment; a look that is repeated gets the same path."""
         return self.segments / f"{look:010d}-{number}.records"
 
     def write(self, path: Path, content: bytes) -> None:
-        """A segment, on the disk when this returns."""
+        """Writes a file and flushes it to the disk."""
         with path.open("wb") as file:
             file.write(content)
             file.flush()
@@ -100,7 +102,7 @@ class Spool:
         changed: Sequence[Position],
         segments: Sequence[FileSegment],
     ) -> None:
-        """What a look brought, at once or not at all."""
+        """Writes the note of a look, completely or not at all."""
         lines: list[dict[str, object]] = [
             {"last_look": look, "positions": [p._asdict() for p in positions]}
         ]
@@ -111,7 +113,7 @@ class Spool:
         hidden.rename(self._path_of_note(look))
 
     def clean_up(self, last_look: int) -> None:
-        """Deletes the segments that were stored, and the notes but the newest."""
+        """Deletes segments and notes of looks up to ``last_look``, except the newest note."""
         for segment in self.segments.iterdir():
             if int(segment.name.split("-")[0]) <= last_look:
                 segment.unlink(missing_ok=True)

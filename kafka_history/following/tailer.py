@@ -1,8 +1,9 @@
 """Watches growing logs and cuts new records into segments.
 
-Files are known by inode and by what they begin with (:mod:`.positions`): a rotated file is read on
-from where it was, not again; a copy or a packed copy of one that was read adds only what had not
-been read yet.  A new file waits for a few looks until its lines tell whose it is.
+Files are known by inode and head (:mod:`.positions`).  A rotated file is read on from its position,
+not from the start.  A copy of a known file is not read.  If a known file was replaced by a packed
+or moved copy, that one is read on.  A new file waits for a few looks until its lines name its
+broker and cluster.
 """
 
 from __future__ import annotations
@@ -30,31 +31,31 @@ from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.sources import Source
 
 CHUNK_BYTES: Final = 32 << 20
-"""The largest segment."""
+"""The size of the largest segment."""
 LOOK_BYTES: Final = 256 << 20
-"""How much one look takes of all files: old logs of gigabytes come in pieces."""
+"""Bytes that one look reads from all files; large old logs are read in several looks."""
 WAIT_LOOKS: Final = 3
-"""So often a new file is looked at before it is read without knowing whose it is."""
+"""After this many looks a new file is read, even if its broker or cluster is unknown."""
 GONE_MAX: Final = 2_000
-"""Files that are remembered after they were deleted: a folder may be away for a moment only."""
+"""Deleted files that are remembered, because a folder may be away for a moment only."""
 QUIET_MS: Final = 60_000
-"""A file that was not written to for so long is at its end, also when it is seen first."""
+"""A file not written to for this long counts as quiet, even when it is first seen."""
 _ROLLED: Final = re.compile(r"\.(?:log|jsonl|out|txt)[.-]\w[\w.-]*$")
 _LOG: Final = re.compile(r"\.(?:log|jsonl|out|txt)(?:[.-]\w[\w.-]*)?$")
 
 LookAt = Callable[[Sequence[str]], list[Source]]
-"""What files are: :func:`.readers.sources.look_at`."""
+"""Describes files, as :func:`.readers.sources.look_at` does."""
 
 
 class Problem(NamedTuple):
-    """A file that cannot be read, or not whole, and why."""
+    """A file that cannot be read, or only in part, and why."""
 
     path: str
     problem: str
 
 
 class Tailer:
-    """Goes on where the newest note of the spool ends; one process, one thread."""
+    """Cuts new records into segments, from the newest note on; one process, one thread."""
 
     def __init__(self, spool: Spool, paths: Sequence[str], look_at: LookAt) -> None:
         self._spool = spool
@@ -64,12 +65,12 @@ class Tailer:
         self._sizes: dict[tuple[int, int], int] = {}
         self._waited: dict[tuple[int, int], int] = {}
         self.problems: list[Problem] = []
-        """What the last look found wrong."""
+        """The problems that the last look found."""
 
     def look(self, *, is_last: bool = False) -> bool:
-        """Takes what is new; whether there was anything.
+        """Cuts new records into segments; returns whether anything was new.
 
-        ``is_last``: nothing waits for a further look, of any file.
+        ``is_last``: no file waits for a further look.
         """
         self.problems = []
         entries = self._entries()
@@ -114,7 +115,7 @@ class Tailer:
                 stat = path.stat()
             except OSError:  # rotated or deleted since the folder was read
                 continue
-            # Of what one file became in earlier hours only what was followed is of interest.
+            # Rotated files beside a given file are read only if they were followed before.
             is_asked = path in files or (stat.st_dev, stat.st_ino) in known
             if is_asked and S_ISREG(stat.st_mode) and stat.st_size:
                 entries.append(
@@ -166,7 +167,7 @@ class Tailer:
         self, look: int, strangers: list[Entry], same: list[tuple[Position, Entry]], *,
         is_last: bool,
     ) -> list[tuple[Position, Entry]]:  # fmt: skip
-        """New files, with what they are; those of which it is not known yet are left for later."""
+        """Positions for new files; a file with an unknown broker or cluster may wait for a look."""
         ready = [
             entry
             for entry in strangers
@@ -230,7 +231,7 @@ class Tailer:
         return positions, taken
 
     def _whole(self, position: Position, taken: _Taken) -> Position:
-        """A packed file that was not read yet: a worker unpacks it in place."""
+        """Makes a packed file that was not read yet one segment; a worker unpacks it."""
         size_bytes = size_of(Path(position.path))
         taken.add(FileSegment(position.path, position.id, 0, 0, size_bytes))
         return position._replace(offset=max(size_bytes, 1))
@@ -271,7 +272,6 @@ class Tailer:
         if content.damage:
             self.problems.append(Problem(entry.path, content.damage))
             moved = moved._replace(problem=content.damage)
-        # What the chunks left is met again by its size; a packed file does not change any more.
         return moved
 
     def _written(self, look: int, position: Position, content: bytes, taken: _Taken) -> Position:
@@ -300,7 +300,7 @@ class _Taken:
 
 
 def _outside(position: Position) -> tuple[object, ...]:
-    """A position in the form for other modules."""
+    """The fields of a position whose change must be written to a note."""
     return (position.path, position.problem, position.kind)
 
 

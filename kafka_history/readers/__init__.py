@@ -1,16 +1,15 @@
-"""Logs into typed rows: files, records, shapes, Parquet.
+"""Turns logs into typed rows: finds files, cuts records, matches shapes, writes Parquet.
 
-In the order of the data: :mod:`.sources` (which files there are), :mod:`.pieces` (the work of an
-ingest, cut into tasks), :mod:`.piece_reader` (one task), :mod:`.record_blocks` (bytes into whole
-records), :mod:`.shape_columns` and :mod:`.typed_tables` (records into columns),
-:mod:`.export_tables` (the same for lines of our own export), :mod:`.redaction` (names into hashes),
-:mod:`.event_files` and :mod:`.store` (columns into Parquet).
-Every format goes this way, one piece of a file after the other in a Python worker: Spark's SQL
-reads no text.
+In the order in which data passes through them: :mod:`.sources` (finds and describes files),
+:mod:`.pieces` (cuts the work of an ingest into tasks), :mod:`.piece_reader` (runs one task),
+:mod:`.record_blocks` (bytes into complete records), :mod:`.shape_columns` and :mod:`.typed_tables`
+(records into columns), :mod:`.export_tables` (lines of our own export into columns),
+:mod:`.redaction` (names into hashes), :mod:`.event_files` (columns into Parquet) and :mod:`.store`
+(reads the rows).  Every format is read like this in Python workers; Spark reads no text.
 
-On one machine :mod:`.local_ingest` runs these workers and :mod:`.found_tables` adds up what they
-found, without Spark; on several :mod:`.ingest` and :mod:`.store` do, by Spark.  :mod:`.ingest_plan`
-and :mod:`.manifest` are common to both.
+On one machine :mod:`.local_ingest` runs these workers without Spark.  On several machines
+:mod:`.ingest` runs them by Spark.  Both use :mod:`.ingest_plan`, :mod:`.manifest` and
+:mod:`.found_tables`, which sums up what the workers found.
 
 These modules may import pyspark; nothing of the controller or the broker imports them.
 """

@@ -1,7 +1,7 @@
-"""From texts to columns of the schema: Arrow converts a column at a time.
+"""Turns texts into columns of the schema; Arrow converts a whole column at a time.
 
-A text is what a group of a shape's expression holds, as bytes; an empty one says nothing and
-becomes null, and so does what does not fit its type: not one log line may end an ingest.
+A text is the bytes of one group of a shape's expression.  An empty text becomes null.  A text that
+does not fit the column's type becomes null, too, because no log line may end an ingest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_history.event_schema import EVENT_COLUMNS
 Texts = Sequence[bytes]
 
 PLACE: Final = ("cluster", "file", "line")
-"""Columns of the schema that follow from the file."""
+"""Columns of the schema that depend on the file and are added when rows are read."""
 
 TYPES: Final[dict[str, pa.DataType]] = {
     "string": pa.string(),
@@ -32,7 +32,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "array<string>": pa.list_(pa.string()),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
-"""Arrow's types for those of the schema."""
+"""Arrow's type for each type of the schema."""
 
 EVENTS: Final = pa.schema(
     [
@@ -41,20 +41,20 @@ EVENTS: Final = pa.schema(
         *((c.name, TYPES[c.type]) for c in EVENT_COLUMNS if c.name not in PLACE),
     ]
 )
-"""A row, without the file it stands in."""
+"""The schema of rows while a file is read, without the columns :data:`PLACE`."""
 
 CONSTANTS_MAX: Final = 4_096
-"""Texts that stand in whole columns, such as names of shapes, remembered at once."""
+"""Most constants, such as ids of shapes, whose converted values are cached."""
 _BROKER_STATE: Final = re.compile(rb"BrokerState\(brokerId=(\d+), brokerEpoch=-?\d+\)")
 _BITS: Final = {"int": 32, "bigint": 64}
 
 
 def strings(texts: Sequence[bytes | None]) -> pa.Array:
-    """The texts as strings; what is no UTF-8 is replaced, None stays null."""
+    """The texts as strings; invalid UTF-8 is replaced, None becomes null."""
     array = pa.array(texts, pa.binary())
     nulls_at, offsets, data = array.buffers()
     if data is None or np.frombuffer(data, np.uint8).max(initial=0) < 128:
-        # Nothing but ASCII: they are strings already.
+        # All ASCII: the bytes are valid strings already.
         return pa.StringArray.from_buffers(len(array), offsets, data, nulls_at, array.null_count)
     try:
         return array.cast(pa.string())
@@ -66,7 +66,7 @@ def strings(texts: Sequence[bytes | None]) -> pa.Array:
 
 
 def shortened(texts: Texts, capacity: int) -> pa.Array:
-    """The texts as strings, each of at most so many characters."""
+    """The texts as strings, each cut to at most ``capacity`` characters."""
     if max(map(len, texts), default=0) > capacity:
         texts = [_cut(text, capacity) for text in texts]
     return strings(texts)
@@ -79,12 +79,12 @@ def _cut(text: bytes, capacity: int) -> bytes:
 
 
 def column(name: str, texts: Texts) -> pa.Array:
-    """The texts as the column of that name."""
+    """The texts as the column ``name`` of the schema."""
     return _CONVERSION_OF[name](texts)
 
 
 def constant(name: str, text: str, count: int) -> pa.Array:
-    """The same text in all rows."""
+    """The column ``name`` with the same text in all ``count`` rows."""
     return pa.repeat(_value(name, text), count)
 
 
@@ -94,7 +94,7 @@ def _value(name: str, text: str) -> pa.Scalar:
 
 
 def mapped(texts: Texts, values: Mapping[bytes, bytes]) -> pa.Array:
-    """The texts as strings, some of them in other words."""
+    """The texts as strings, those in ``values`` replaced; an empty one becomes null."""
     return by_value(pa.string(), lambda text: values.get(text, text).decode() or None)(texts)
 
 
@@ -122,7 +122,7 @@ def _number(text: bytes, bits: int) -> int | None:
 
 
 def by_value(kind: pa.DataType, value: Callable[[bytes], Any]) -> Callable[[Texts], pa.Array]:
-    """For columns in which few different texts stand: each is converted once."""
+    """A conversion that runs ``value`` once for each different text; for few different texts."""
 
     def convert(texts: Texts) -> pa.Array:
         places: dict[bytes, int] = {}
@@ -158,7 +158,7 @@ _CONVERSION_OF: Final = {
 
 
 def pairs(names: Sequence[str], columns: Sequence[Texts]) -> pa.Array:
-    """Several columns of texts as one of maps; what is empty has no key."""
+    """Several columns of texts as one column of maps; an empty text has no entry."""
     count = len(columns[0])
     keys = pa.array(names, pa.string()).take(pa.array(np.tile(np.arange(len(names)), count)))
     texts = [text for row in zip(*columns, strict=True) for text in row]

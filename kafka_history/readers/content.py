@@ -1,6 +1,6 @@
 """Reads a file unpacked, some megabytes at a time, and finds where it is damaged.
 
-Damage ends a file early: what stands before is returned, and then the reason why there is no more.
+Damage ends a file early: the bytes before it are returned, and then the reason.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 import pyarrow as pa
 
 BLOCK_BYTES: Final = 8 << 20
-"""How much is given at once."""
+"""Bytes returned at once."""
 STEP_BYTES: Final = 32 << 10
-"""How much is unpacked at once: what comes in one step with the damage is lost for it."""
+"""Bytes unpacked at once; at most this much before a damage is lost."""
 PACKED: Final = {".gz": "gzip", ".zst": "zst"}
-"""Suffixes of packed files, and what they are packed with."""
+"""Suffixes of packed files, and their compressions."""
 
 
 class Content:
@@ -27,7 +27,7 @@ class Content:
 
     def __init__(self, path: Path, start: int = 0, step_bytes: int = BLOCK_BYTES) -> None:
         self.damage: str | None = None
-        """When all is read: why that is not all there was, in a sentence."""
+        """Why reading ended early, in a sentence; None: it did not, or has not ended."""
         self._path = path
         self._start = start
         self._step_bytes = step_bytes

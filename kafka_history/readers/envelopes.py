@@ -1,13 +1,13 @@
-"""What collectors of logs put around each line, and how it comes off.
+"""Envelopes: what log collectors put around each line, and how to remove it.
 
-``kubectl logs --prefix``, ``docker compose``, the CRI, journald, stern and syslog write something
-before each line; Filebeat, Fluent Bit, Docker and the cloud's consoles put it into JSON.  What is
-inside is log4j's, with exceptions of several lines, whose lines are put together again by the one
-who speaks: a pod, a service, a host, a file.
+``kubectl logs --prefix``, ``docker compose``, the CRI, journald, stern and syslog write a prefix
+before each line.  Filebeat, Fluent Bit, Docker and the cloud's consoles put the line into JSON.
+Inside are log4j's lines.  The lines of one record are put together again by their stream: the pod,
+service, host or file that wrote them.
 
-Which envelope a file has is learnt from its beginning: the first that comes off so that a record
-begins.  What comes off in no known way is said so (:func:`unknown_prefix`), because such a file
-would otherwise look like one record without an end.
+The envelope of a file is found from its beginning: it is the first one inside which a record
+begins.  An unknown prefix is reported (:func:`unknown_prefix`), because such a file would look like
+one endless record.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 LINES_MAX: Final = 2_000
-"""So many lines of a file's beginning are looked at."""
+"""Lines at the beginning of a file that are examined."""
 
 
 class Inside(NamedTuple):
-    """One line, out of its envelope."""
+    """One line without its envelope."""
 
     stream: bytes
-    """Who speaks; lines of one stream belong together."""
+    """The writer, such as a pod; the lines of a record have the same stream. Empty: no name."""
     text: bytes
     goes_on: bool = False
-    """The collector cut the line here, and its rest comes with the stream's next one."""
+    """True: the collector cut the line; the rest is in the next line of the stream."""
 
 
 Unwrap = Callable[[bytes], Inside]
@@ -39,7 +39,7 @@ _PREFIX: Final = re.compile(
     rb"(?:\[(pod/[^\]]+)\] )?(?:(\S+) +\| ?)?(?:\d{4}-\d\d-\d\dT\S+ (?:std(?:out|err) ([FP]) )?)?"
     rb"(?:[A-Z][a-z]{2} +\d+ [\d:.]+ (\S+) [^\s:]+: ?)?(?:(\S+) [\w.@-]+\[\d+\]: ?)?"
 )
-"""kubectl --prefix, docker compose, --timestamps of both, the CRI, journald short and short-iso."""
+"""Prefixes of kubectl --prefix, docker compose, --timestamps of both, the CRI and journald."""
 _RFC_5424: Final = re.compile(
     rb"(?:<\d{1,3}>)?1 (?:\d{4}-\d\d-\d\dT\S+|-) (\S+) (\S+) \S+ \S+ "
     rb"(?:-|(?:\[(?:[^\]\\\"]|\\.|\"(?:[^\"\\]|\\.)*\")*\])+) ?(?:\xef\xbb\xbf)?"
@@ -59,7 +59,7 @@ def _prefixed(line: bytes) -> Inside:
 
 
 def _behind(pattern: bytes | re.Pattern[bytes]) -> Unwrap:
-    """What stands behind a prefix; a line without it is all text."""
+    """A function that removes a prefix; a line without it stays whole, with no stream."""
     compiled = re.compile(pattern)
 
     def unwrap(line: bytes) -> Inside:
@@ -72,8 +72,8 @@ def _behind(pattern: bytes | re.Pattern[bytes]) -> Unwrap:
 
 
 _TEXTS: Final = ("log", "message", "msg", "line", "MESSAGE", "_raw", "@message", "textPayload")
-"""Where the collectors keep the line: Docker and Fluent Bit, Filebeat and stern, Loki, journald,
-Splunk, CloudWatch, Google."""
+"""JSON keys that hold the line, of Docker and Fluent Bit, Filebeat and stern, Loki, journald,
+Splunk, CloudWatch and Google."""
 _SPEAKERS: Final = (
     ("kubernetes", "pod_name"), ("kubernetes", "pod", "name"), ("podName",), ("pod",),
     ("container_name",), ("container", "name"), ("container_id",), ("host", "name"), ("host",),
@@ -81,7 +81,7 @@ _SPEAKERS: Final = (
 )  # fmt: skip
 _DOCKERS: Final = {"log", "stream", "time"}
 _DOCKERS_MAX: Final = 16_000
-"""Docker cuts lines at 16 KiB; characters of several bytes make that fewer of them."""
+"""Docker cuts lines at 16 KiB; with characters of several bytes that is fewer characters."""
 
 
 def _json(line: bytes) -> Inside:
@@ -96,7 +96,7 @@ def _json(line: bytes) -> Inside:
         return Inside(b"", line)
     speakers = (_at(entry, path) for path in _SPEAKERS)
     stream = " ".join(name for name in speakers if isinstance(name, str))
-    # Docker's own file keeps the newline, and has none where it cut a long line.
+    # Docker's own file keeps the newline at the end of a line, except where it cut a long line.
     is_cut = entry.get("logtag") == "P" or (
         entry.keys() - {"attrs"} <= _DOCKERS
         and len(text) >= _DOCKERS_MAX
@@ -123,18 +123,18 @@ ENVELOPES: Final[Mapping[str, Unwrap]] = {
     "stern": _behind(_STERN % 1),
     "stern-namespaces": _behind(_STERN % 2),
 }
-"""By the name that stands in a file's format."""
+"""The envelopes by the name that is used in the format of a file."""
 
 
 def without_colours(line: bytes) -> bytes:
-    """The line as it was before a terminal's colours were put in."""
+    """The line without the escape codes for colours of a terminal."""
     return _COLOURS.sub(b"", line) if b"\x1b[" in line else line
 
 
 def envelope_of(beginning: bytes, begins: Callable[[bytes], bool]) -> tuple[str | None, int]:
-    """The envelope out of which a record comes, and how many come; None and 0 if there is none.
+    """The envelope of a file, and the number of records that begin in it; None and 0: none fits.
 
-    ``begins``: whether a record begins with a line.
+    ``begins``: returns whether a record begins with a line.
     """
     lines = list(map(without_colours, beginning.split(b"\n")[:LINES_MAX]))
     for name, unwrap in ENVELOPES.items():
@@ -146,7 +146,7 @@ def envelope_of(beginning: bytes, begins: Callable[[bytes], bool]) -> tuple[str 
 
 
 def unknown_prefix(beginning: bytes, head: re.Pattern[bytes]) -> str | None:
-    """What stands before the first record that ``head`` finds within a line; None: nothing."""
+    """The text before the first ``head`` that is inside a line; None: there is none."""
     for line in beginning.split(b"\n")[:LINES_MAX]:
         found = head.search(line)
         if found is not None and found.start():

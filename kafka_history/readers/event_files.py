@@ -1,7 +1,7 @@
-"""Tables of typed rows into Parquet files, one folder for each cluster and day.
+"""Writes typed rows to Parquet files, in one folder for each cluster and day.
 
-A task writes under names of its own that no reader opens, and renames what is whole: a task that is
-tried again puts the same files in the same places.
+A task writes to hidden files, which no reader opens, and renames them when they are complete.  A
+task that runs again replaces the files of its first run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from kafka_history.readers.arrow_columns import EVENTS
 
 FILES_MAX: Final = 32
-"""Files that a task writes at once; with more, the one opened first is closed."""
+"""Most files that a task has open; to open one more, the oldest is closed."""
 _DAY_MS: Final = 86_400_000
 _NEVER: Final = "unknown"
 
@@ -31,21 +31,21 @@ STORED: Final = pa.schema(
         *((field.name, field.type) for field in EVENTS),
     ]
 )
-"""A row as it is kept: with the file it is from, and where its piece of that begins."""
+"""The schema of stored rows: with the file's URI, and the byte at which its piece begins."""
 
 _NUMBERED: Final = ["line_id", "time_ms"]
 _REPEATED: Final = [
     field.name for field in STORED
     if field.name not in (*_NUMBERED, "text") and not pa.types.is_nested(field.type)
 ]  # fmt: skip
-"""Columns in which the same comes again: what they hold is written once, and numbered."""
+"""Columns with few different values, which Parquet writes as a dictionary."""
 
 
 class EventFiles:
     """The Parquet files of one task."""
 
     def __init__(self, events: Path, task: str) -> None:
-        """``events``: the folder of an ingest; ``task``: names the files, no two tasks alike."""
+        """``events``: the folder of an ingest; ``task``: unique name of the task, for its files."""
         self._events = events
         self._task = task
         self._open: dict[Path, tuple[pq.ParquetWriter, Path]] = {}
@@ -78,7 +78,7 @@ class EventFiles:
             if len(self._open) >= FILES_MAX:
                 self._close(next(iter(self._open)), keep=True)
             folder.mkdir(parents=True, exist_ok=True)
-            # Spark reads no file whose name begins so.
+            # Spark reads no file whose name begins with a dot.
             hidden = folder / f".{self._task}-{os.getpid()}"
             writer = pq.ParquetWriter(
                 hidden, STORED, compression="zstd", use_dictionary=_REPEATED,

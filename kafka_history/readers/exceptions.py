@@ -1,4 +1,4 @@
-"""What stands below a line: an exception's class, message and first frames."""
+"""Parses the exception below a log line: its class, message and first frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MESSAGE_CAPACITY: Final = 2_000
 """Characters of an exception's message that are kept."""
 FRAMES_KEPT: Final = 3
 STACKS_MAX: Final = 1_000
-"""Stacks that are remembered: the same fault fails in the same place."""
+"""Parsed stack traces that are cached, because the same fault has the same trace."""
 
 _CLASS: Final = re.compile(r"[\w$]+(?:\.[\w$]+)+", re.A)
 _FRAME: Final = re.compile(r"^\s+at ([^\n(]+)", re.M | re.A)
@@ -20,21 +20,21 @@ _NUMBER: Final = re.compile(r"\d+", re.A)
 
 
 class Exceptional(NamedTuple):
-    """The columns of the schema that an exception fills, by their names there."""
+    """The columns of the schema that an exception fills."""
 
     exception_class: str | None
     exception_message: str | None
     exception_frames: tuple[str, ...]
     """Without line numbers and without the names of lambdas."""
     exception_frame_count: int
-    """Causes included."""
+    """Number of all frames, those of causes included."""
     fingerprint: str | None
-    """Class, message without partitions and numbers, first frame of Kafka's; the same for the same
-    faults."""
+    """Class, message without partitions and numbers, and Kafka's first frame; equal faults have
+    equal fingerprints."""
 
 
 def exceptional(trace: bytes) -> Exceptional:
-    """What the lines below a record's first line say."""
+    """Parses the lines below a record's first line."""
     first, _, below = trace.partition(b"\n")
     if _FRAME.match(first.decode(errors="replace")):
         below = trace

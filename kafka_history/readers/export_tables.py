@@ -1,8 +1,9 @@
-"""From lines of ``state-changes.jsonl`` to typed rows: the same rows that the text log gives.
+"""Turns lines of ``state-changes.jsonl`` into typed rows, equal to those of the text log.
 
-A record names its kind; the shape is the line that Kafka, and our own ``state-change.log``, has for
-it.  Where the text says less than the record (``Handling LeaderAndIsr request`` names no epoch) the
-row has what the record has.  A line that is no record of ours stays, without a shape.
+The kind of a record determines its shape: the line that Kafka and our ``state-change.log`` write
+for it.  If the record contains more than that line (``Handling LeaderAndIsr request`` has no
+epoch), the row has the values of the record.  A line that is not our record becomes a row without a
+shape.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ _IGNORED: Final[dict[str, str]] = {
     Reason.OFFLINE_LOG_DIRECTORY: "lisr-offline-dir",
 }
 _INFO: Final = ("partition-new", "partition-online", "reassign-sent-lisr", "lisr-epoch-same")
-"""Shapes of several levels that are INFO here; of all others the first level counts."""
+"""Shapes with several levels that the export logs at INFO; others have their first level."""
 _SET: Final = ("request", "role")
-"""Columns that a record may leave to its shape."""
+"""Columns that are taken from the shape if the record lacks them."""
 _PHASES: Final[dict[str, str]] = {
     Kind.TRANSITION_STARTED: "Handling",
     Kind.TRANSITION_COMPLETED: "Completed",
@@ -85,13 +86,13 @@ _TAKEN: Final = [
     column.name for column in EVENT_COLUMNS
     if column.name in (*StateChange._fields, "time_ms") and column.name != "kind"
 ]  # fmt: skip
-"""Columns that a record fills as they are."""
+"""Columns that are copied from the record."""
 
 Record = dict[str, Any]
 
 
 class ExportTyper:
-    """Types the lines of the export."""
+    """Turns the lines of the export into rows."""
 
     def typed(self, block: Block) -> Typed:
         """The lines as rows, in their order."""
@@ -129,7 +130,7 @@ def _record(line: bytes) -> Record:
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
-        # A kill tears a line: what is written behind a whole record costs itself alone.
+        # A killed process leaves a torn line: keep the first record, if it is complete.
         try:
             found, _ = _JSON.raw_decode(line.decode(errors="replace").lstrip())
         except (ValueError, RecursionError):
@@ -138,7 +139,7 @@ def _record(line: bytes) -> Record:
 
 
 def _column(name: str, values: Sequence[object]) -> pa.Array:
-    """The values as the column of that name; what does not fit its type is null."""
+    """The values as the column ``name``; a value that does not fit its type becomes null."""
     kind = EVENTS.field(name).type
     try:
         return pa.array(values, kind)
@@ -154,7 +155,7 @@ def _fitting(value: object, kind: pa.DataType) -> object:
 
 
 def _shape_id(record: Record) -> str:
-    """The shape of a record; of another object a text that is no shape."""
+    """The id of a record's shape; for another JSON object an id that no shape has."""
     kind, role, reason = (_text(record, name) for name in ("kind", "role", "reason"))
     match kind:
         case Kind.PARTITION_STATE_CHANGED:
@@ -185,7 +186,7 @@ def _known() -> dict[str, Shape]:
 
 
 def _said_by_shape(ids: Sequence[str]) -> dict[str, pa.Array]:
-    """The columns that follow from the shapes; :data:`_SET` are those of shapes that set them."""
+    """The columns that depend on the shape only; ``ids``: the shape id of each row."""
     places: dict[str, int] = {}
     taken = pa.array([places.setdefault(id_, len(places)) for id_ in ids], pa.int32())
     found = [_known().get(id_) for id_ in places]
@@ -220,7 +221,7 @@ def _exception(record: Record) -> tuple[str | None, str | None]:
 
 
 def _values(record: Record) -> list[tuple[str, str]] | None:
-    """What a row has no column for."""
+    """The values of a record that have no column of their own; None: there are none."""
     kind = _text(record, "kind")
     if kind in _PHASES:
         return [("phase", _PHASES[kind])]

@@ -1,8 +1,8 @@
-"""What a file holds, found out from its beginning: its envelope, and the layout inside.
+"""Finds the format of a file from its beginning: its envelope, and the layout inside.
 
-A format is a word or two: ``log4j``, ``patterned`` or ``strimzi`` (layouts), ``jsonl`` (our
-export), an envelope such as ``prefixed`` with log4j's default layout in it, or an envelope and a
-layout, ``prefixed strimzi``.
+A format is one word or two.  One word: ``log4j``, ``patterned`` or ``strimzi`` (layouts), ``jsonl``
+(our export), or an envelope such as ``prefixed``, with Kafka's default layout inside.  Two words:
+an envelope and another layout, such as ``prefixed strimzi``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka_history.readers.record_blocks import is_head
 
 PATTERNED, STRIMZI = "patterned", "strimzi"
 STRIMZI_PATTERN: Final = "%d{ISO8601} %p %m (%c) [%t]%n"
-"""What Strimzi's images log with, unless its user says otherwise."""
+"""The default log4j pattern of Strimzi's images."""
 
 _HEAD: Final = re.compile(
     rb"^\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ", re.M
@@ -26,16 +26,16 @@ _OWN: Final = re.compile(rb'^\{"schema_version":\d+,"time_ms":', re.M)
 
 
 def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, str | None]:
-    """The format of a file, or None and why it cannot be read.
+    """The format of a file and None, or None and why the file cannot be read.
 
-    ``pattern``: what files look like that are not in the default layout.
+    ``pattern``: the layout of files that are not in the default layout.
     """
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
-    # The first is what takes long to search for.
+    # Search for the literal first, because the regular expression is slow.
     if b'{"schema_version":' in beginning and _OWN.search(beginning):
         return "jsonl", None
-    # What was asked for comes first: [%d] %p [%t] %m begins like the default layout.
+    # Try the given pattern first: one like [%d] %p [%t] %m begins like the default layout.
     if pattern is not None and pattern.is_of(beginning):
         return PATTERNED, None
     if not beginning or (_HEAD.search(beginning) and not _are_mostly_within(beginning)):
@@ -48,7 +48,7 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
     asked_for = (None, 0) if pattern is None else envelope_of(beginning, pattern.begins)
     if asked_for[0] is not None:
         return f"{asked_for[0]} {PATTERNED}", None
-    # What most of the services log whose lines are here.
+    # Choose the layout in which more lines of the file begin a record.
     default, of_strimzi = envelope_of(beginning, is_head), envelope_of(beginning, strimzi.begins)
     if default[0] is not None and default[1] >= of_strimzi[1]:
         return default[0], None
@@ -58,13 +58,13 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
 
 
 def _are_mostly_within(beginning: bytes) -> bool:
-    """Whether more heads stand within lines than begin one: a few lines lack the prefix."""
+    """Whether most heads of records are inside lines, so that the lines have a prefix."""
     at_start = len(_HEAD.findall(beginning))
     return len(_HEAD_SOMEWHERE.findall(beginning)) > 2 * at_start
 
 
 def _why_not(beginning: bytes, pattern: Pattern | None) -> str:
-    # Without a head to split at, all of it would be one record, and take a worker's memory.
+    # Such a file must be refused: without heads it would be one huge record in memory.
     prefix = unknown_prefix(beginning, _HEAD_SOMEWHERE)
     if prefix is not None:
         return (
@@ -89,12 +89,12 @@ def _why_not(beginning: bytes, pattern: Pattern | None) -> str:
 
 
 def envelope_name(form: str) -> str | None:
-    """The envelope of a format; None if lines stand there by themselves."""
+    """The envelope of a format; None if lines have no envelope."""
     name = form.split(" ")[0]
     return name if name in ENVELOPES else None
 
 
 def layout_of(form: str) -> str | None:
-    """The layout of a format; None if it is log4j's default one, or our export."""
+    """The layout of a format; None if it is Kafka's default layout or our export."""
     name = form.split(" ")[-1]
     return name if name in (PATTERNED, STRIMZI) else None

@@ -21,9 +21,9 @@ from kafka_history.readers.soundness import read_tables
 from kafka_history.readers.sources import DUPLICATE, Source
 
 UNTYPED_SHARE: Final = 10
-"""A file of whose records fewer than one in so many has a known shape is not understood."""
+"""A file is not understood if fewer than one of this many records has a known shape."""
 _LAST_BYTES: Final = 4
-"""So many bytes at the end of a file need not become records: line ends, a mark of byte order."""
+"""Bytes of a file that need not become records: line ends, a byte order mark."""
 _TYPES: Final = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
 SOURCES: Final = pa.schema([(c.name, _TYPES[c.type]) for c in SOURCE_COLUMNS])
 _PIECES: Final = pa.schema(
@@ -42,21 +42,21 @@ FOLLOWED_PIECES: Final = _PIECES.append(pa.field("followed", pa.string())).appen
 
 
 class PiecePlace(NamedTuple):
-    """Where the rows of a piece of a file stand in it."""
+    """The place of a piece in its file, to compute the line numbers of its rows."""
 
     ingest: str
     uri: str
     block: int
     file: str
     lines_before: int
-    """Before the row whose ``line_id`` is 0."""
+    """Number of lines in the file before the row whose ``line_id`` is 0."""
 
 
 def write_found(
     found: Iterable[Found], sources: Sequence[Source], directory: Path, ingest: str
 ) -> None:
-    """Writes the tables of pieces and files, which make rows that were written an ingest."""
-    # A file without rows stands there too: it replaces what an earlier ingest read under its name.
+    """Writes the tables ``pieces`` and ``sources`` of an ingest whose rows are written."""
+    # A file without rows gets a row, too: it replaces what an earlier ingest read of this file.
     by_uri: dict[str, list[Found]] = {uri_of(source.file): [] for source in sources}
     for piece in found:
         by_uri[piece.uri].append(piece)
@@ -75,10 +75,10 @@ def write_found(
 
 
 def newest_pieces(directory: Path, ingests: Sequence[str]) -> list[PiecePlace]:
-    """Of each file the pieces of the ingest that read it last.
+    """The pieces of each file, of the ingest that read it last.
 
-    A file that is followed is read in parts: a piece was read from a copy, its ``uri``;
-    ``followed`` stands for the file for ever, and the newest row with a ``file`` has its name.
+    A followed file is read from segments: ``uri`` is that of a segment, ``followed`` the permanent
+    id of the file.  The newest row with a ``file`` has the file's current path.
     """
     rows = [
         {"followed": None, "file": None, **row, "ingest": ingest}
@@ -93,7 +93,7 @@ def newest_pieces(directory: Path, ingests: Sequence[str]) -> list[PiecePlace]:
             row["ingest"],
             row["uri"],
             row["block"],
-            # Without a name of its own it is the file that was read.
+            # A file that is not followed has its own path in the URI.
             names.get(row["followed"]) or _file_of(row["uri"]),
             row["lines_before"] - row["first_id"],
         )
@@ -107,14 +107,14 @@ def _file_of(uri: str) -> str:
 
 
 def wanting(directory: Path) -> list[dict[str, Any]]:
-    """The files that were not read, or not whole, or not understood."""
+    """The files that were not read, were read in part, or were not understood."""
     columns = ("file", "status", "records", "problem")
     sources = read_sources(directory)
     return [{name: row[name] for name in columns} for row in sources if is_wanting(row)]
 
 
 def read_sources(directory: Path) -> list[dict[str, Any]]:
-    """Every file that was looked at, in the columns of ``SOURCE_COLUMNS``, by its name.
+    """Every file that was looked at, with the columns ``SOURCE_COLUMNS``, sorted by path.
 
     Raises:
         HistoryInvalid: there is no complete ingest in the directory, or a table is damaged.
@@ -131,7 +131,7 @@ def read_sources(directory: Path) -> list[dict[str, Any]]:
 
 
 def is_wanting(source: dict[str, Any]) -> bool:
-    """Whether the file was not read, or not whole, or not understood; a duplicate is no problem."""
+    """Whether the file was not, or not fully, read or understood; a duplicate is no problem."""
     is_duplicate = (source["problem"] or "").startswith(DUPLICATE)
     return bool(source["status"] != "read" and not is_duplicate)
 
@@ -150,7 +150,7 @@ def _source_row(source: Source, pieces: Sequence[Found]) -> dict[str, Any]:
         status = "damaged"
         problem = f"only {read_bytes} of {source.content_bytes} bytes could be read"
     elif records and typed * UNTYPED_SHARE < records:
-        # Such a file was taken for a log, and hardly a word of it was understood.
+        # Its lines look like a log, but hardly any record has a known shape.
         status = "untyped"
         problem = (
             f"only {typed} of its {records} records have a known shape: is the pattern another "
@@ -177,7 +177,7 @@ def _source_row(source: Source, pieces: Sequence[Found]) -> dict[str, Any]:
 def write_rows(
     rows: Iterable[dict[str, Any]], schema: pa.Schema, directory: Path, name: str, ingest: str
 ) -> None:
-    """Writes a table of an ingest; of a row what is not in the schema is passed over."""
+    """Writes a table of an ingest; values of a row that the schema lacks are ignored."""
     folder = directory / name / f"ingest={ingest}"
     rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

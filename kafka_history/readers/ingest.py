@@ -1,8 +1,8 @@
 """Ingest by Spark: reads log files and writes the Parquet tables of a history.
 
-Spark hands out the work and holds the tables together; the text itself goes through Python
-(:mod:`.piece_reader`), file to Parquet, and not through the JVM.  For a cluster of machines, and
-for what is followed; on one machine :mod:`.local_ingest` writes the same without a JVM.
+Spark distributes the tasks.  Python workers turn text into Parquet (:mod:`.piece_reader`); no text
+passes through the JVM.  This is for several machines; on one machine :mod:`.local_ingest` writes
+the same tables without a JVM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafka_history.readers.store import read_events
 def ingest(
     spark: SparkSession, paths: Sequence[str], options: IngestOptions, tell: Tell | None = None
 ) -> DataFrame:
-    """Reads the logs below the paths into ``options.out``; the rows of all that is there now.
+    """Reads the logs below the paths into ``options.out``, and returns all rows of that history.
 
     Files that were read before, with the same size and time, are left out.
 
@@ -46,9 +46,9 @@ def write_sources(
     spark: SparkSession, sources: Sequence[Source], options: IngestOptions, number: str,
     tell: Tell | None = None,
 ) -> None:  # fmt: skip
-    """Writes the files as the ingest ``number``, which counts once the manifest names it.
+    """Writes the files as ingest ``number``, which readers ignore until the manifest lists it.
 
-    What an ingest of that number that died has left is replaced.
+    What an interrupted ingest of this number has left is replaced.
     """
     out = Path(options.out)
     events = out / "events" / f"ingest={number}"

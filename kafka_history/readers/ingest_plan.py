@@ -1,4 +1,4 @@
-"""What an ingest has to read, and how its end is noted: the same for every way of reading."""
+"""Plans which files an ingest reads, and completes it; used with and without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafka_history.readers.soundness import check_ingests
 from kafka_history.readers.sources import Source, look_at
 
 Tell = Callable[[int, int], None]
-"""Called now and then with the number of bytes read, and of all bytes."""
+"""Called from time to time with the number of bytes read so far and the number of all bytes."""
 
 
 class IngestOptions(NamedTuple):
@@ -30,17 +30,17 @@ class IngestOptions(NamedTuple):
     time_zone: str = "UTC"
     """Zone of the brokers' clocks, such as ``Europe/Berlin``."""
     cluster: str | None = None
-    """Name of the cluster all files belong to, where the files do not tell or tell wrong."""
+    """Cluster of all files; None: taken from the files."""
     broker_id: int | None = None
-    """Broker of all lines that do not name one."""
+    """Broker of all lines that do not name one; None: taken from the files."""
     redact: str | None = None
-    """A secret: names become hashes made with it, see :mod:`.redaction`."""
+    """Secret key for hashes that replace names, see :mod:`.redaction`; None: names are kept."""
     pattern: str | None = None
     """log4j's conversion pattern of files that are not in the default layout."""
 
 
 def checked(options: IngestOptions) -> Pattern | None:
-    """The layout that the options name; None if it is the default one.
+    """Checks the options; returns the layout they name, or None for the default one.
 
     Raises:
         HistoryInvalid: an option is not usable.
@@ -57,9 +57,9 @@ class Plan(NamedTuple):
     """What an ingest will read."""
 
     manifest: Manifest
-    """What was read before."""
+    """The manifest before this ingest."""
     sources: list[Source]
-    """Files that are new or have changed, those that cannot be read among them."""
+    """Files that are new or have changed, also those that cannot be read."""
     number: str | None
     """The name of the ingest; None if no file is to be read."""
 
@@ -76,7 +76,7 @@ def plan(paths: Sequence[str], options: IngestOptions) -> Plan:
     out.mkdir(parents=True, exist_ok=True)
     if (out / FOLLOWING).exists():
         raise HistoryInvalid(f"{out} is followed: only zkctl history follow adds to it")
-    pattern = checked(options)  # refused now rather than by each worker
+    pattern = checked(options)  # raises here rather than in each worker
     manifest = read_manifest(out)
     looked_at = look_at(
         paths, cluster=options.cluster, broker_id=options.broker_id, pattern=pattern
@@ -91,14 +91,14 @@ def plan(paths: Sequence[str], options: IngestOptions) -> Plan:
 
 
 def complete(planned: Plan, out: Path) -> None:
-    """Compares what was read with what is stored; then the ingest counts.
+    """Checks that all rows are stored, then adds the ingest to the manifest.
 
     Raises:
-        HistoryInvalid: rows are missing; nothing of the ingest counts.
+        HistoryInvalid: rows are missing; the ingest is not added.
     """
     assert planned.number is not None, "nothing was read"
     check_ingests(out, [planned.number])
-    # What was skipped may be read the next time, with another pattern.
+    # Do not note skipped files: the next ingest may read them with another pattern.
     files = {s.file: (s.size_bytes, s.modified_ms) for s in planned.sources if s.format}
     ingests = (*planned.manifest.ingests, planned.number)
     write_manifest(out, Manifest(ingests, {**planned.manifest.files, **files}))

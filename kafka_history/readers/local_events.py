@@ -1,4 +1,4 @@
-"""The rows of a history as events, read in this process: no Spark, no JVM."""
+"""Reads the rows of a history as events in this process, without Spark or a JVM."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kafka_history.readers.soundness import check_ingests, read_tables, stored_r
 from kafka_history.rules.event import Event, in_order
 
 MEMORY_MAX: Final = 4 << 30
-"""Bytes of memory that events may take."""
+"""Bytes of memory that events may use."""
 EVENT_BYTES: Final = 1_800
-"""What an event takes with all that is made of it, as measured."""
+"""Bytes of memory for an event and the findings made from it, as measured."""
 _NO_CLUSTER: Final = "__HIVE_DEFAULT_PARTITION__"
 _STORED: Final = tuple(
     column.name for column in EVENT_COLUMNS if column.name not in ("cluster", "file", "line")
@@ -29,7 +29,7 @@ _TIME: Final = _STORED.index("time_ms")
 
 
 def read_events_here(directory: Path, cluster: str | None) -> list[Event]:
-    """The events of one cluster, in order: what :func:`.store.read_events` reads by Spark.
+    """The events of one cluster, in order; :func:`.store.read_events` reads the same by Spark.
 
     Raises:
         HistoryInvalid: there is no complete ingest in the directory, it is damaged, or the events
@@ -62,7 +62,7 @@ def events_of(
     """
     mine = {(piece.uri, piece.block): piece for piece in pieces if piece.ingest == ingest}
     first = f"day={datetime.fromtimestamp(since_ms / 1_000, UTC):%Y-%m-%d}"
-    # What has no time stands in a folder whose name is greater, and is no event.
+    # Rows without a time are in day=unknown, which sorts last; _events drops them.
     for day in (directory / "events" / f"ingest={ingest}" / _folder(cluster)).glob("day=*"):
         if day.name >= first:
             for table in read_tables(day):
@@ -80,7 +80,7 @@ def _events(
     rows = zip(*(_values(table, name) for name in _STORED), strict=True)
     for (uri, block, line_id), row in zip(places, rows, strict=True):
         piece = pieces.get((uri, block))
-        # What has no time has no place among what happened.
+        # A row without a time is no event, because it cannot be put in order.
         if piece is not None and row[_TIME] is not None:
             yield Event(cluster, piece.file, line_id + piece.lines_before + 1, *row)
 

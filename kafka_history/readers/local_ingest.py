@@ -1,7 +1,7 @@
-"""Ingest on one machine: worker processes read logs straight into Parquet, without a JVM.
+"""Ingest on one machine: worker processes turn logs into Parquet, without a JVM.
 
-A worker does what a task of Spark's does (:mod:`.piece_reader`).  What Spark does besides, handing
-out the tasks and adding up what was found, is done here.  The rows are the same.
+A worker runs the same code as a task of Spark (:mod:`.piece_reader`).  This module distributes the
+tasks and collects what they found, as Spark does.  The rows are the same.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from kafka_history.readers.progress import telling
 from kafka_history.readers.sources import Source
 
 WORKERS_MAX: Final = 64
-"""Worker processes at once."""
+"""Most worker processes at once."""
 _CONTEXT: Final = get_context("spawn")
-"""Not forked: threads of the caller's libraries may hold locks."""
+"""Workers are not forked, because threads of the caller's libraries may hold locks."""
 _HERE: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit for the program it runs: that one has a Spark already."""
+"""Environment variable of a program that spark-submit started, which has a Spark already."""
 
 Task = tuple[int, list[Piece]]
-"""A number, and the pieces of files to read."""
+"""The number of a task, and the pieces of files it reads."""
 
 _read: Synchronized[int] | None = None
-"""In a worker: the bytes that all workers have read."""
+"""In a worker process: the number of bytes that all workers have read; else None."""
 
 
 def workers_of(master: str) -> int | None:
-    """How many processes may work where Spark's ``master`` is this machine; None: it is not."""
+    """The number of workers for a local Spark ``master``; None: Spark itself must be used."""
     here = _HERE.fullmatch(master)
     if here is None or _SUBMITTED in os.environ:
         return None
@@ -56,7 +56,7 @@ def workers_of(master: str) -> int | None:
 def ingest_here(
     paths: Sequence[str], options: IngestOptions, workers: int, tell: Tell | None = None
 ) -> None:
-    """Reads the logs below the paths into ``options.out``, by so many processes.
+    """Reads the logs below the paths into ``options.out``, with this number of processes.
 
     Files that were read before, with the same size and time, are left out.
 
@@ -68,7 +68,7 @@ def ingest_here(
         return
     out = Path(options.out)
     events = out / "events" / f"ingest={planned.number}"
-    # What an ingest of that number that died has left is replaced.
+    # Remove what an interrupted ingest of this number has left.
     rmtree(events, ignore_errors=True)
     found = read_into(events, planned.sources, options, workers, tell)
     write_found(found, planned.sources, out, planned.number)
@@ -79,14 +79,14 @@ def read_into(
     events: Path, sources: Sequence[Source], options: IngestOptions, workers: int,
     tell: Tell | None = None,
 ) -> list[Found]:  # fmt: skip
-    """Reads the files into the folder of an ingest, by so many processes; what is found in each.
+    """Reads the files into the folder of an ingest; returns what was found in each piece.
 
     Raises:
         HistoryInvalid: a process ended early, or a file cannot be read.
     """
     tasks = list(enumerate(tasks_of(sources, workers)))
     total = sum(source.size_bytes for source in sources if source.format)
-    # Starting a process takes longer than reading one task's worth of little logs.
+    # Do not start more processes than tasks; a single one does its work in this process.
     workers = min(workers, len(tasks))
     found: list[Found] = []
     if workers == 1:
@@ -130,7 +130,7 @@ def _failures(events: Path) -> Iterator[None]:
 
 
 def pool_of(workers: int, read: Synchronized[int]) -> ProcessPoolExecutor:
-    """Processes that read, and add to ``read`` what they have read; they end with this one."""
+    """A pool of workers, which add the bytes they read to ``read`` and end with this process."""
     return ProcessPoolExecutor(workers, _CONTEXT, _begin, (read,))
 
 
@@ -139,7 +139,7 @@ def _begin(read: Synchronized[int]) -> None:
     _read = read
     parent = parent_process()
     if parent is not None:
-        # A parent that is killed ends no worker, and they would wait for their next task for ever.
+        # If the parent is killed, its workers would wait for tasks for ever: this thread ends them.
         Thread(target=_end_with, args=(parent.sentinel,), name="ingest-parent", daemon=True).start()
 
 

@@ -1,7 +1,7 @@
-"""Times of many records at once: what log4j writes, as milliseconds since 1970.
+"""Converts log4j's times of many records at once to milliseconds since 1970.
 
-log4j writes local time without a zone.  The hour that occurs twice in autumn is taken for the first
-of the two, one that spring leaves out for the hour behind it.
+log4j writes local time without a zone.  In autumn one hour occurs twice: its times count as those
+of the first one.  In spring one hour is left out: times in it count as those of the hour after it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Longs: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 NO_TIME: Final = -(2**62)
-"""Where the digits are no time, such as those of a 31 February."""
+"""Result for digits that are no valid time, such as a 31 February."""
 
 _PATTERN: Final = b"26-11-20 18:08:31,404] "
 _DIGITS: Final = [place for place, byte in enumerate(_PATTERN) if chr(byte).isdigit()]
 _MARKS: Final = [place for place in range(len(_PATTERN)) if place not in _DIGITS]
 _DAY_MS: Final = 86_400_000
 _QUARTER_MS: Final = 900_000
-"""Zones change their offset at a multiple of this."""
+"""Time zones change their offset only at multiples of this."""
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?)(?::?(\d\d))?")
 
 
@@ -52,9 +52,9 @@ def zone_of(name: str) -> tzinfo:
 
 
 def times_ms(records: Sequence[bytes], zone: tzinfo) -> tuple[Longs, Flags]:
-    """The time of each record, and whether it begins with one at all.
+    """The time of each record in ms, and whether the record begins with a time at all.
 
-    ``records`` begin behind the ``[20`` of a date.
+    ``records``: without the ``[20`` with which their dates begin.
     """
     size = len(_PATTERN)
     heads = b"".join([record[:size] for record in records])

@@ -1,6 +1,6 @@
-"""``history.json``: which ingests of a directory are complete, and what they have read.
+"""``history.json``: the complete ingests of a directory, and the files they have read.
 
-Nothing here needs Spark, so an answer that is kept is found without it.
+Nothing here needs Spark, so a stored result is found without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Manifest(NamedTuple):
-    """What ``history.json`` says: the ingests that are complete."""
+    """The content of ``history.json``: the complete ingests and the files they have read."""
 
     ingests: tuple[str, ...]
     files: dict[str, tuple[int, int]]
@@ -57,7 +57,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Replaces ``history.json`` at once: a reader sees the ingest whole or not at all."""
+    """Replaces ``history.json`` in one step, so that readers see an ingest fully or not at all."""
     new = directory / f"{MANIFEST}.new"
     new.write_text(
         json.dumps(
@@ -87,7 +87,7 @@ def complete_ingests(directory: Path) -> tuple[str, ...]:
 
 
 def clusters_in(directory: str | Path) -> list[str | None]:
-    """The clusters that a history has rows of, as the names of its folders tell; None: no name.
+    """The names of the clusters with rows in a history, from its folders; None: no name.
 
     Raises:
         HistoryInvalid: there is no complete ingest in the directory.
@@ -98,7 +98,7 @@ def clusters_in(directory: str | Path) -> list[str | None]:
 
 
 def clusters_of(directory: Path, ingest: str) -> list[str | None]:
-    """The clusters that an ingest has rows of."""
+    """The names of the clusters with rows in an ingest; None: no name."""
     folders = (directory / "events" / f"ingest={ingest}").glob("cluster=*")
     names = sorted(unquote(path.name.removeprefix("cluster=")) for path in folders)
     return [None if name == _NO_NAME else name for name in names]
@@ -107,7 +107,7 @@ def clusters_of(directory: Path, ingest: str) -> list[str | None]:
 def content_version(directory: Path, ingests: Sequence[str]) -> str:
     """A digest of the names and sizes of all Parquet files of these ingests, 32 hex digits.
 
-    Where a file came, went or was cut off it is another one.  No file is opened.
+    It changes when a file is added, removed or cut off.  No file is opened.
     """
     digest = hashlib.sha256(repr(tuple(ingests)).encode())
     for table in _TABLES:

@@ -1,11 +1,11 @@
 """Logs in another layout than Kafka's default one: a log4j conversion pattern as a regex.
 
-``[%d] %p %m (%c)%n`` is what Kafka's own ``log4j.properties`` says; a user with another layout
-says it again to ``--pattern``, in the words of log4j 1 (reload4j) or 2.  A record of such a layout
-is rewritten as one of the default layout, with its time in UTC: what types records knows no other.
+Kafka's own ``log4j.properties`` has ``[%d] %p %m (%c)%n``.  A user with another layout gives its
+pattern to ``--pattern``, in the syntax of log4j 1 (reload4j) or 2.  A record in such a layout is
+rewritten in the default layout, with its time in UTC, because later steps know only that layout.
 
-A line begins a record if it fits the pattern up to the message.  What follows below it belongs to
-the message until a line looks like the trace of an exception.
+A line begins a record if it matches the pattern up to the message.  The lines below it belong to
+the message, until a line looks like the trace of an exception.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES: Final = {
     "xEx": "nothing", "xThrowable": "nothing", "xException": "nothing",
     "rEx": "nothing", "rThrowable": "nothing", "rException": "nothing",
 }  # fmt: skip
-"""Conversions of log4j 1 and 2, by what stands there; an exception stands below the line."""
+"""The meaning of each conversion of log4j 1 and 2; exceptions are below the line: ``nothing``."""
 _TEXTS: Final = {
     "level": "(?P<level>TRACE|DEBUG|INFO|WARN|ERROR|FATAL)",
     "logger": r"(?P<logger>[\w.$-]+)",
@@ -84,7 +84,7 @@ _FIELDS: Final = {
     "EEE": "[A-Z][a-z]{2}", "E": "[A-Z][a-z]{2}", "EEEE": "[A-Z][a-z]{2,8}",
     "Z": _OFFSET, "X": _OFFSET, "XX": _OFFSET, "XXX": _OFFSET, "ZZ": _OFFSET, "ZZZ": _OFFSET,
 }  # fmt: skip
-"""Letters of ``SimpleDateFormat``."""
+"""The regular expression for each field of a ``SimpleDateFormat`` pattern."""
 _DATE_NEEDED: Final = (
     {"year", "short_year"}, {"month", "month_name"}, {"day"}, {"hour"}, {"minute"}, {"second"},
 )  # fmt: skip
@@ -109,7 +109,7 @@ _CLASSES: Final = {
     "org.apache.kafka.storage.internals.log":
         "LogDirFailureChannel LogSegment ProducerStateManager SnapshotFile",
 }  # fmt: skip
-"""Loggers of Kafka 3.9 that shapes only know by a pattern."""
+"""Loggers of Kafka 3.9 that shapes contain only as a pattern with ``*``."""
 _MOVED: Final = {"LeaderEpochFileCache", "LogDirFailureChannel"}
 _TRACE: Final = re.compile(
     rb"(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)\b|\s+at [\w.$/<>@-]+\(|Caused by: "
@@ -117,7 +117,7 @@ _TRACE: Final = re.compile(
 
 
 class Pattern:
-    """A layout of log4j's.
+    """A layout, given as a log4j conversion pattern.
 
     Raises:
         HistoryInvalid: a conversion of it is not supported, or it leaves out what is needed.
@@ -140,11 +140,11 @@ class Pattern:
         before = whole[: whole.index(_TEXTS["message"])]
         try:
             self._line = re.compile(whole.encode())
-            # A message of several lines ends with what stands behind %m on its last line.
+            # In a record with a message of several lines, the text after %m is on the last line.
             self._whole = re.compile(whole.encode(), re.DOTALL)
             has_time = "time" in names[: names.index("message")]
             self.head = re.compile(before.encode()) if has_time else self._line
-            """What a record begins with, as far as it tells the time."""
+            """The pattern up to the message; the whole line if the time comes after the message."""
         except re.error as error:
             raise HistoryInvalid(f"pattern {text!r}: something is there twice: {error}") from None
 
@@ -158,7 +158,7 @@ class Pattern:
         return any(map(self._line.fullmatch, lines))
 
     def rewritten(self, record: bytes) -> bytes:
-        """The record in the default layout, without its first ``[20``; as it is if it fits not."""
+        """The record in the default layout, without its first ``[20``; unchanged if no match."""
         first, newline, below = record.partition(b"\n")
         match = self._line.fullmatch(first.rstrip(b"\r"))
         if match is None:
@@ -192,7 +192,7 @@ class Pattern:
             parts.append(
                 self._padded(found[1], name, self._conversion(name, "" if left else found[4]))
             )
-            # log4j takes the longest name it knows: %mtext is %m, and text.
+            # log4j takes the longest name that it knows: %mtext is %m followed by "text".
             parts.append(self._literal(left + (found[4] if left else "")))
         parts.append(self._literal(self.text[end:]))
         return parts, names
@@ -214,7 +214,7 @@ class Pattern:
         if not width:
             return text
         if name == "level":
-            # As exact as it is: what may be empty stands behind it, such as %X.
+            # Match the padding exactly, because a field after it, such as %X, may be empty.
             short, long = (" " * max(abs(int(width)) - size, 0) for size in (4, 5))
             if width.startswith("-"):
                 return f"{text}(?:(?<=INFO|WARN){short}|(?<!INFO|WARN){long})"
@@ -256,12 +256,12 @@ class Pattern:
         return regex
 
     def _moment(self, match: re.Match[bytes]) -> bytes:
-        """The time in UTC, as the default layout has it behind ``[20``."""
+        """The time in UTC, as in the default layout, without the ``[20``."""
         fields = {name: value.decode() for name, value in match.groupdict().items() if value}
         try:
             moment = _moment(fields, self._zone)
         except (ValueError, OverflowError):
-            # No such day: the digits stand there all the same, and are no time for the reader.
+            # No valid time: write digits that the next step recognises as invalid.
             return b"00-00-00 00:00:00,000"
         return f"{moment:%y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}".encode()
 
@@ -290,7 +290,7 @@ def _zone_of_offset(offset: str) -> tzinfo:
 
 
 def _known(letters: str, pattern: str) -> tuple[str, str]:
-    """What a conversion is, and the letters behind its name."""
+    """The meaning of a conversion, and the letters after its name."""
     for size in range(len(letters), 0, -1):
         if letters[:size] in _NAMES:
             return _NAMES[letters[:size]], letters[size:]
@@ -300,11 +300,11 @@ def _known(letters: str, pattern: str) -> tuple[str, str]:
 
 @lru_cache(10_000)
 def full_name(logger: bytes) -> bytes:
-    """A logger's whole name: ``%c{1}`` prints only its end, and shapes know whole names."""
+    """A logger's full name, which shapes need; ``%c{1}`` prints only its last part."""
     known = _loggers()
     if logger in known:
         return logger
-    # An inner class is of the package of the outer one.
+    # An inner class has the package of its outer class.
     for end in (logger, logger.split(b"$")[0]):
         ends = [name for name in known if name.endswith(b"." + end)]
         if len(ends) == 1:
@@ -316,6 +316,6 @@ def full_name(logger: bytes) -> bytes:
 def _loggers() -> frozenset[bytes]:
     of_shapes = {name for shape in shapes() for name in shape.loggers if "*" not in name}
     classes = {f"{package}.{name}" for package, names in _CLASSES.items() for name in names.split()}
-    # Classes that moved from one package to the other: 3.9 has the first.
+    # These classes moved to another package: use only the package of 3.9, from _CLASSES.
     moved = {name for name in of_shapes if name.rpartition(".")[2] in _MOVED}
     return frozenset(name.encode() for name in of_shapes - moved | classes)

@@ -1,6 +1,6 @@
 """A task of an ingest: reads pieces of files, writes Parquet files and counts per piece.
 
-It runs in a Python worker of Spark's; rows do not pass through the JVM.
+It runs in a worker process, started by Spark or by :mod:`.local_ingest`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kafka_history.readers.redaction import redacted
 from kafka_history.readers.typed_tables import Typer
 
 BATCH_BYTES: Final = 16 << 20
-"""So much text becomes columns at once; with 4 MB it took a quarter more processor time."""
+"""Bytes of text turned into columns at once; 4 MB took a quarter more processor time."""
 _NEVER: Final = 2**62
 
 
@@ -51,11 +51,11 @@ class Found(NamedTuple):
 
     uri: str
     block: int
-    """Where the piece begins."""
+    """The byte of the file at which the piece begins."""
     first_id: int
-    """The number of its first line; 0."""
+    """Number of the piece's first line, always 0."""
     end_id: int
-    """Its physical lines."""
+    """Number of physical lines in the piece."""
     records: int
     typed: int
     read_bytes: int
@@ -74,7 +74,7 @@ def read_pieces(
     :func:`.redaction.redacted`.
     """
     local = Typer(zone_of(time_zone))
-    # What is rewritten by its pattern has its time in UTC.
+    # Records that were rewritten by a pattern have their time in UTC already.
     rewritten = Typer(UTC)
     export = ExportTyper()
 
@@ -101,7 +101,7 @@ Batch = list[tuple[int, Block]]
 AnyTyper = Typer | ExportTyper
 
 Layouts = Mapping[str, Pattern]
-"""The layouts other than the default one, by their names."""
+"""The layouts other than the default one, by name."""
 
 Alike = tuple[str, str]
 """The cluster of a batch's records, and the format of their files."""
@@ -110,7 +110,7 @@ Alike = tuple[str, str]
 def _batches(
     pieces: Sequence[Piece], layouts: Layouts, sums: _Sums, tell: Callable[[int], None]
 ) -> Iterator[tuple[Alike, Batch]]:
-    """Blocks that are alike and worth the work: what is done once per batch is not little."""
+    """Blocks of one cluster and format, gathered to :data:`BATCH_BYTES`: each batch has a cost."""
     batch: Batch = []
     held = 0
     alike = "", ""
@@ -135,7 +135,7 @@ def _batches(
 
 def _blocks(piece: Piece, layouts: Layouts, content: Content) -> Iterator[Block]:
     envelope, name = envelope_name(piece.format), layout_of(piece.format)
-    # Without the pattern no file is of the format that needs it.
+    # A file has a format with a layout only if that layout was given.
     layout = layouts[name] if name else None
     if envelope:
         return enveloped_blocks(content, ENVELOPES[envelope], layout)
@@ -147,7 +147,7 @@ def _blocks(piece: Piece, layouts: Layouts, content: Content) -> Iterator[Block]
 
 
 class _Sums:
-    """What is found in each piece of a task."""
+    """Counts records, bytes and times of each piece of a task."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         count = len(pieces)
@@ -163,7 +163,7 @@ class _Sums:
         self._last_ms = np.full(count, -_NEVER)
 
     def stored(self, typer: AnyTyper, batch: Batch, redact: str | None) -> pa.Table:
-        """The rows of a batch as they are kept; they are counted, too."""
+        """The rows of a batch in the columns of :data:`.event_files.STORED`; also counts them."""
         block = merged([block for _, block in batch])
         owners = np.repeat(
             np.array([number for number, _ in batch], np.int32),
@@ -192,7 +192,7 @@ class _Sums:
         np.maximum.at(self._last_ms, owner[has_time], moments)
 
     def found(self) -> Iterator[Found]:
-        """A row for each piece."""
+        """The counts of each piece."""
         columns = (self._records, self._typed, self._bytes, self._first_ms, self._last_ms)
         for number, numbers in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)

@@ -1,4 +1,4 @@
-"""The work of an ingest, cut into tasks: pieces of large files, and many small files together."""
+"""Cuts the work of an ingest into tasks: pieces of large files, or many small files together."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kafka_history.readers.content import PACKED
 from kafka_history.readers.sources import Source
 
 PIECE_BYTES: Final = 64 << 20
-"""A plain file is read in pieces of about this size, and a task reads about so much."""
+"""Largest piece of a plain file, and largest task, in bytes (approximate)."""
 PIECE_BYTES_MIN: Final = 4 << 20
 TASKS_PER_CORE: Final = 4
-"""So many tasks of little logs, lest one core works while the others have finished."""
+"""Small logs are cut into this many tasks per core, so that all cores finish about together."""
 FILE_BYTES: Final = 32 << 10
-"""What it costs to open a file, in bytes that could be read in that time."""
+"""Cost of opening a file: the number of bytes that can be read in the same time."""
 _CUT: Final = ("log4j", "jsonl")
 """Formats of files that can be read in pieces."""
 _UNPACKED: Final = 12
-"""Times that logs are larger unpacked."""
+"""How many times larger a packed log is when unpacked (estimate)."""
 
 
 class Piece(NamedTuple):
@@ -33,11 +33,11 @@ class Piece(NamedTuple):
     end: int | None
     """None: to the end of the file."""
     size_bytes: int
-    """How much of the file, as it lies there, it is."""
+    """Bytes of the file on disk that belong to the piece."""
 
 
 def uri_of(file: str) -> str:
-    """The file as Spark names it: ``file:/path``, without the slashes that some versions add."""
+    """The URI of a file as Spark writes it: ``file:/path``, with one slash."""
     return Path(file).resolve().as_uri().replace("file:///", "file:/")
 
 
@@ -55,7 +55,7 @@ def tasks_of(sources: Sequence[Source], cores: int) -> list[list[Piece]]:
             filled = 0
         tasks[-1].append(piece)
         filled += weight
-    # What cannot be divided begins first, so that the others do not wait for it.
+    # Files that cannot be cut and are large come first, so that no core works on them at the end.
     heavy = {piece.file: weight for weight, piece in weighed if weight > size}
     return sorted(tasks, key=lambda task: -max((heavy.get(p.file, 0) for p in task), default=0))
 
@@ -70,7 +70,7 @@ def _pieces(source: Source, size: int) -> list[tuple[int, Piece]]:
         return [(_weight(source), whole)]
     count = -(-source.size_bytes // size)
     bounds = [source.size_bytes * n // count for n in range(count)]
-    # The last one has no end: the file may have grown.
+    # The last piece has no end, because the file may have grown.
     size_bytes = source.size_bytes // count
     ends: list[int | None] = [*bounds[1:], None]
     return [

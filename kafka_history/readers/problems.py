@@ -1,4 +1,4 @@
-"""What can be wrong with the logs, the options or the tables of a history."""
+"""The error for unusable logs, options or tables of a history."""
 
 from kafka_common.errors import ZkControllerError
 

@@ -8,14 +8,14 @@ from threading import Event, Thread
 from typing import Final
 
 INTERVAL_S: Final = 3.0
-"""How often it is reported."""
+"""Seconds between two reports."""
 
 
 @contextmanager
 def telling(
     tell: Callable[[int, int], None] | None, done: Callable[[], int], total: int
 ) -> Iterator[None]:
-    """While the block runs, ``tell(done(), total)`` is called now and then, if it has changed."""
+    """While the ``with`` block runs, calls ``tell(done(), total)`` each time it has changed."""
     if tell is None:
         yield
         return

@@ -1,15 +1,15 @@
-"""From a file's bytes to whole records: blocks of some megabytes, in bounded memory.
+"""Cuts a file's bytes into complete records: blocks of some megabytes, in bounded memory.
 
-Kafka's records begin with ``[20``, so a file is cut at a newline followed by that: every record is
-whole, however many lines its exception has, and a large file can be read in pieces, each of which
-begins at the first such place behind its start and ends at the first one behind its end.  Our own
-export has a record on each line, so it is cut at any newline.  Where every line carries a prefix
-(``kubectl logs``, journald), lines are put together by that prefix, and where the layout is another
-one (:mod:`.patterns`) its own regex tells where a record begins; such a file is one piece.  Both
-may be so at once: what comes out of an envelope (:mod:`.envelopes`) has a layout of its own.
+Kafka's records begin with ``[20``, so a file is cut at newlines followed by ``[20``.  So a record
+is complete, however many lines its exception has.  A large file can be read in pieces: a piece
+begins at the first such place after its start and ends at the first one after its end.  Our own
+export has a record on each line, so it is cut at any newline.  If every line has an envelope
+(:mod:`.envelopes`), the lines of a record are put together by their stream.  In another layout
+(:mod:`.patterns`) its own regex finds where a record begins.  A file may have both.  A file with
+either is read as one piece.
 
-A record of more than :data:`RECORD_CAPACITY` is not kept whole: its beginning and its end are, with
-a note between them of how much was left out.
+Of a record longer than :data:`RECORD_CAPACITY` only the beginning and the end are kept, with a note
+between them of how much was left out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from kafka_history.readers.patterns import Pattern
 Longs: TypeAlias = NDArray[np.int64]
 
 RECORD_CAPACITY: Final = 8 << 20
-"""Bytes of one record; of a longer one this much is kept in all."""
+"""Bytes above which a record is shortened."""
 _END_KEPT: Final = 64 << 10
-"""Of those, how many are its last ones: the logger stands at the end."""
+"""Bytes kept from the end of a long record, because the logger is at the end."""
 STREAMS_MAX: Final = 1_000
-"""Pods, services or hosts whose last records wait for the rest of their lines."""
+"""Most streams, such as pods, whose last records wait for further lines."""
 
 _SPLIT: Final = b"\n[20"
 _TORN: Final = re.compile(
@@ -46,23 +46,23 @@ class Block(NamedTuple):
     """Some records in the order of their lines."""
 
     records: list[bytes]
-    """Without the last newline."""
+    """The records without their last newline and without the first ``[20``, see ``bare``."""
     line_ids: Longs
     """Number of each record's first line within the piece, from 0."""
     lines: Longs
-    """Physical lines of each, without empty ones at its end."""
+    """Number of physical lines of each record, without empty lines at its end."""
     sizes: Longs
-    """Bytes of each in the file, unpacked."""
+    """Bytes of each record in the file, unpacked."""
     streams: Sequence[str | None] | None
-    """Who speaks, by the prefix; None where lines have none."""
+    """The stream of each record, such as a pod; None: the lines have no envelope."""
     end_id: int
-    """The number of the line behind the last one."""
+    """The number of the line after the last one."""
     bare: Sequence[int] = ()
-    """Places of records that did not begin with ``[20``: of the others it was cut off."""
+    """Indexes of records that did not begin with ``[20``; in the others it was removed."""
 
 
 def merged(blocks: Sequence[Block]) -> Block:
-    """The records of several blocks as one; it ends as the last of them does."""
+    """The records of several successive blocks as one block."""
     if len(blocks) == 1:
         return blocks[0]
     streams: list[str | None] | None = None
@@ -85,9 +85,9 @@ def merged(blocks: Sequence[Block]) -> Block:
 
 
 def record_blocks(content: Content, start: int, end: int | None) -> Iterator[Block]:
-    """The records that begin at ``start`` or behind it, and before ``end`` (None: all).
+    """The records that begin at byte ``start`` or later, and before ``end`` (None: all).
 
-    ``content`` begins one byte before ``start``: the newline there tells a record's beginning.
+    ``content`` begins one byte before ``start``: a newline there shows that a record begins.
     """
     line_id = 0
     for text, left_out in _whole_records(content, start, end, _SPLIT):
@@ -97,7 +97,7 @@ def record_blocks(content: Content, start: int, end: int | None) -> Iterator[Blo
 
 
 def line_blocks(content: Content, start: int, end: int | None) -> Iterator[Block]:
-    """The blocks of a file in which every line is a record; else as :func:`record_blocks`."""
+    """As :func:`record_blocks`, for a file in which every line is a record."""
     line_id = 0
     for text, left_out in _whole_records(content, start, end, b"\n"):
         records = text.split(b"\n")
@@ -112,7 +112,7 @@ def line_blocks(content: Content, start: int, end: int | None) -> Iterator[Block
 def enveloped_blocks(
     content: Content, unwrap: Unwrap, pattern: Pattern | None = None
 ) -> Iterator[Block]:
-    """All records of a file whose every line is in an envelope; ``pattern``: their layout."""
+    """All records of a file whose lines have an envelope; ``pattern``: their layout."""
     begins = is_head if pattern is None else pattern.begins
     waiting: dict[bytes, _Waiting] = {}
     done: list[tuple[bytes, _Waiting]] = []
@@ -147,7 +147,7 @@ def is_head(line: bytes) -> bool:
 
 
 def patterned_blocks(content: Content, pattern: Pattern) -> Iterator[Block]:
-    """All records of a file in another layout, rewritten in the default one, their time in UTC."""
+    """All records of a file in another layout, rewritten in the default one with times in UTC."""
     done: list[_Waiting] = []
     held = 0
     line_id = 0
@@ -170,14 +170,14 @@ def _without_streams(done: list[_Waiting], end_id: int, pattern: Pattern) -> Blo
 
 
 def _in_layout(done: list[tuple[bytes, _Waiting]], end_id: int, pattern: Pattern | None) -> Block:
-    """The records in the default layout, without the ``[20`` that each of them begins with."""
+    """A block of these records in the default layout, without their first ``[20``."""
     texts = [b"\n".join(record.texts).rstrip(b"\r\n") for _, record in done]
     if pattern is None:
         bare = [place for place, text in enumerate(texts) if not text.startswith(b"[20")]
         records = [text.removeprefix(b"[20") for text in texts]
     else:
         records = list(map(pattern.rewritten, texts))
-        # What does not fit the pattern is left as it is.
+        # A record that does not match the pattern is unchanged.
         bare = [p for p, (r, t) in enumerate(zip(records, texts, strict=True)) if r is t]
     inner = [record.count(b"\n") + 1 for record in records]
     return Block(
@@ -192,7 +192,7 @@ def _in_layout(done: list[tuple[bytes, _Waiting]], end_id: int, pattern: Pattern
 
 
 class _Waiting:
-    """A record whose next lines may still come."""
+    """A record to which further lines may be added."""
 
     def __init__(self, line_id: int) -> None:
         self.line_id = line_id
@@ -200,7 +200,7 @@ class _Waiting:
         self.lines = 0
         self.size_bytes = 0
         self.goes_on = False
-        """Its last line was cut, and what comes next is its rest."""
+        """True: its last line was cut by the collector, and the next text is the rest of it."""
 
     def add(self, text: bytes, size_bytes: int) -> None:
         if self.size_bytes < RECORD_CAPACITY:
@@ -213,7 +213,7 @@ class _Waiting:
 
 
 class _LeftOut(NamedTuple):
-    """What was not kept of a block's first record."""
+    """The bytes and lines that were dropped from a block's first record."""
 
     size_bytes: int
     lines: int
@@ -225,15 +225,15 @@ _NOTHING: Final = _LeftOut(0, 0)
 def _whole_records(
     content: Content, start: int, end: int | None, split: bytes
 ) -> Iterator[tuple[bytes, _LeftOut]]:
-    """Blocks that begin and end with a record, the newline behind it left out.
+    """Blocks of complete records without the last newline, and what was dropped from the first.
 
-    ``split``: a newline, and what a record begins with.
+    ``split``: a newline, followed by the text with which a record begins.
     """
     position = max(start - 1, 0)  # of the buffer's first byte
     buffer = b""
     left_out = _NOTHING
     is_inside = start == 0
-    looked_at = 0  # so much of the buffer holds no beginning of a record
+    looked_at = 0  # no record begins in this many first bytes of the buffer
     for data in content:
         buffer += data
         if not is_inside:
@@ -296,7 +296,7 @@ def _block(text: bytes, line_id: int, left_out: _LeftOut) -> Block:
     last_bytes = b"".join([record[-1:] for record in records])
     if b"\n" in last_bytes or b"\r" in last_bytes:
         block = _trimmed(block)
-    # Each record begins with one [20, the first perhaps not.  More of them may be torn records.
+    # Each record begins with one [20, except perhaps the first. More of them may be torn records.
     is_torn = text.count(b"[20") > brackets and any(map(_TORN.search, records))
     return _split_where_torn(block) if is_torn else block
 
@@ -309,7 +309,7 @@ def _lines_of(text: bytes, records: list[bytes]) -> Longs:
 
 
 def _trimmed(block: Block) -> Block:
-    """Empty lines at a record's end are no lines of it, though they are of the file."""
+    """Removes empty lines at the ends of records, also from their numbers of lines."""
     trimmed = [record.rstrip(b"\r\n") for record in block.records]
     gone = [
         record.count(b"\n", len(short))
@@ -319,7 +319,7 @@ def _trimmed(block: Block) -> Block:
 
 
 def _split_where_torn(block: Block) -> Block:
-    """A kill tears a record, and the next start writes directly behind what there is of it."""
+    """Splits torn records: a killed process leaves half a line, the next one writes right after."""
     records: list[bytes] = []
     bare: list[int] = []
     numbers: list[tuple[int, int, int]] = []

@@ -1,4 +1,4 @@
-"""Rows without names: topics, hosts and free text become hashes that stay the same for one key."""
+"""Replaces names in rows: topics, hosts and free text become hashes, the same for one key."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from kafka_history.shapes.template import PARTS
 _HARMLESS: Final = frozenset(
     ("id", "int", "number", "bool", "ints", "map", "collection", "brokers")
 )
-"""Types of fields that hold numbers or words of Kafka's own."""
+"""Types of fields that hold only numbers, booleans or broker lists, so no names."""
 
 _FREE: Final = re.compile("^[0-9,.> -]*$|^(?i:handling|completed|true|false|null)$")
-"""What a value of :attr:`values` may be that names nothing."""
+"""Values of the column ``values`` that contain no name."""
 _ADDRESS: Final = re.compile("[0-9]+[.][0-9]+[.][0-9]+[.][0-9]+")
-"""A host may be nothing but numbers."""
+"""An IP address: a host that consists of numbers only."""
 _ERROR: Final = re.compile("[A-Z_]*")
 """Kafka's name of an error."""
 _REMEMBERED_MAX: Final = 10_000
-"""Names whose hashes are remembered."""
+"""Most names whose hashes are cached."""
 
 _FIELD: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>|<[a-z_][a-z0-9_]*(?::([^>]*))?>")
 
@@ -35,11 +35,11 @@ _FIELD: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>|<[a-z_][a-z0-9_]*(?::([^>]*))?>
 def redacted(rows: pa.Table, key: str) -> pa.Table:
     """The rows with every name replaced by ``r-`` and twelve hexadecimal digits.
 
-    ``rows``: in columns :data:`.arrow_columns.EVENTS`.  The same name under the same ``key`` gives
-    the same digits; without the key the name cannot be derived from the name by trying.  Topics,
-    topic ids, pods and hosts of lines with prefixes, and what may contain names (free fields,
-    messages of exceptions) are hashed; the text is kept only of shapes that can hold no name.
-    Broker ids, epochs, times and the paths of the files remain.
+    ``rows``: with the columns :data:`.arrow_columns.EVENTS`.  The same name and the same ``key``
+    give the same digits.  Without the key, a name cannot be found by hashing guesses.  Hashed are
+    topics, topic ids, streams, and fields that may contain names, such as messages of exceptions.
+    The text is kept only for shapes that cannot contain a name.  Broker ids, epochs, times and the
+    paths of the files remain.
     """
     secret = key.encode().hex().encode()
 
@@ -66,7 +66,7 @@ def redacted(rows: pa.Table, key: str) -> pa.Table:
 
 
 def _each(texts: pa.Array, change: Callable[[str], str]) -> pa.Array:
-    """The texts, each changed once, however often it is there; what is null stays null."""
+    """The texts changed by ``change``, called once for each different text; null stays null."""
     few = texts.dictionary_encode()
     return pa.array(map(change, few.dictionary.to_pylist()), pa.string()).take(few.indices)
 
@@ -79,7 +79,7 @@ def _each_value(maps: pa.ChunkedArray, change: Callable[[str], str]) -> pa.Array
 
 
 def _fingerprints(rows: pa.Table, hashed: Callable[[str], str]) -> pa.Array:
-    """Class, hash of the fingerprint and first frame, where there is an exception."""
+    """Class, hash of the fingerprint and first frame of each exception; null without one."""
     columns = [rows[f"exception_{name}"] for name in ("class", "frames")]
     if columns[0].null_count == len(rows):
         return pa.nulls(len(rows), pa.string())
@@ -100,12 +100,12 @@ def _names_nothing(value: str) -> bool:
 
 @cache
 def _without_names() -> pa.Array:
-    """The shapes whose text can hold no name."""
+    """The ids of shapes whose text cannot contain a name."""
     return pa.array([shape.id for shape in shapes() if _is_harmless(shape.template)], pa.string())
 
 
 def _is_harmless(template: str) -> bool:
-    """Whether all fields, in the shared parts too, are of harmless types."""
+    """Whether all fields of the template, also in shared parts, have harmless types."""
     for part, kind in _FIELD.findall(template):
         if part:
             if not _is_harmless(PARTS[part]):

@@ -1,4 +1,4 @@
-"""Which shapes a record can have, by its logger and the first words of its message."""
+"""Selects the shapes that a record can have, by its logger and its message's first words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kafka_history.shapes.catalogue import Shape, shapes
 
 LOGGERS_MAX: Final = 10_000
-"""Loggers that are remembered."""
+"""Most loggers whose tables are cached."""
 
 
 class Candidates(NamedTuple):
@@ -18,12 +18,12 @@ class Candidates(NamedTuple):
     loggers: str
     """A logger's full name, or a pattern such as ``kafka.log.*``."""
     words: str
-    """The first two words of the body, or the first, or none: whatever all of them begin with."""
+    """The first two words, the first word, or empty: all lines of these shapes begin with it."""
     shapes: tuple[Shape, ...]
 
 
 def candidates_of(loggers: str) -> list[Candidates]:
-    """The part of it for one kind of logger."""
+    """The candidates for a logger or a pattern of loggers, by first words."""
     said = [shape for shape in shapes() if shape.is_said_by(loggers)]
     keys = {words for shape in said for words in _first_words(shape)}
     return [
@@ -34,7 +34,7 @@ def candidates_of(loggers: str) -> list[Candidates]:
 
 
 def _first_words(shape: Shape) -> set[str]:
-    """Of each stem two words, one or none: those that end within it."""
+    """The first two complete words of each stem of a shape, or fewer; ``#`` for a number."""
     return {
         "#" if stem.startswith("#") else " ".join(stem.split(" ")[:-1][:2])
         for stem in shape.expression.stems
@@ -42,14 +42,14 @@ def _first_words(shape: Shape) -> set[str]:
 
 
 def _begins(words: str, key: str) -> bool:
-    """Whether a line that begins with ``words`` can be one that begins with ``key``."""
+    """Whether a line that begins with ``words`` can also begin with ``key``."""
     return not key or words == key or words.startswith(key + " ")
 
 
 def selected(logger: bytes, words: bytes) -> tuple[Shape, ...]:
-    """The shapes to try, in order: by two words, else by one, else by the logger alone.
+    """The shapes to try, in order: those for two words, else for one, else for the logger alone.
 
-    ``words``: the first two of the message behind who speaks, ``#`` for a number.
+    ``words``: the first two words of the message after its writer, or ``#`` for a number.
     """
     table = _table(logger)
     return table.get(words) or table.get(words.split(b" ", 1)[0]) or table.get(b"") or ()

@@ -1,7 +1,7 @@
-"""A Spark session that is quiet, and whose failures are one sentence.
+"""Starts a Spark session that logs almost nothing, and reports failures in one sentence.
 
-Spark logs to stderr from the moment its JVM starts; here it logs errors only, into a file that is
-shown when the JVM does not come up.
+Spark logs to stderr from the moment its JVM starts.  Here it logs fatal errors only, to a file; its
+last line is shown if the JVM does not start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafka_history.readers.problems import HistoryInvalid
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_MEMORY: Final = "2g"
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit for the program it runs: where its JVM answers."""
+"""Environment variable with the port of the JVM, set by spark-submit for the program it runs."""
 
 _LOG4J: Final = """\
 status = off
@@ -42,24 +42,24 @@ rootLogger.appenderRef.stderr.ref = stderr
 # more than 8,000 bytes to the interpreter.
 _JVM_FLAGS: Final = "-XX:-DontCompileHugeMethods"
 _BRIEF_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that only keeps the books: 18 s of processor time instead of 30 for an ingest, where
-workers need the cores."""
+"""For a JVM with little work, as in an ingest, where the workers need the cores: 18 s of processor
+time instead of 30."""
 
 _NEEDED: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # Not one log line may end the job: what cannot be cast is null.
+    # No log line may end the job: a value that cannot be cast becomes null.
     "spark.sql.ansi.enabled": "false",
-    # An answer from half of the rows would look like any other.
+    # Ignoring such files would give wrong findings without any error.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-"""Without these answers would be others: they are set whatever the user's configuration says."""
+"""Findings depend on these, so they are set even if the user's configuration has other values."""
 
 _DEFAULTS: Final = {
     "spark.app.name": "zkctl history",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Else each call of a function asks the JVM three times more, to name its line in errors.
+    # If true, each function call makes three more calls to the JVM, to name its line in errors.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Small files are packed: 10,000 of them are some dozens of tasks, not 10,000.
     "spark.sql.files.openCostInBytes": "131072",
@@ -70,25 +70,25 @@ _DEFAULTS: Final = {
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.compression.codec": "zstd",
 }
-"""What counts where neither spark-submit nor spark-defaults.conf says otherwise."""
+"""Defaults, used where neither spark-submit nor spark-defaults.conf sets a value."""
 
 _HERE: Final = {"spark.sql.shuffle.partitions": "8"}
-"""On one machine; on a cluster Spark's own number counts, and it joins small partitions."""
+"""Defaults for one machine; on a cluster Spark's own number is better."""
 
 _SHELL: Final = {"spark.app.name": "pyspark-shell", "spark.ui.showConsoleProgress": "true"}
-"""What a JVM that was started from Python says by itself."""
+"""Settings that a JVM started from Python has by default; they are not the user's."""
 
 _SMALL: Final = {
-    # One task and one job for each question: splitting or compiling a query would not pay.
+    # One task and one job for each query: splitting or compiling it would take longer.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Sending the small table of two to each task would be a job more.
+    # Broadcasting the smaller table of a join would be a further job.
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-"""For few rows, on one machine."""
+"""Settings for few rows on one machine."""
 
 
 class SparkFailed(ZkControllerError):
@@ -103,14 +103,14 @@ def start_spark(
     is_brief: bool = False,
     is_small: bool = False,
 ) -> SparkSession:
-    """A session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
+    """The session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
 
-    ``is_brief``: the JVM has little to do; it starts sooner, and would be slow at much work.
-    ``is_small``: the same, and the rows are few (:data:`.soundness.SMALL_ROWS`).
+    ``is_brief``: the JVM has little work; it starts sooner, and would be slow with much work.
+    ``is_small``: as ``is_brief``, for few rows (:data:`.soundness.SMALL_ROWS`).
 
-    What the user configures for Spark, in ``spark-defaults.conf`` or for ``spark-submit``, counts
-    before what is set here, but for what answers need.  Under ``spark-submit`` the JVM is there
-    already, and what was said to it counts instead.
+    The user's configuration, in ``spark-defaults.conf`` or for ``spark-submit``, overrides the
+    settings made here, except those on which findings depend.  Under ``spark-submit`` the JVM runs
+    already, and its own master and memory are used.
 
     Raises:
         HistoryInvalid: ``memory`` is no size.
@@ -140,7 +140,7 @@ def start_spark(
 
 
 def _unsaid(settings: dict[str, str]) -> dict[str, str]:
-    """The settings without those that the user's configuration has."""
+    """The settings that the user's configuration does not set."""
     SparkContext._ensure_initialized()
     said = SparkConf()
     return {
@@ -151,7 +151,7 @@ def _unsaid(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _launch(memory: str, flags: str, *, is_local: bool) -> None:
-    """Starts the JVM with its noise in a file."""
+    """Starts the JVM with its stderr written to a file."""
     java = Path(find_java(wanted_by="Spark"))
     if java.is_absolute():
         os.environ["JAVA_HOME"] = str(java.parent.parent)
@@ -162,10 +162,10 @@ def _launch(memory: str, flags: str, *, is_local: bool) -> None:
         f"--driver-memory {memory} "
         f"--driver-java-options '{flags} -Dlog4j2.configurationFile={config}' pyspark-shell"
     )
-    # Workers parse; they need what this interpreter has.
+    # Workers parse logs, so they need the packages of this interpreter.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local:
-        # The name may not resolve, and then Spark would take some address of some interface.
+        # If the host name does not resolve, Spark would take the address of any interface.
         os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     noise = folder / "stderr"
     try:
@@ -181,7 +181,7 @@ def _launch(memory: str, flags: str, *, is_local: bool) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's is about: the innermost cause's first line."""
+    """A short text for an error of Spark: the first line of its innermost cause."""
     text = str(error)
     if "OutOfMemoryError" in text or "Java heap space" in text:
         return "Spark ran out of memory; give it more with --memory"

@@ -1,7 +1,7 @@
-"""Lines of one shape, taken apart: which of a shape's groups fills which column.
+"""Parses lines of one shape: the groups of its regular expression fill columns.
 
-A shape's expression is compiled when the first line comes that may have it: most logs know some
-sixty of the 372.
+A shape's expression is compiled when the first line that may match it comes; most logs have lines
+of some sixty of the 372 shapes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REQUESTS: Final = {
     b"UPDATE_METADATA": b"UpdateMetadata",
     b"STOP_REPLICA": b"StopReplica",
 }
-# Where many lines are one text, no field may reach into the next line.
+# To match many lines in one text, no field may match a newline.
 _WITHIN_A_LINE: Final = (
     (r"[\s\S]*", ".*"), (r"\s*", r"[^\S\n]*"), ("[^']*", r"[^'\n]*"), (r"[^\]]*", r"[^\]\n]*"),
     ("[^)]*", r"[^)\n]*"),
@@ -39,20 +39,20 @@ Found = list[tuple[bytes, ...]]
 
 
 class LineShape(NamedTuple):
-    """A shape, ready to take lines apart."""
+    """A shape with its compiled expressions, to parse messages."""
 
     shape: Shape
     line: re.Pattern[bytes]
-    """Matches a whole line within a text of many."""
+    """Matches a whole line within a text of many lines."""
     block: re.Pattern[bytes]
-    """Matches a whole message, of however many lines."""
+    """Matches a whole message of one or more lines."""
 
     def take_apart(self, messages: Sequence[bytes]) -> tuple[Found, list[int]]:
-        """The groups of the messages that have this shape, and the places of those that have not.
+        """The groups of the messages that match, and the indexes of those that do not.
 
-        The messages are of one line each.  A group that took no part is empty.
+        Each message is one line.  A group that did not match is empty.
         """
-        # A search that fails costs more than a match: it begins anew at every byte.
+        # Try the first message alone: a failed search of all is slow, it starts at every byte.
         if self.line.match(messages[0]):
             found = self.line.findall(b"\n".join(messages))
             if len(found) == len(messages):
@@ -60,7 +60,7 @@ class LineShape(NamedTuple):
         return self._one_by_one(self.line, messages)
 
     def take_blocks_apart(self, messages: Sequence[bytes]) -> tuple[Found, list[int]]:
-        """Takes messages of several lines apart, as :meth:`take_apart` does those of one."""
+        """As :meth:`take_apart`, for messages of several lines."""
         return self._one_by_one(self.block, messages)
 
     @staticmethod
@@ -72,9 +72,9 @@ class LineShape(NamedTuple):
         return found, [place for place, match in enumerate(matches) if not match]
 
     def columns(self, found: Found, messages: Sequence[bytes]) -> dict[str, pa.Array | str]:
-        """The columns of the schema that these lines fill; ``messages`` are theirs.
+        """The columns of the schema for messages of this shape; ``found``: their groups.
 
-        A text instead of a column stands in all of them.
+        A text instead of a column is the value of all rows.
         """
         shape = self.shape
         columns: dict[str, pa.Array | str] = {
@@ -100,7 +100,7 @@ class LineShape(NamedTuple):
 
 
 def _joined(groups: list[tuple[bytes, ...]]) -> Texts:
-    """Of several groups, of which one holds text in each line, that text."""
+    """The text of each line from several groups of a field, of which at most one has text."""
     filled = [group for group in groups if any(group)]
     if len(filled) <= 1:
         return filled[0] if filled else groups[0]

@@ -1,8 +1,8 @@
-"""Whether the Parquet tables hold what was written: damage is an error, and no smaller answer.
+"""Checks that the Parquet tables hold all that was written: damage must not give fewer findings.
 
-How many records were read stands in the table of pieces, how many are stored in the footers of the
-files of rows, which are read without the rows. They differ where a file is gone or was cut off, and
-where workers of a cluster wrote to a folder of their own that the driver does not see.
+The table ``pieces`` has the number of records read. The footers of the files of rows have the
+number of stored rows, and are read without the rows. The numbers differ if a file is missing or was
+cut off, or if workers on other machines wrote to a folder that the driver does not see.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.problems import HistoryInvalid
 
 SMALL_ROWS: Final = 100_000
-"""So many rows are few for Spark: one task does best."""
+"""Up to this many rows, Spark is fastest with a single task."""
 LOCAL_ROWS: Final = 1_000_000
-"""Above so many rows Spark answers where nothing else is said."""
+"""Above this many rows, Spark is used by default."""
 BATCH_ROWS: Final = 50_000
-"""So many rows are in memory at once as columns, where they become values one after the other."""
+"""Most rows that are read into memory at once."""
 CONTENTS: Final = "_contents.json"
-"""Which files an answer that is kept has, their sizes and digests; Spark reads no such name."""
+"""File with the names, sizes and digests of stored findings' files; Spark ignores such a name."""
 
 
 def check_ingests(directory: Path, ingests: Iterable[str]) -> None:
-    """Compares what was read with what is stored, of each ingest.
+    """Compares the number of records read with the number of stored rows, for each ingest.
 
     Raises:
         HistoryInvalid: rows are missing, or a file of the tables is damaged.
@@ -53,7 +53,7 @@ def check_ingests(directory: Path, ingests: Iterable[str]) -> None:
 
 
 def read_tables(folder: Path) -> Iterator[pa.Table]:
-    """The Parquet files below a folder, one after the other, at most :data:`BATCH_ROWS` at once.
+    """The rows of the Parquet files below a folder, at most :data:`BATCH_ROWS` in a table.
 
     Raises:
         HistoryInvalid: a file is damaged.
@@ -65,7 +65,7 @@ def read_tables(folder: Path) -> Iterator[pa.Table]:
 
 
 def is_little(directory: Path, most: int) -> bool:
-    """Whether a history has at most so many rows.
+    """Whether a history has at most ``most`` rows.
 
     Raises:
         HistoryInvalid: a file of it is damaged.
@@ -74,9 +74,9 @@ def is_little(directory: Path, most: int) -> bool:
 
 
 def stored_rows(directory: Path, ingests: Iterable[str], cluster: str = "") -> int:
-    """How many rows these ingests have stored, as the footers of their files say.
+    """The number of rows that these ingests have stored, from the footers of their files.
 
-    ``cluster``: the name of its folder; else of all.
+    ``cluster``: the name of a cluster's folder; empty: all clusters.
 
     Raises:
         HistoryInvalid: a file is damaged.
@@ -89,10 +89,10 @@ def stored_rows(directory: Path, ingests: Iterable[str], cluster: str = "") -> i
 
 
 def seal(answer: Path) -> None:
-    """Notes which files an answer has that is to be kept.
+    """Writes the names, sizes and digests of the files of new findings to :data:`CONTENTS`.
 
     Raises:
-        HistoryInvalid: it has none, because they were written on another machine.
+        HistoryInvalid: there are no files, because they were written on another machine.
     """
     contents = {path.name: [path.stat().st_size, _digest(path)] for path in _files(answer)}
     if not contents:
@@ -103,7 +103,7 @@ def seal(answer: Path) -> None:
 
 
 def is_sound(answer: Path) -> bool:
-    """Whether an answer that was kept has all its files, of the sizes that they had."""
+    """Whether stored findings have all their files, with the sizes that were written."""
     try:
         contents = _contents(answer)
         return all((answer / name).stat().st_size == size for name, (size, _) in contents.items())
@@ -112,7 +112,7 @@ def is_sound(answer: Path) -> bool:
 
 
 def is_as_written(answer: Path) -> bool:
-    """Whether an answer that was kept is there byte for byte; reads all of it."""
+    """Whether the files of stored findings are unchanged; reads all bytes."""
     try:
         contents = _contents(answer)
         return all(_digest(answer / name) == digest for name, (_, digest) in contents.items())

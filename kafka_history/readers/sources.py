@@ -1,8 +1,8 @@
-"""Which files there are to read, and what each of them is, before Spark opens any.
+"""Finds the files to read, and describes each from its beginning.
 
-A look at the beginning of a file tells what it holds (:class:`Source`): Kafka's log or our export,
-with or without a prefix that ``kubectl logs``, ``docker compose logs`` or journald put before each
-line, whose broker's it is, and to which cluster it belongs.  What cannot be read says why.
+The description (:class:`Source`) has the format (Kafka's log or our export, with or without a
+prefix that ``kubectl logs``, ``docker compose logs`` or journald put before each line), the broker
+and the cluster.  For a file that cannot be read it has the reason.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kafka_history.readers.patterns import Pattern
 from kafka_history.readers.problems import HistoryInvalid
 
 SNIFFED_BYTES: Final = 256 * 1024
-"""How much of a file is looked at."""
+"""Bytes at the beginning of a file that are examined."""
 DUPLICATE: Final = "a duplicate of "
-"""So begins the problem of a file that holds what another one holds."""
+"""Beginning of ``problem`` for a file with the same content as another one."""
 _SUFFIXES: Final = (".log", ".jsonl", ".txt", ".out")
 _ROTATED: Final = re.compile(r"\.(?:log|jsonl|out)(?:[.-][\w.-]*)?$")
 
@@ -40,15 +40,15 @@ _BROKER_IN_PATH: Final = re.compile(r"(?:broker|kafka|node|server)[-_.]?(\d+)(?!
 
 
 class Source(NamedTuple):
-    """One file, looked at."""
+    """The description of one file."""
 
     file: str
     size_bytes: int
     modified_ms: int
     content_bytes: int
-    """Its size, as far as it is known without unpacking all of it; else 0."""
+    """The unpacked size; 0 for a packed file, whose unpacked size is not known."""
     format: str | None
-    """As :mod:`.formats` names it; None if it cannot be read."""
+    """The format, see :mod:`.formats`; None if the file cannot be read."""
     broker_id: int | None
     cluster: str
     problem: str | None = None
@@ -61,9 +61,9 @@ def look_at(
     broker_id: int | None = None,
     pattern: Pattern | None = None,
 ) -> list[Source]:
-    """The files below the paths, in order, each looked at.
+    """Describes the files below the paths, in order.
 
-    ``cluster`` and ``broker_id`` overrule what the files say.  ``pattern``: what files look like
+    ``cluster`` and ``broker_id`` override what the files contain.  ``pattern``: the layout of files
     that are not in the default layout.
 
     Raises:
@@ -114,7 +114,7 @@ def _look(path: Path, pattern: Pattern | None) -> _Look:
     if speakers:
         broker = int(speakers.most_common(1)[0][0])
     if kind is not None and envelope_name(kind) and len(speakers) > 1:
-        broker = None  # the pods of several brokers in one file
+        broker = None  # the file has lines of several brokers
     cluster = _CLUSTER_ID.search(beginning)
     return _Look(
         path,
@@ -130,7 +130,7 @@ def _look(path: Path, pattern: Pattern | None) -> _Look:
 def _with_clusters(
     looks: list[_Look], cluster: str | None, broker_id: int | None
 ) -> list[tuple[_Look, Source]]:
-    """Each with its cluster: by option, else the id it names, or its folder's logs, or the path."""
+    """Adds the cluster: from the option, the file's lines, other files beside it, or its path."""
     ids: dict[Path, set[str]] = {}
     for look in looks:
         if look.cluster_id:
@@ -154,7 +154,7 @@ def _with_clusters(
 
 
 def _cluster_beside(path: Path, ids: dict[Path, set[str]]) -> str:
-    """The cluster whose id the logs around it name, else a name out of the path."""
+    """The cluster id that other logs in the folder name, else a name from the path."""
     for folder in (path.parent, path.parent.parent):
         known = ids.get(folder, set())
         if len(known) == 1:
@@ -164,7 +164,7 @@ def _cluster_beside(path: Path, ids: dict[Path, set[str]]) -> str:
 
 
 def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
-    """A file that is there twice, perhaps packed once, is read once."""
+    """Marks duplicates, also packed ones, so that each content is read only once."""
     first: dict[tuple[str, str], str] = {}
     sources: list[Source] = []
     for look, source in looks:
@@ -181,7 +181,7 @@ def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Whether two files that begin alike hold the same, unpacked, and neither is damaged."""
+    """Whether two files have the same unpacked content, and neither is damaged."""
     paths = Path(one), Path(other)
     if not any(path.suffix in PACKED for path in paths):
         sizes = {path.stat().st_size for path in paths}

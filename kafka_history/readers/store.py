@@ -1,8 +1,8 @@
-"""The rows of a history, read by Spark.
+"""Reads the rows of a history by Spark.
 
-Rows are written with the number of their line within the task that read them, because counting from
-the beginning of a file would need a second pass; how many lines stand before each piece of a file
-is known once all pieces are written, is a small table, and is added when rows are read.
+A stored row has the number of its line within its piece of the file, because counting from the
+beginning of the file would need a second pass.  The number of lines before each piece is known when
+all pieces are written.  It is in the small table ``pieces``, and is added when rows are read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _COUNTED: Final = "uri string, block bigint, line_id bigint, stream string"
 def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     """All rows of a history, in the columns of the schema; only the columns asked for are read.
 
-    Of a file that was read several times, because it grew, those of the last time; a file that was
-    followed was read once, in parts.
+    If a file was read several times, because it grew, only the rows of the last time are returned.
 
     Raises:
         HistoryInvalid: there is no complete ingest in the directory, or it is damaged.

@@ -1,12 +1,12 @@
-"""From records to typed rows: blocks of records in, Arrow tables in the columns of the schema out.
+"""Turns blocks of records into typed rows: Arrow tables with the columns of the schema.
 
-What costs time is what is done once per record, so little is.  The first bytes behind the date, up
-to the second word of the message, are remembered: they tell which shapes a record can have, so
-hardly any record is looked at in Python.  Records that can have the same shapes are joined to one
-text, one call of ``findall`` takes all of them apart (:mod:`.shape_columns`), and what it found
-becomes columns, a column at a time (:mod:`.arrow_columns`).
+Work per record is slow, so there is little of it.  The first bytes after the date, up to the second
+word of the message, determine which shapes a record can have; they are cached, so Python examines
+few records.  Records with the same possible shapes are joined to one text.  One call of ``findall``
+parses all of them (:mod:`.shape_columns`), and its result becomes columns, a whole column at a time
+(:mod:`.arrow_columns`).
 
-Every shape comes from :mod:`kafka_history.shapes`; nothing here knows any of them.
+All shapes come from :mod:`kafka_history.shapes`; the code here is the same for all of them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from kafka_history.shapes.catalogue import Shape
 from kafka_history.shapes.template import SPEAKER
 
 TEXT_CAPACITY: Final = 4_000
-"""Characters of a message that are kept."""
+"""Characters kept of a message with a known shape."""
 UNKNOWN_CAPACITY: Final = 64_000
-"""Characters that are kept of a record of unknown shape."""
+"""Characters kept of a record of unknown shape."""
 
 _REMEMBERED_BYTES: Final = (40, 60, 128)
-"""So much of what stands behind the date is remembered: a level, who speaks, two words.
+"""Lengths of cached beginnings after the date, which hold level, writer and two words.
 
-The least that holds them: what stands behind the words may differ from record to record.
+The shortest sufficient length is used, because the bytes after the words differ between records.
 """
 _REMEMBERED_MAX: Final = 50_000
-"""Beginnings that are remembered at once."""
+"""Most beginnings in the cache."""
 _AT: Final = len("26-11-20 18:08:31,404] ")
 """Where a record's level begins."""
 
@@ -48,7 +48,7 @@ _LOGGER: Final = re.compile(rb" \(([\w.$-]+)\)\r?")
 _SPEAKER: Final = re.compile(SPEAKER.encode())
 _SPEAKERS_BEGIN: Final = (b"[", b"Controller ", b"Broker ", b"Partition [")
 _SPEAKER_BYTES: Final = 300
-"""Who speaks is looked for in so much of a message."""
+"""Bytes of a message in which its writer is searched for."""
 
 
 Columns: TypeAlias = dict[str, pa.Array | str]
@@ -69,36 +69,36 @@ class _Group:
 
 
 class _Route(NamedTuple):
-    """Where a record goes that begins in a known way, and where its message lies."""
+    """The group of records with a known beginning, and the place of the message in them."""
 
     group: _Group
     begin: int
     tail: bytes
-    """The logger, as it ends the record."""
+    """The end of such a record: the logger in parentheses."""
     end: int
-    """Minus the length of that."""
+    """End of the message: minus the length of ``tail``."""
 
 
 class _Rows(NamedTuple):
-    """Rows of a block that are alike."""
+    """Rows of a block with the same group and shape."""
 
     places: Sequence[int]
-    """Which records of the block they are."""
+    """The index in the block of each row's record."""
     columns: Columns
-    """Columns of the schema, or the one text that all rows have; what is missing is null."""
+    """Columns of the schema, or one text for all rows; a missing column is null."""
 
 
 class Typed(NamedTuple):
     """The records of a block as rows."""
 
     table: pa.Table
-    """In columns :data:`.arrow_columns.EVENTS`."""
+    """With the columns :data:`.arrow_columns.EVENTS`."""
     order: Longs
-    """Of each row, which record of the block it is."""
+    """The index in the block of each row's record."""
 
 
 class Typer:
-    """Types the records of one process; it remembers how records begin."""
+    """Turns records into rows; caches how records begin, so use one in each process."""
 
     def __init__(self, time_zone: tzinfo) -> None:
         self._time_zone = time_zone
@@ -109,7 +109,7 @@ class Typer:
         self._bare: frozenset[int] = frozenset()
 
     def typed(self, block: Block) -> Typed:
-        """The records as rows; those of one shape stand together."""
+        """The records as rows, grouped by shape."""
         moments, is_head = times_ms(block.records, self._time_zone)
         self._bare = frozenset(block.bare)
         self._sort(block, is_head)
@@ -152,7 +152,7 @@ class Typer:
                 self._unknown[place] = record
 
     def _follow(self, route: _Route, place: int, record: bytes) -> bool:
-        """Takes a record with an exception the way its first line goes; False if it cannot."""
+        """Puts a record with an exception into the group of its first line; False: not possible."""
         first, _, trace = record.partition(b"\n")
         if not trace or not first.endswith(route.tail):
             return False
@@ -162,7 +162,7 @@ class Typer:
         return True
 
     def _look(self, place: int, record: bytes) -> bool:
-        """Finds out about a record what is not remembered; False if it has no level."""
+        """Examines a record whose beginning is not cached; False if it has no level."""
         level = _LEVEL.match(record, _AT)
         if level is None:
             self._unknown[place] = record
@@ -196,7 +196,11 @@ class Typer:
         return True
 
     def _remember(self, record: bytes, route: _Route, end: int | None) -> None:
-        """``end``: where the words end that decide, in the message; None: the record decides."""
+        """Caches the beginning of a record.
+
+        ``end``: where the words that determine its shapes end in the message; None: the whole
+        record determines them.
+        """
         needed = len(record) if end is None else route.begin + end
         size = next((size for size in _REMEMBERED_BYTES if needed < _AT + size), None)
         if end is None:
@@ -207,7 +211,7 @@ class Typer:
             self._routes[record[_AT : _AT + size]] = route
 
     def _group(self, level: bytes, logger: bytes | None, shapes: tuple[Shape, ...]) -> _Group:
-        key = (level, logger, id(shapes))  # there is one tuple for each of such choices, for ever
+        key = (level, logger, id(shapes))  # equal choices of shapes are the same cached tuple
         group = self._groups.get(key)
         if group is None:
             name = None if logger is None else logger.decode()
@@ -215,7 +219,7 @@ class Typer:
         return group
 
     def _alike(self, block: Block) -> Iterator[_Rows]:
-        """All records of the block, those that are alike together; empties the groups."""
+        """All records of the block as rows, by group and shape; empties the groups."""
         for group in self._groups.values():
             if group.messages:
                 yield from self._taken_apart(block, group, group.messages, group.places, False)
@@ -256,7 +260,7 @@ class Typer:
             yield self._rows(group, places, {"text": texts})
 
     def _whole(self, place: int, record: bytes) -> bytes:
-        """A record as it stands in the file."""
+        """The record as it is in the file, with its ``[20``."""
         return record if place in self._bare else b"[20" + record
 
     def _rows(self, group: _Group, places: list[int], columns: Columns) -> _Rows:
@@ -273,15 +277,15 @@ class Typer:
 
 
 def _logger(record: bytes, begin: int, end: int) -> re.Match[bytes] | None:
-    """The logger that stands in parentheses at the end of that part of a record."""
+    """The logger in parentheses at the end of this part of a record; None: there is none."""
     bracket = record.rfind(b" (", begin - 1, end)
     return _LOGGER.fullmatch(record, bracket, end) if bracket >= 0 else None
 
 
 def _words(message: bytes) -> tuple[bytes, int | None]:
-    """The first two words behind who speaks, ``#`` for a number; and where they end.
+    """The first two words after the writer, or ``#`` for a number, and where they end.
 
-    None where more of the message might change what they are.
+    The end is None if a longer part of the message might change the words.
     """
     speaker = _SPEAKER.match(message[:_SPEAKER_BYTES])
     begin = speaker.end() if speaker else 0
@@ -296,7 +300,7 @@ def _words(message: bytes) -> tuple[bytes, int | None]:
 
 
 def _without(entries: list[Any], places: list[int]) -> list[Any]:
-    """The entries without those at the places."""
+    """The entries without those at these indexes."""
     if not places:
         return entries
     left = set(places)
@@ -304,7 +308,7 @@ def _without(entries: list[Any], places: list[int]) -> list[Any]:
 
 
 def _concatenated(field: pa.Field, alike: Sequence[_Rows], count: int) -> pa.Array:
-    """One column of all rows."""
+    """One column for all rows, from its parts."""
     parts = [rows.columns.get(field.name) for rows in alike]
     if not any(isinstance(part, pa.Array) for part in parts):
         texts = [None if part is None else part.encode() for part in parts]

@@ -1,7 +1,7 @@
-"""The incident report: findings as plain data, and the same as HTML, Markdown and ``report.json``.
+"""The incident report: findings as ``report.json``, HTML and Markdown.
 
-:mod:`.assemble` asks the analyses and gathers a bounded amount of their answers into one mapping,
-whose keys are stable (docs/history.md); it is what ``report.json`` holds.  Everything after that is
-pure: :mod:`.verdict` says in words what happened, :mod:`.plots` draws, :mod:`.html` and
-:mod:`.markdown` lay out.
+:mod:`.assemble` gathers a bounded number of findings into one mapping with stable keys
+(docs/history.md), which is the content of ``report.json``.  The other modules are pure functions of
+it: :mod:`.verdict` says in words what happened, :mod:`.plots` draws figures, :mod:`.html` and
+:mod:`.markdown` write the pages.
 """

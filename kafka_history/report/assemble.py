@@ -1,8 +1,7 @@
-"""Gathers what a report needs of a cluster's answers: one mapping of plain values.
+"""Gathers the findings about a cluster into one mapping of plain values, for a report.
 
-Whatever may grow with the logs is ordered by what matters and cut at a named limit; ``left_out``
-says how many rows of which key were cut, so that no report pretends to be whole. Sums are made
-before the cut and count everything.
+Lists that may grow with the logs are sorted and cut at a named limit. ``left_out`` contains the
+number of rows cut from each key. Sums are made before the cut, so they count everything.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .rules_hit import rules_hit
 from .verdict import verdict
 
 REPORT_VERSION: Final = 1
-"""Grows when a key of ``report.json`` changes its meaning or goes away."""
+"""Raised when a key of ``report.json`` changes its meaning or is removed."""
 ROWS_MAX: Final = 1_000
 LEADERLESS_MAX: Final = 10_000
 BROKERS_MAX: Final = 10_000
@@ -33,7 +32,7 @@ BIOGRAPHY: Final = (
     "time_ms", "incarnation", "leader", "leader_epoch", "isr", "zk_version", "controller_epoch",
     "kind", "is_deleted", "file", "line",
 )  # fmt: skip
-"""What a line of a partition's biography has of a state."""
+"""The fields of a state that a partition's biography contains."""
 
 Progress: TypeAlias = Callable[[str], None]
 
@@ -67,14 +66,14 @@ def assemble(history: Answers[Any], said: Progress = lambda _: None) -> dict[str
 
 
 def watched(history: Answers[Any]) -> dict[str, Any]:
-    """The same findings without what only a page shows: quicker, for logs that are followed."""
+    """The findings of :func:`assemble` that rules need; faster, for logs that are followed."""
     found = _findings(history, _Gatherer(history), lambda _: None)
     found["rules"] = rules_hit(found)
     return found
 
 
 def _findings(history: Answers[Any], gather: _Gatherer, said: Progress) -> dict[str, Any]:
-    """What the rules are asked of."""
+    """The findings from which :func:`.rules_hit` finds broken rules."""
     said("counting records")
     found = _totals(history)
     found["copies"] = gather.rows("copies", history.copies, "file")
@@ -120,7 +119,7 @@ def _findings(history: Answers[Any], gather: _Gatherer, said: Progress) -> dict[
 
 
 class _Gatherer:
-    """Takes bounded answers and remembers what it had to cut."""
+    """Takes rows up to a limit, and counts the rows left out by key."""
 
     def __init__(self, history: Answers[Any]) -> None:
         self._history = history
@@ -155,7 +154,7 @@ def _totals(history: Answers[Any]) -> dict[str, Any]:
 
 
 def _over_time(outages: Sequence[Outage], end_ms: int) -> list[dict[str, int]]:
-    """How many partitions had no leader, at most :data:`STEPS_MAX` points."""
+    """The number of partitions without a leader over time, as points of a curve."""
     if not outages:
         return []
     first = min(each.from_ms for each in outages)
@@ -192,7 +191,7 @@ def _isr(history: Answers[Any]) -> dict[str, Any]:
 
 
 def _top_partitions(history: Answers[Any]) -> dict[str, Any]:
-    """The partitions with most to tell, and the biographies of the first of them."""
+    """The partitions that had no leader for longest, and the biographies of the first of them."""
     order = ("-leaderless_ms", "-changes", "topic", "partition")
     top, _ = history.taken(history.partition_sums, *order, limit=TOP_PARTITIONS_MAX)
     shown = [(row["topic"], row["partition"]) for row in top[:BIOGRAPHIES_MAX]]

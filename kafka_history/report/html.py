@@ -1,7 +1,7 @@
 """The report as one HTML page: no script, no network, legible on paper and to a screen reader.
 
-Logs are hostile text.  So a text is escaped wherever it is put into the page, unless it is
-:class:`_Html`, and only :func:`_html` and :func:`_joined` make that.
+Logs may contain hostile text.  So each text that is put into the page is escaped, unless it is
+:class:`_Html`, which :func:`_html` and :func:`_joined` return.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Cell = Callable[[Finding], object]
 
 
 class _Html(str):
-    """HTML that needs no escaping any more."""
+    """Text that is safe HTML and must not be escaped again."""
 
     __slots__ = ()
 
 
 _NOTHING: Final = _Html()
 ROWS_SHOWN: Final = 100
-"""A page shows this many rows of a table; ``report.json`` has more."""
+"""Most rows of a table on the page; ``report.json`` has more."""
 _CSS: Final = _Html("""
 :root{color-scheme:light}
 body{font:15px/1.5 system-ui,"DejaVu Sans",Arial,sans-serif;color:#20262d;background:#fff;
@@ -56,7 +56,7 @@ details{margin:.3rem 0}summary{cursor:pointer;font-weight:600}
 
 
 def _html(pattern: str, *values: object) -> _Html:
-    """The pattern, which is HTML, with each ``{}`` filled by a value, escaped if it is no HTML."""
+    """The HTML pattern with each ``{}`` replaced by a value, which is escaped if it is not HTML."""
     return _Html(pattern.format(*map(_escaped, values)))
 
 
@@ -70,7 +70,7 @@ def _escaped(value: object) -> str:
 
 
 def html(found: Finding, title: str = "What happened?") -> str:
-    """The whole page, for the mapping that ``report.json`` holds."""
+    """The whole page; ``found``: the mapping of ``report.json``."""
     parts = (
         _head(found, title),
         _verdict(found),

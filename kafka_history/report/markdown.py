@@ -13,7 +13,7 @@ ROWS_SHOWN: Final = 40
 
 
 def markdown(found: Finding, title: str = "What happened?") -> str:
-    """The whole text, for the mapping that ``report.json`` holds."""
+    """The whole text; ``found``: the mapping of ``report.json``."""
     said = found["verdict"]
     lines = [f"# {title}", "", f"**{_plain(said['headline'])}**", ""]
     lines += [line for sentence in said["sentences"] for line in (_plain(sentence), "")]
@@ -108,7 +108,7 @@ def _table(
 
 
 def _plain(text: str) -> str:
-    """Text that cannot break a table or become markup."""
+    """The text, escaped so that it cannot break a table or become HTML."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 

@@ -1,4 +1,4 @@
-"""Times and durations as a tired reader wants them."""
+"""Times, durations and counts as short texts for people."""
 
 from __future__ import annotations
 

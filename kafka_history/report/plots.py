@@ -1,9 +1,9 @@
 """The report's figures as SVG text: findings in, ``<svg>…</svg>`` out.
 
-Drawn by matplotlib: an SVG needs no script and no network, prints as sharp as text, and weighs
-some 20 KB where an interactive library embeds megabytes of JavaScript.  Colours are Okabe and
-Ito's, which colour-blind people can tell apart; whatever a colour says, a hatch, a mark or a word
-says as well, so black and white paper is enough.
+Matplotlib draws them.  An SVG needs no script and no network, prints as sharp as text, and has some
+20 KB, where an interactive library embeds megabytes of JavaScript.  The colours are those of Okabe
+and Ito, which colour-blind people can tell apart.  Each colour comes with a hatch, a mark or a
+word, so that the figures can be read in black and white.
 
 The figures use no global state of matplotlib (no ``pyplot``), so any thread may draw.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Finding = Mapping[str, Any]
 
 BROKERS_MAX: Final = 40
-"""Rows of a figure; a cluster with more brokers shows those with the most to tell."""
+"""Most brokers in a figure; in a larger cluster, those with the most findings are shown."""
 TENURES_MAX: Final = 400
 TOP_MAX: Final = 20
 
@@ -242,7 +242,7 @@ def _short(name: str, length: int = 40) -> str:
 
 def _svg(figure: Figure, title: str) -> str:
     buffer = io.StringIO()
-    # A salt of its own for each figure: ids of two figures on one page must not meet.
+    # Each figure has its own salt, so that two figures on one page have no ids in common.
     with mpl.rc_context({"svg.hashsalt": title}):
         figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()

@@ -12,7 +12,7 @@ from .moments import counted, duration, moment
 
 Finding = Mapping[str, Any]
 Hit = tuple[int, str, Iterable[Finding]]
-"""How many, in words, and the rows that prove it."""
+"""The number of hits, a text about them, and the rows with the evidence."""
 
 EVIDENCE_MAX: Final = 10
 MANY_CHANGES_MS: Final = 600_000
@@ -22,8 +22,8 @@ NO_CONTROLLER_MS: Final = 10_000
 def rules_hit(found: Finding) -> list[dict[str, Any]]:
     """Finds the rules that the findings break, the worst first.
 
-    The rules that were hit, worst first: ``id``, ``severity``, ``title``, ``count``, ``says``,
-    ``meaning``, ``next_step``, ``evidence`` (``file``, ``line``; at most :data:`EVIDENCE_MAX`).
+    Each has ``id``, ``severity``, ``title``, ``count``, ``says``, ``meaning``, ``next_step`` and
+    ``evidence`` (a list of ``file`` and ``line``; at most :data:`EVIDENCE_MAX`).
     """
     hits: dict[str, Hit] = {}
     for rule_id, check in _CHECKS.items():
@@ -105,7 +105,7 @@ def _no_controller(found: Finding) -> Hit:
 
 
 def _last_sign(found: Finding, tenure: Finding) -> int:
-    """When a controller really ceased: a dead or paused one long before its successor came."""
+    """When a controller stopped working: at its death or pause, else at the end of its tenure."""
     end_ms: int = tenure["to_ms"] or tenure["from_ms"]
     deaths = [
         life["to_ms"]
@@ -135,7 +135,7 @@ def _stops(found: Finding) -> Hit:
 
 
 def _ended(found: Finding, *how: str) -> list[Finding]:
-    """The lives that ended so, in the order of their ends."""
+    """The lives with one of these values of ``ended_by``, in the order of their ends."""
     lives = [life for life in found["broker_lives"] if life["ended_by"] in how]
     return sorted(lives, key=lambda life: (life["to_ms"], life["broker"]))
 
@@ -256,7 +256,7 @@ def _directories(found: Finding) -> Hit:
 
 
 def reason_of(failure: Finding) -> str:
-    """Why a log directory failed, in parentheses; nothing where the logs do not say it."""
+    """Why a log directory failed, in parentheses; empty if the logs do not contain it."""
     return f" ({failure['reason']})" if failure["reason"] else ""
 
 

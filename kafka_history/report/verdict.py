@@ -1,4 +1,4 @@
-"""What happened, in words: since when, who was hit, and what probably caused it."""
+"""What happened, in words: since when, which partitions were affected, and the probable causes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Finding = Mapping[str, Any]
 CAUSES_MAX: Final = 12
 ORDERED_MAX: Final = 200
 ORDERED: Final = ("clean_shutdown", "controller_moved")
-"""How brokers and controllers go where an operator wants it."""
+"""The values of ``how`` that an operator causes on purpose."""
 NAMES_MAX: Final = 8
 GAPS_MAX: Final = 4
-"""Losses of ZooKeeper, and failures of directories, that get a sentence of their own."""
+"""Most ZooKeeper gaps, and most failed log directories, that get a sentence of their own."""
 _HOW: Final = {
     "killed": "died without an ordered stop",
     "lost": "went away",
@@ -28,12 +28,12 @@ _HOW: Final = {
 
 
 def verdict(found: Finding) -> dict[str, Any]:
-    """Says what happened.
+    """Says what happened, as a mapping.
 
-    ``headline`` (the gravest sentence), ``sentences`` (the others, by time), ``since_ms``,
-    ``until_ms``, ``hit`` (``brokers``, ``topics``, ``partitions``), ``causes`` (the gravest of what
-    broke, by time: ``at_ms``, ``says``, ``file``, ``line``), ``ordered`` (the same of what
-    operators stopped).
+    ``headline``: the most serious sentence.  ``sentences``: the others, by time.  ``since_ms`` and
+    ``until_ms``: the time of trouble; None: there was none.  ``hit``: affected ``brokers``,
+    ``topics`` and ``partitions``.  ``causes``: the most serious faults, by time, each with
+    ``at_ms``, ``says``, ``file`` and ``line``.  ``ordered``: departures that operators caused.
     """
     sentences = _sentences(found)
     causes = _causes(found)
@@ -63,18 +63,18 @@ def verdict(found: Finding) -> dict[str, Any]:
 
 
 def ordered(found: Finding) -> list[Finding]:
-    """All that operators ordered, by time: topics, elections and moves, stops of brokers."""
+    """All orders of operators by time: topics, elections, reassignments, stops of brokers."""
     return sorted([*found["acts"], *found["verdict"]["ordered"]], key=lambda row: row["at_ms"])
 
 
 class _Sentence(NamedTuple):
     at_ms: int
-    """When what it says began."""
+    """When the event in the sentence began."""
     says: str
 
 
 def _sentences(found: Finding) -> list[_Sentence]:
-    """What must be said, the gravest first."""
+    """All sentences of the verdict, the most serious first."""
     return [*_of_partitions(found), *_of_brokers(found), *_of_the_cluster(found)]
 
 
@@ -231,7 +231,7 @@ def _causes(found: Finding) -> list[dict[str, Any]]:
 
 
 def _names(names: list[str]) -> str:
-    """``a, b and c``, cut at a limit."""
+    """``a, b and c``; more than :data:`NAMES_MAX` names are cut."""
     shown = list(dict.fromkeys(names))
     if len(shown) > NAMES_MAX:
         return f"{', '.join(shown[:NAMES_MAX])} and {len(shown) - NAMES_MAX} more"

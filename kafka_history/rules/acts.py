@@ -1,8 +1,8 @@
 """What operators did, and what the controller did on its own: topics, elections, configurations.
 
-These are no faults, but most of what moves leaders and in-sync replicas in a healthy cluster is one
-of them. So they are findings of their own, and what follows from one of them is not counted as the
-effect of a broker that happened to stop afterwards.
+These acts are no faults, but they cause most changes of leaders and in-sync replicas in a healthy
+cluster. So each act is a finding. A change that an act explains is not counted as the effect of a
+broker that stopped about the same time.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from kafka_history.rules.topic_deletions import DeletedTopic
 CREATED, GROWN, DELETED = "topic created", "partitions added", "topic deleted"
 PREFERRED, UNCLEAN, BALANCED = "preferred election", "unclean election", "leaders balanced"
 CONFIGURED, MOVED = "configuration changed", "reassignment"
-"""The values of ``act``; only ``leaders balanced`` is the controller's own."""
+"""The values of ``act``; the controller starts only ``leaders balanced`` on its own."""
 CHECKS: Final = frozenset({"elect-auto", "elect-auto-check", "elect-not-preferred"})
 ELECTIONS: Final = CHECKS | {"elect-start"}
 KINDS: Final = ELECTIONS | {
     "topics-changed", "partitions-added", "config-updated", "config-applied", "server-life",
 }  # fmt: skip
 ELECTION_MS: Final = 10_000
-"""The elections that a line announces are written within this time."""
+"""The controller writes the results of an announced election within this time."""
 AFTER_MS: Final = 5_000
-"""The last changes of a deletion or a reassignment may be noted this much later."""
+"""The last changes of a deletion or a reassignment may be logged this long after its end."""
 START_MS: Final = 2_000
-"""A broker that has started may go on so long to repeat what was changed before."""
+"""For this long after its start, a broker may still log old configuration changes again."""
 ONE_ORDER_MS: Final = 1_000
-"""The partitions of one order begin to move within this time of one another."""
+"""Reassignments of a topic that begin within this time of the one before are one order."""
 REPEAT_MS: Final = 10_000
-"""Every broker says that a configuration changed, within this time."""
+"""All brokers log a configuration change within this time."""
 CHECK_MS: Final = 2_000
-"""The check of the balance precedes the election that it orders by less than this."""
+"""An election at most this long after a check of the leader balance was ordered by that check."""
 CONFIG_MAX: Final = 300
-"""Characters that are shown of a configuration."""
+"""Longest text of a configuration that is shown, in characters."""
 _EVER: Final = 2**62
 _ENDS: Final = {
     COMPLETED: "began, and was completed",
@@ -58,29 +58,29 @@ _ENDS: Final = {
 
 
 class OperatorAct(NamedTuple):
-    """One order, about one topic."""
+    """One order of an operator, or one balancing of leaders by the controller."""
 
     at_ms: int
     to_ms: int | None
-    """None: it ends at once, or did not end."""
+    """End of a deletion or reassignment; None: not ended, or an act without a duration."""
     act: str
     topic: str | None
-    """None: it is not about one."""
+    """None: the act does not concern a single topic."""
     partitions: int | None
-    """How many; None: not known."""
+    """Number of partitions; None: not known."""
     outcome: str | None
-    """Of a reassignment."""
+    """How a reassignment ended; None: it has not ended, or the act is no reassignment."""
     says: str
     file: str
     line: int
 
 
 class Effect(NamedTuple):
-    """What an act may change, and when."""
+    """The partitions that an act may change, and the time in which it may change them."""
 
     topic: str
     partition: int | None
-    """None: all."""
+    """None: all partitions of the topic."""
     from_ms: int
     to_ms: int
 
@@ -91,7 +91,7 @@ def acts(
     gone: Iterable[DeletedTopic],
     moves: Iterable[Reassignment],
 ) -> Iterator[OperatorAct]:
-    """What was ordered; ``events``, in order: at least those of ``KINDS``."""
+    """All acts; ``events`` must be in order and hold at least those of ``KINDS``."""
     deleted = list(gone)
     yield from _creations(events)
     yield from _growth(events)
@@ -112,7 +112,7 @@ def effects(
     gone: Iterable[DeletedTopic],
     moves: Iterable[Reassignment],
 ) -> Iterator[Effect]:
-    """What each act may change; ``events``, in order: at least those of ``ELECTIONS``."""
+    """The partitions that acts may change; ``events``: in order, at least ``ELECTIONS``."""
     for each in gone:
         yield Effect(each.topic, None, each.from_ms, _end_ms(each.to_ms))
     for move in moves:
@@ -165,7 +165,7 @@ class _Order(NamedTuple):
 
 
 def _orders(events: Iterable[Event], held: Sequence[Tenure]) -> Iterator[_Order]:
-    """Elections of one partition at least, with what ordered them."""
+    """Elections of at least one partition, each with what ordered it."""
     checked_ms: dict[int | None, int] = {}
     for event in events:
         if event.kind in CHECKS:
@@ -176,8 +176,8 @@ def _orders(events: Iterable[Event], held: Sequence[Tenure]) -> Iterator[_Order]
             continue
         trigger = event.value("trigger")
         if trigger is None:
-            # Before 2.4 the line does not say what ordered the election; the check of the balance
-            # does.
+            # Before 2.4 the line does not say what ordered the election. A check of the leader
+            # balance just before it shows that the controller did.
             is_auto = event.time_ms - checked_ms.get(event.broker_id, -_EVER) <= CHECK_MS
         else:
             is_auto = trigger == "AutoTriggered"
@@ -185,7 +185,7 @@ def _orders(events: Iterable[Event], held: Sequence[Tenure]) -> Iterator[_Order]
 
 
 def _is_deposed(event: Event, held: Iterable[Tenure]) -> bool:
-    """Whether another broker was controller then: what a deposed one orders does not happen."""
+    """Whether another broker was controller then; a deposed controller's orders have no effect."""
     return event.broker_id is not None and any(
         tenure.broker is not None
         and tenure.broker != event.broker_id
@@ -196,7 +196,7 @@ def _is_deposed(event: Event, held: Iterable[Tenure]) -> bool:
 
 
 def _elections(orders: Iterable[_Order]) -> Iterator[OperatorAct]:
-    # The controller of 0.11 to 2.3 orders one election for each partition.
+    # In 0.11 to 2.3 the controller logs one election for each partition, so sum those of a second.
     together: defaultdict[tuple[int | None, int, bool, bool], list[_Order]] = defaultdict(list)
     for order in orders:
         event, is_unclean = order.event, order.event.value("type") == "UNCLEAN"
@@ -215,9 +215,9 @@ def _elections(orders: Iterable[_Order]) -> Iterator[OperatorAct]:
 
 
 def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> Iterator[OperatorAct]:
-    """One for each change, whichever brokers say it.
+    """One act for each change of a configuration, however many brokers log it.
 
-    A broker that starts says once more what was changed in the last minutes, as it is by now.
+    A broker that starts logs recent changes again, with their current values.
     """
     ordered: list[Event] = []
     repeats_until_ms: defaultdict[int | None, int] = defaultdict(int)
@@ -233,7 +233,7 @@ def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> It
             if event.time_ms <= repeats_until_ms[event.broker_id]:
                 continue
             entity = _entity(event)
-            # A topic of the same name that was deleted since had a configuration of its own.
+            # A deleted topic of the same name had a configuration of its own, so it counts apart.
             ended = sum(
                 f"topics/{each.topic}" == entity and (each.to_ms or _EVER) <= event.time_ms
                 for each in gone
@@ -244,7 +244,7 @@ def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> It
                 yield _configured(event)
     for event in ordered:
         known_ms = changed_ms[_entity(event)]
-        # Where brokers say what they apply, the order itself is the same change once more.
+        # Skip an order whose application a broker logged too: it is the same change.
         if not any(abs(at_ms - event.time_ms) <= REPEAT_MS for at_ms in known_ms):
             yield _configured(event)
 
@@ -257,7 +257,7 @@ def _configured(event: Event) -> OperatorAct:
 
 
 def _entity(event: Event) -> str:
-    """What was configured."""
+    """The configured entity, such as ``topics/orders`` or ``brokers/1``."""
     path, kind, entity = (event.value(name) for name in ("path", "entity_type", "entity"))
     if path is not None:
         return path
@@ -276,7 +276,7 @@ def _config(event: Event) -> str | None:
 
 
 def _reassignments(moves: Iterable[Reassignment]) -> Iterator[OperatorAct]:
-    """The partitions of a topic that were reassigned by one order are one act."""
+    """One act for all partitions of a topic that one order reassigned."""
     together: defaultdict[tuple[str, str | None], list[list[Reassignment]]] = defaultdict(list)
     for move in sorted(moves, key=lambda each: each.from_ms):
         orders = together[move.topic, move.outcome]

@@ -9,7 +9,7 @@ from kafka_history.rules.moment import PartitionAt
 
 
 class Stored(NamedTuple):
-    """A partition as ZooKeeper has it; ``zkctl partition list -o json`` says so much."""
+    """A partition's state in ZooKeeper, as ``zkctl partition list -o json`` prints it."""
 
     topic: str
     partition: int
@@ -20,17 +20,17 @@ class Stored(NamedTuple):
 
 
 class Disagreement(NamedTuple):
-    """A partition that differs."""
+    """A partition whose state in the logs differs from its state in ZooKeeper."""
 
     topic: str
     partition: int
     verdict: str
-    """``moved_on`` (ZooKeeper is newer: something happened that the logs do not show),
-    ``went_back`` (ZooKeeper is older than the logs: it was restored, or edited), ``contradicts``
-    (the same version, other contents), ``not_in_logs``, ``not_in_zookeeper``."""
+    """``moved_on`` (ZooKeeper is newer: the logs miss a change), ``went_back`` (ZooKeeper is older
+    than the logs: it was restored or edited), ``contradicts`` (the same version, other contents),
+    ``not_in_logs``, ``not_in_zookeeper``."""
     says: str
     file: str | None
-    """Of the last state in the logs, as is the line."""
+    """File and line of the last state in the logs; None: the logs have no state."""
     line: int | None
 
 
@@ -55,13 +55,13 @@ def _verdict(log: PartitionAt | None, znode: Stored | None) -> str | None:
     newer = _newer(log.zk_version, znode.zk_version) or _newer(log.leader_epoch, znode.leader_epoch)
     if newer:
         return "moved_on" if newer > 0 else "went_back"
-    # An ISR is a set: only its order may differ between a line and the znode.
+    # Compare the ISRs as sets, because a line and the znode may order them differently.
     is_same = log.leader == znode.leader and _members(log.isr) == _members(znode.isr)
     return None if is_same else "contradicts"
 
 
 def _newer(before: int | None, now: int | None) -> int:
-    """By how much, if both are known."""
+    """How much ``now`` is greater than ``before``; 0 if either is unknown."""
     return 0 if before is None or now is None else now - before
 
 

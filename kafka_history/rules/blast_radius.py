@@ -13,19 +13,19 @@ from kafka_history.rules.partition_states import State, incarnations
 from kafka_history.rules.tenures import MOVED, Tenure
 
 SKEW_MS: Final = 1_000
-"""A change may seem to be this much earlier than its cause: their brokers' clocks differ."""
+"""A change may be stamped this much before its cause, because the brokers' clocks differ."""
 LATE_MS: Final = 600_000
-"""Changes later than this after a departure are not its consequence."""
+"""Changes later than this after a departure do not count as its effects."""
 MOVE, SHRINK, DARK = "move", "shrink", "dark"
 
 
 class DepartureChange(NamedTuple):
-    """What a departure changed of a partition: its leader, its ISR, or that it had no leader."""
+    """A change that a departure caused: a moved leader, a shrunk ISR or a time without a leader."""
 
     broker: int
-    """The one that departed."""
+    """The broker that departed."""
     begun_ms: int
-    """When it did."""
+    """When the departure began; 0 until :func:`changes` has found it."""
     what: str
     topic: str
     partition: int
@@ -39,10 +39,10 @@ def changes(
     gone: Sequence[Departure],
     done: Iterable[Effect],
 ) -> Iterator[DepartureChange]:
-    """What departures changed of one partition.
+    """The changes of one partition that departures caused.
 
-    A change belongs to the nearest cause before it that can cause it: the departure of the broker
-    that lost by it, unless something that was ordered afterwards (``done``) explains it.
+    A change is assigned to the nearest departure of the broker that lost its leadership or its
+    place in the ISR.  A change that a later act (``done``) explains is left out.
     """
     orders = [order for order in done if states and order.topic == states[0].topic]
     for change in dict.fromkeys(_losses(states)):
@@ -63,7 +63,7 @@ def changes(
 
 
 def ended_epochs(gone: Iterable[Departure], held: Sequence[Tenure]) -> dict[Departure, int]:
-    """The epochs of the controller's tenures that departures ended, each by one."""
+    """The controller epoch that each departure ended; at most one departure for each tenure."""
     ended_ms = {(each.broker, each.controller_epoch): each.to_ms for each in held}
     near: dict[tuple[int, int], tuple[int, Departure]] = {}
     for lost in gone:
@@ -75,15 +75,15 @@ def ended_epochs(gone: Iterable[Departure], held: Sequence[Tenure]) -> dict[Depa
 
 
 def _covered_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
-    """The epoch of the controller's tenure that covers a departure."""
-    # The successor of a dead controller is elected just before it misses its predecessor.
+    """The latest controller epoch of the broker that covers its departure; None: none does."""
+    # The successor of a dead controller is elected just before it notices the missing broker.
     early_ms = RETURN_MS if lost.how in {"lost", "session_expired"} else 0
     noticed_ms = lost.at_ms if lost.until_ms is None else lost.until_ms
     return max(
         (
             tenure.controller_epoch
             for tenure in held
-            # A broker that had ceased to be controller before it went did not end anything.
+            # A broker that had lost the controllership before it left ended no tenure.
             if tenure.broker == lost.broker
             and tenure.ended_by != MOVED
             and tenure.to_ms is not None
@@ -95,14 +95,14 @@ def _covered_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
 
 
 def _losses(states: Iterable[State]) -> Iterator[DepartureChange]:
-    """Leaders that moved and members that left; ``broker``: the one that lost by it."""
+    """Moved leaders and shrunk ISRs; ``broker`` is the old leader or the replica that left."""
     for (topic, partition, _), its in incarnations(states):
         led_by = None
         for state in its:
             if state.is_deleted:
                 continue
             at_ms, leader = state.time_ms, state.leader
-            # Between the old leader and the new one the state may have named none.
+            # Skip states without a leader: they may lie between the old leader and the new one.
             if leader is not None and leader >= 0:
                 if led_by is not None and leader != led_by:
                     yield DepartureChange(led_by, 0, MOVE, topic, partition, at_ms)
@@ -119,12 +119,16 @@ def _can_cause(lost: Departure, change: DepartureChange) -> bool:
 
 
 def _nearness(lost: Departure, change: DepartureChange) -> tuple[bool, int]:
-    """Greater for the nearer cause; one behind the change, as clocks go, counts least."""
+    """Sort key, greatest for the nearest cause; causes stamped after the change come last."""
     return lost.begun_ms <= change.change_ms, -abs(change.change_ms - lost.begun_ms)
 
 
 def _explains(order: Effect, change: DepartureChange, begun_ms: int) -> bool:
-    """Whether the topic's order came after the departure, or the departure after the change."""
+    """Whether the order, rather than the departure, caused the change.
+
+    The order must cover the change, and have come after the departure unless the departure is
+    stamped after the change.
+    """
     return (
         order.partition in {None, change.partition}
         and order.from_ms <= change.change_ms <= order.to_ms

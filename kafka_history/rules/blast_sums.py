@@ -1,4 +1,4 @@
-"""What followed from each departure, summed up over all partitions."""
+"""The changes that each departure caused, summed over all partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_history.rules.tenures import Tenure
 
 
 class BlastSums(NamedTuple):
-    """What one departure changed, counted."""
+    """The numbers of changes that one departure caused."""
 
     broker: int
     begun_ms: int
@@ -21,13 +21,13 @@ class BlastSums(NamedTuple):
     isr_shrinks: int = 0
     leaderless: int = 0
     leaderless_ms: int = 0
-    """The sum of the windows that have ended."""
+    """The sum over the windows without a leader that have ended."""
     first_ms: int | None = None
     last_ms: int | None = None
 
 
 class BlastRadius(NamedTuple):
-    """A departure, what it changed as :class:`BlastSums` counts it, and the tenure it ended."""
+    """A departure, its :class:`BlastSums`, and the controller epoch it ended (None: none)."""
 
     broker: int
     begun_ms: int
@@ -50,7 +50,7 @@ class BlastRadius(NamedTuple):
 
 
 def blast_sums(changes: Sequence[DepartureChange]) -> Iterator[BlastSums]:
-    """The sums over what one departure changed of all partitions."""
+    """The sums for one departure; ``changes``: all its changes, at least one."""
     times = [change.change_ms for change in changes]
     yield BlastSums(
         changes[0].broker,

@@ -1,10 +1,11 @@
 """The incarnations of brokers: when each process started, when and how it ended, lost sessions.
 
-A life begins with *starting* in ``server.log``, or with the start of the controller's event thread
-where only ``controller.log`` is there, or with the controller's *Newly added brokers* where
-nothing of the broker is there at all. It ends in order (*shutting down*), or without a word: then
-the truth lies between the broker's last line and the moment when the controller missed it, and the
-first *disconnected* of a peer in between tells it best.
+A life is one process of a broker. It begins with *starting* in ``server.log``. If there is only
+``controller.log``, it begins with the start of the controller's event thread. If the broker has no
+log at all, it begins with the controller's *Newly added brokers*. A clean end is logged as
+*shutting down*. A killed process logs nothing: it died between its last line and the moment when
+the controller noticed that it was missing. The first *disconnected* of a peer in between is the
+best estimate.
 """
 
 from __future__ import annotations
@@ -20,42 +21,45 @@ from kafka_history.rules.texts import ids
 
 CLEAN, KILLED, LOST, OPEN = "clean_shutdown", "killed", "lost", "open"
 FAILED_START: Final = "failed_start"
-"""The values of ``ended_by``; ``lost``: only the controller says so, its own log is not here;
-``failed_start``: it ended before it had registered, so the cluster never had it."""
+"""The values of ``ended_by``.  ``lost``: only the controller logged it, the broker's own log is
+missing.  ``failed_start``: the broker stopped before it registered, so it never joined."""
 NOTICE_MS: Final = 120_000
-"""A dead broker is missed when its session runs out, which takes no longer than this."""
+"""The session of a dead broker expires, and the controller notices it, within this time."""
 RUMOUR_MS: Final = 1_000
-"""Peers may see a connection break this much before the victim's last line, as clocks go."""
+"""Because clocks differ, peers may log a disconnect this much before a dead broker's last line."""
 STARTUP_MS: Final = 10_000
-"""Lines this little before *starting* are of the same start."""
+"""Lines at most this long before *starting* belong to the same start."""
 ONE_LOSS_MS: Final = 5_000
-"""ZooKeeper's client and Kafka's both say that a session was lost, within this time."""
+"""The ZooKeeper client and Kafka both log a lost session; lines within this time are one loss."""
 
 VIEWS: Final = frozenset({"ctl-brokers-changed", "ctl-brokers-active"})
 MARKS: Final = VIEWS | {
     "server-life", "ctl-thread", "broker-registered", "shutdown-request", "net-disconnected",
     "net-connect-failed", "fetch-session-error",
 }  # fmt: skip
-"""Lines that say something about the life of a broker."""
+"""Kinds of lines that say something about the life of a broker."""
 REGISTERED: Final = "broker-registered"
 EXPIRIES: Final = frozenset({"zkc-session", "zk-timeout", "zk-state"})
 DUMP: Final = "config-dump"
 PRELUDE: Final = ("Registered kafka:type=", "Registered signal handlers", "Setting -D jdk.tls")
-"""What a new process says before *starting* is no sign of life of the one before; nor its dump."""
+"""Lines of a new process before *starting*: no signs of life of the process before it.
+
+The dump of the configuration (``DUMP``) is not a sign of life either.
+"""
 
 ONE_TRY_MS: Final = 50
-"""Where no connection is established, a line that says *disconnected* stands this close before."""
+"""A *disconnected* this close before a failed connect means that no connection had existed."""
 NO_SESSION: Final = "epoch=INITIAL)"
-"""Of a fetch without a session: it may have been the first, over a connection that never stood."""
+"""Text of a fetch without a fetch session: perhaps the connection was never established."""
 
 _EVER: Final = 2**62
 _NODE: Final = re.compile(r"[Nn]ode (-?[0-9]+)")
 _STARTS: Final = ("starting", "thread", "added")
-"""Marks of a beginning, the best first."""
+"""Marks of the beginning of a life, the most precise first."""
 
 
 class SignOfLife(NamedTuple):
-    """When something is known of a broker, and where it stands."""
+    """A moment at which a line shows that a broker was alive, and that line."""
 
     at_ms: int
     file: str
@@ -68,16 +72,17 @@ class BrokerLife(NamedTuple):
     broker: int
     from_ms: int
     to_ms: int | None
-    """None: it runs when the logs end."""
+    """None: the process still runs when the logs end."""
     ended_by: str
     stopping_ms: int | None
-    """Where an ordered stop began."""
+    """When a controlled shutdown began; None: there was none."""
     last_ms: int | None
-    """This and ``missed_ms`` bound the end of a life that ended without a word."""
+    """Time of the broker's last line; a killed process died between this and ``missed_ms``."""
     missed_ms: int | None
+    """When the controller noticed that the broker was missing; None: it did not."""
     broker_epoch: int | None
     is_started: bool
-    """False: the logs begin in the middle of it."""
+    """False: the logs begin in the middle of this life."""
     file: str
     line: int
     end_file: str | None
@@ -89,21 +94,21 @@ class SessionExpiry(NamedTuple):
 
     broker: int
     at_ms: int
-    """When the broker learnt of it."""
+    """When the broker learnt that its session had expired."""
     file: str
     line: int
     gone_ms: int | None
-    """When the controller missed it."""
+    """When the controller noticed that the broker was missing; None: it did not."""
     back_ms: int | None
-    """When it was registered again."""
+    """When the broker was registered again; None: not within ``NOTICE_MS``."""
     paused_ms: int | None = None
-    """When the pause began that cost the session; None: there was none."""
+    """When the pause of the process began that cost the session; None: there was none."""
 
 
 def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, SignOfLife]]:
-    """The last line of each second in which a broker wrote, given all that it wrote, in order.
+    """The last line of each second in which a broker wrote; ``events``: all, in order.
 
-    A process that starts within the second in which another one died has a last line of its own.
+    If a process starts in the second in which the one before died, each has its own last line.
     """
     last: dict[tuple[int, int, int], Event] = {}
     begun: Counter[int] = Counter()
@@ -119,7 +124,7 @@ def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, SignOfLife]]:
 
 
 def starts(events: Iterable[Event]) -> Iterator[tuple[int, int]]:
-    """Each broker and moment at which a line says that a life begins."""
+    """Each broker and the time in ms at which a line says that a life of it begins."""
     for event in events:
         for mark, about in _marks(event):
             if mark in _STARTS:
@@ -131,8 +136,8 @@ def broker_lives(
 ) -> Iterator[BrokerLife]:
     """Every life, by broker and beginning.
 
-    ``events``, in order: at least those of ``MARKS``; ``signs``: of :func:`signs_of_life` at least
-    the first and the last of each broker between two of its :func:`starts`.
+    ``events`` must be in order and hold at least those of ``MARKS``.  ``signs`` must hold at least
+    the first and the last :func:`signs_of_life` of each broker between two of its :func:`starts`.
     """
     marks_of: defaultdict[int, list[_Mark]] = defaultdict(list)
     for event in events:
@@ -161,7 +166,7 @@ def session_expiries(events: Sequence[Event]) -> Iterator[SessionExpiry]:
     for event in events:
         broker, at_ms = event.broker_id, event.time_ms
         if broker is not None and event.kind == REGISTERED:
-            before.pop(broker, None)  # it has a session again, which may be lost at once
+            before.pop(broker, None)  # a loss right after this one is of the new session
         if broker is None or not is_expiry(event):
             continue
         is_repeated = broker in before and at_ms - before[broker] <= ONE_LOSS_MS
@@ -202,23 +207,23 @@ def is_expiry(event: Event) -> bool:
 
 
 _Mark: TypeAlias = tuple[str, SignOfLife, int | None]
-"""What is said of a broker, where, and its epoch."""
+"""The mark of a line about a broker, its time and place, and the broker epoch it names."""
 
 
 class _Span(NamedTuple):
-    """The beginning of a life."""
+    """The beginning of a life; ``is_started`` False: the real start is not in the logs."""
 
     sign: SignOfLife
     is_started: bool
 
 
 class _View(NamedTuple):
-    """Which brokers lived, as a controller saw it: at each change, and at each failover."""
+    """The live brokers that a controller logged, at a change of brokers or a failover."""
 
     sign: SignOfLife
     live: Sequence[int]
     bounced: Sequence[int]
-    """Those that were registered again before the controller had missed them."""
+    """Brokers that registered again before the controller noticed that they were missing."""
 
     def misses(self, broker: int) -> bool:
         return broker not in self.live or broker in self.bounced
@@ -248,7 +253,7 @@ def _live(event: Event) -> Sequence[int]:
 
 
 def _marks(event: Event) -> Iterator[tuple[str, int]]:
-    """What a line says, and of which broker."""
+    """The marks that a line gives, each with the id of the broker it is about."""
     own = event.broker_id
     about = -1 if own is None else own
     found: list[tuple[str, int]] = []
@@ -280,7 +285,7 @@ def _marks(event: Event) -> Iterator[tuple[str, int]]:
 
 
 def _connection(event: Event) -> str:
-    """What a client says of its connection to a broker; empty: nothing that dates a death."""
+    """The mark of a client's line about its connection to a broker; empty: proves no death."""
     if event.kind == "net-connect-failed":
         return "unreachable"
     if event.says("Error sending fetch"):
@@ -289,7 +294,7 @@ def _connection(event: Event) -> str:
 
 
 def _partings(marks: Sequence[_Mark]) -> Iterator[int]:
-    """When connections to a broker broke that had stood, in ms."""
+    """The times in ms at which established connections to a broker broke."""
     failed: dict[str, int] = {}
     for mark, sign, _ in reversed(marks):
         if mark == "unreachable":
@@ -299,15 +304,15 @@ def _partings(marks: Sequence[_Mark]) -> Iterator[int]:
 
 
 def _spans(marks: Sequence[_Mark]) -> list[_Span]:
-    """The beginnings of a broker's lives, given all that is said of it, in order."""
+    """The beginnings of a broker's lives, given all its marks, in order."""
     kinds = {mark for mark, _, _ in marks}
-    # A controller's *added* is no start of a process that tells of itself.
+    # If the broker's own log is here, a controller's *added* is not used as a start.
     usable = _STARTS[:2] if "own" in kinds else _STARTS
     best = next((mark for mark in usable if mark in kinds), None)
     found: dict[int, _Span] = {}
     for mark, sign, _ in marks:
         if mark == best:
-            # A life is a broker and a start, in however many lines the start stands.
+            # Several lines about a start in one millisecond are one start.
             found.setdefault(sign.at_ms, _Span(sign, True))
     first = next((sign for mark, sign, _ in marks if mark in ("own", "live")), None)
     begun_ms = min(found, default=_EVER)
@@ -336,7 +341,8 @@ def _life(
     own = last.get("own")
     missed = _missed(broker, from_ms if own is None else own.at_ms - RUMOUR_MS, next_ms, views)
     if missed is None:
-        # Its session may end when the next process runs already, which cannot register until then.
+        # The old session may expire after the next process has started. Until then the next
+        # process cannot register.
         later = (at.at_ms for mark, at, _ in marks if mark == "registered" and at.at_ms >= next_ms)
         back_ms = min(later, default=next_ms) + RUMOUR_MS
         signs = [view.sign for view in views if view.misses(broker)]
@@ -373,9 +379,9 @@ def _life(
 
 
 def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -> SignOfLife | None:
-    """The controller's first view without a broker that had fallen silent.
+    """The controller's first view without the broker in the given time; None: there is none.
 
-    Behind the last view that has it: a lost session may have come just before.
+    Views before the last one with the broker are ignored: they belong to an earlier lost session.
     """
     seen = [view for view in views if after_ms < view.sign.at_ms < until_ms]
     present_ms = max((view.sign.at_ms for view in seen if broker in view.live), default=0)
@@ -384,7 +390,7 @@ def _missed(broker: int, after_ms: int, until_ms: int, views: Iterable[_View]) -
 
 
 def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bool) -> str:
-    """Why a life ended, the surest sign first."""
+    """How a life ended; the most certain marks are checked first."""
     is_over = is_restarted or is_missed
     if "stopped" in last or ("stopping" in last and not is_restarted):
         return CLEAN
@@ -396,6 +402,6 @@ def _reason(last: Mapping[str, SignOfLife], *, is_restarted: bool, is_missed: bo
 
 
 def _died_ms(last_ms: int, upper_ms: int, parted: Iterable[int]) -> int:
-    """When a broker died, between its last line and ``upper_ms``."""
+    """Estimates when a broker died, between its last line and ``upper_ms``."""
     behind = (each for each in parted if max(last_ms, upper_ms - NOTICE_MS) <= each <= upper_ms)
     return min(behind, default=last_ms if upper_ms - last_ms <= NOTICE_MS else upper_ms)

@@ -1,8 +1,8 @@
 """The differences between the brokers' clocks, and whether they matter.
 
-Each broker stamps with its own clock.  Clocks are compared by what cannot be otherwise: a request
-is handled after it was sent, and answered before the answer arrives, so the handling broker's clock
-is ahead of the sender's by less than *handled - sent* and by more than *handled - answered*.
+Each broker stamps its lines with its own clock.  A request is handled after it was sent, and before
+its response arrives.  So the handling broker's clock is ahead of the sender's by at most
+*handled - sent* and at least *handled - response received*.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from kafka_history.rules.event import Event
 SENT, RECEIVED, ANSWERED = "send-lisr-partition", "lisr-received", "recv-response"
 KINDS: Final = frozenset({SENT, RECEIVED, ANSWERED})
 REQUEST: Final = "LeaderAndIsr"
-"""The request whose answers count."""
+"""Only responses to this request are used."""
 COLUMNS: Final = (
     "file", "line", "time_ms", "kind", "broker_id", "peer", "controller_id", "controller_epoch",
     "correlation_id", "request", "topic", "partition", "leader_epoch", "zk_version", "is_new",
 )  # fmt: skip
-"""What of an event is needed."""
+"""The columns of an event that this module needs."""
 DOUBTFUL_MS: Final = 100
-"""Clocks further apart than this, whatever the network took, are reported."""
+"""Clocks that differ by more than this, network time excluded, are doubtful."""
 ONE_REQUEST_MS: Final = 5_000
-"""Correlation ids begin again when a broker comes back: what is further apart are two requests."""
+"""Lines with one correlation id that are this far apart belong to two requests.
+
+Correlation ids begin again when a broker comes back.
+"""
 
 
 class ComparedRequest(NamedTuple):
-    """A request whose lines were found at both ends."""
+    """A request that both the controller and the broker logged."""
 
     controller: int
     broker: int
     low_ms: int | None
-    """The broker's clock is ahead by this at least; None: the answer is not known."""
+    """The broker's clock is ahead by at least this; None: the logs lack the response."""
     high_ms: int
-    """And by this at most."""
+    """The broker's clock is ahead by at most this."""
 
 
 class ClockSkew(NamedTuple):
@@ -47,18 +50,19 @@ class ClockSkew(NamedTuple):
     pairs: int
     """Requests that were compared."""
     low_ms: int | None
-    """The clock is ahead by something between this and ``high_ms``; None: nothing limits it."""
+    """The clock is ahead by at least this; None: no lower bound is known."""
     high_ms: int
+    """The clock is ahead by at most this."""
     skew_ms: int
-    """The middle of both, or the one that is known."""
+    """The middle of ``low_ms`` and ``high_ms``; ``high_ms`` if ``low_ms`` is None."""
     is_consistent: bool
-    """False: no single value fits every pair, so a clock was set meanwhile."""
+    """False: no single value fits every request, so a clock was set meanwhile."""
     is_doubtful: bool
-    """They are apart by more than :data:`DOUBTFUL_MS`, or inconsistent."""
+    """True: the clocks surely differ by more than :data:`DOUBTFUL_MS`, or are inconsistent."""
 
 
 def clocks(requests: Iterable[ComparedRequest]) -> Iterator[ClockSkew]:
-    """The clock of each broker beside that of each controller."""
+    """The difference between each broker's clock and each controller's clock."""
     found: defaultdict[tuple[int, int], list[ComparedRequest]] = defaultdict(list)
     for request in requests:
         if request.controller != request.broker:
@@ -85,10 +89,10 @@ _Request: TypeAlias = tuple[int | None, int | None, int | None]
 
 
 def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
-    """The requests that stand in the logs of both ends.
+    """The requests that both the controller and the broker logged.
 
-    ``events``, in any order: at least those of one sender, receiver (see :func:`ends`) and epoch.
-    Without TRACE lines there are no answers.
+    ``events``, in any order, must hold all those of a sender, receiver and epoch (see
+    :func:`ends`).  Responses are logged at TRACE only.
     """
     sent: defaultdict[tuple[object, ...], list[Event]] = defaultdict(list)
     received: defaultdict[tuple[object, ...], list[Event]] = defaultdict(list)
@@ -106,7 +110,7 @@ def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
     pairs: defaultdict[tuple[_Request, int | None], list[tuple[int, int]]] = defaultdict(list)
     for said, sendings in sent.items():
         receipts = received.get(said, [])
-        # The same state may be sent twice to a broker that bounced: such pairs say nothing.
+        # A broker that restarted may receive the same state twice: then lines cannot be matched.
         if None not in said and len(sendings) == len(receipts) == 1:
             key = ends(receipts[0]), receipts[0].correlation_id
             pairs[key].append((sendings[0].time_ms, receipts[0].time_ms))
@@ -122,7 +126,7 @@ def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
 
 
 def ends(event: Event) -> _Request:
-    """Between whom a request of a line went, and in which epoch."""
+    """The controller, the broker and the controller epoch of the request in a line."""
     if event.kind == RECEIVED:
         return event.controller_id, event.broker_id, event.controller_epoch
     return event.broker_id, event.peer, event.controller_epoch

@@ -1,11 +1,11 @@
-"""Lines that stand in two files: what a broker prints goes to ``server.log`` and to its console.
+"""Lines that two files contain: a broker writes to ``server.log`` and to its console.
 
-``kafkaServer.out``, ``console.log`` or what ``kubectl logs`` saved repeat ``server.log``, whole or
-in part, and under rotated names in other pieces.  Counting both would report every death twice.  So
-of lines that are equal, of one broker and of one millisecond, but from several files, one is kept.
+``kafkaServer.out``, ``console.log`` and the output of ``kubectl logs`` repeat ``server.log``, whole
+or in part, and rotated at other lines.  Counting both would report each event twice.  So of equal
+lines of one broker and one millisecond in several files, only one is kept.
 
-Our brokers write a state change twice, as a line of ``state-change.log`` and as a record of
-``state-changes.jsonl``: these two have different texts, and equal columns.
+Our brokers write a state change twice: as a line of ``state-change.log`` and as a record of
+``state-changes.jsonl``.  These two have different texts but equal columns.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Final, NamedTuple, TypeAlias
 from kafka_history.rules.event import Event, in_order
 
 _OWN_FILES: Final = re.compile(r"(server|controller|state-change|log-cleaner|kafka-[a-z]+)\.log")
-"""The names that Kafka's own configuration gives: of equal lines theirs is the evidence."""
+"""File names of Kafka's own log4j configuration; of equal lines, the one in such a file is kept."""
 STATE_CHANGE_LOGGER: Final = "state.change.logger"
 CHANGE_COLUMNS: Final = ("kind", "topic", "partition", "replica", "peer", "to_state")
-"""In which a line and a record about one state change are equal."""
+"""The columns that are equal in a line and a record about one state change."""
 
 _Said: TypeAlias = tuple[object, ...]
 
 
 class LoggerSpan(NamedTuple):
-    """From when to when a logger of a broker speaks in a file."""
+    """The times of the first and last line that a logger of a broker wrote to a file."""
 
     broker_id: int | None
     logger: str
@@ -38,12 +38,12 @@ class LoggerSpan(NamedTuple):
 
 
 class CopiedLine(NamedTuple):
-    """A line that is left out, for another file has it as well."""
+    """A line that is left out because another file contains it too."""
 
     file: str
     line: int
     of: str
-    """The first file that has it."""
+    """The file whose line is kept."""
 
 
 class Copies(NamedTuple):
@@ -51,11 +51,11 @@ class Copies(NamedTuple):
 
     file: str
     records: int
-    """So many of its records are left out."""
+    """How many of its records are left out."""
     of: str
-    """The first file that has them."""
+    """The file whose lines are kept; of several, the first by name."""
     line: int
-    """The first of them."""
+    """The first line that is left out."""
 
 
 def logger_spans(events: Iterable[Event]) -> Iterator[LoggerSpan]:
@@ -72,8 +72,8 @@ def logger_spans(events: Iterable[Event]) -> Iterator[LoggerSpan]:
 def overlapping_files(spans: Iterable[LoggerSpan]) -> frozenset[str]:
     """The files that may repeat others.
 
-    They are of one broker, and some logger speaks in two of them at the same time; in logs that are
-    there once, a logger has one file at a time.
+    In such files, one logger of a broker wrote to two files at the same time.  Without copies, a
+    logger writes to one file at a time.
     """
     by_logger: defaultdict[tuple[int | None, str], list[LoggerSpan]] = defaultdict(list)
     for span in spans:
@@ -87,8 +87,11 @@ def overlapping_files(spans: Iterable[LoggerSpan]) -> frozenset[str]:
 
 
 def copied_lines(events: Iterable[Event]) -> Iterator[CopiedLine]:
-    """Of equal lines all but one, given at least all of a millisecond in overlapping files."""
-    # A file may say the same twice in a millisecond, and means it twice.
+    """All but one of each set of equal lines.
+
+    ``events``: for each millisecond at least all events in overlapping files.
+    """
+    # Equal lines in one file are separate events: match the first with the first, and so on.
     times: defaultdict[tuple[_Said, str], int] = defaultdict(int)
     same: defaultdict[tuple[_Said, int], list[Event]] = defaultdict(list)
     for event in in_order(events):
@@ -102,7 +105,7 @@ def copied_lines(events: Iterable[Event]) -> Iterator[CopiedLine]:
 
 
 def copies(lines: Iterable[CopiedLine]) -> Iterator[Copies]:
-    """The lines that are left out, by file."""
+    """The numbers of lines that are left out, by file."""
     found: defaultdict[str, list[CopiedLine]] = defaultdict(list)
     for line in lines:
         found[line.file].append(line)
@@ -111,7 +114,7 @@ def copies(lines: Iterable[CopiedLine]) -> Iterator[Copies]:
 
 
 def _said(event: Event) -> _Said:
-    """Lines that are equal in this are the same line."""
+    """The values that are equal in copies of one line."""
     same = event.broker_id, event.time_ms, event.level, event.logger, event.exception_message
     if event.logger == STATE_CHANGE_LOGGER and event.kind is not None:
         return *same, tuple(getattr(event, name) for name in CHANGE_COLUMNS)

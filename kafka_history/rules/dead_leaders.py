@@ -1,9 +1,8 @@
 """Leaders that were dead before the controller knew it.
 
-The state of a partition names its leader until the controller writes another one, which takes a
-session's timeout after a death. In between the partition has a leader by name only: no client can
-write to it. So the time without a leader begins with the death, not with what the controller did
-about it.
+The controller elects another leader only after the dead leader's session has timed out. Until then
+the state of the partition still names the dead leader, but no client can write to the partition. So
+the time without a leader begins with the death, not with the controller's reaction.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State, incarnations
 
 DEAD: Final = ("killed", "lost", "clean_shutdown", "paused")
-"""How a broker ceases to serve. One that lost its session alone serves on for a while."""
+"""Departures after which a broker no longer serves; one that only lost its session still does."""
 CAUSES: Final = {
     "killed": "died",
     "lost": "went away",
@@ -29,7 +28,7 @@ CAUSES: Final = {
 }
 LEADER_KIND: Final = "leader-starts"
 RETURN_MS: Final = 2_000
-"""What the controller still does about a departure when the broker is back already."""
+"""The controller may still react to a departure this long after the broker is back."""
 EVER: Final = 2**62
 
 
@@ -41,9 +40,9 @@ class Window(NamedTuple):
     incarnation: int | None
     from_ms: int
     noticed_ms: int | None
-    """When the controller noticed it; None: it did not."""
+    """When the controller noticed that there was no leader; None: it did not."""
     cause: str
-    """The end of a sentence."""
+    """Why there was no leader, such as ``broker 3 died``."""
     cause_broker: int | None
     cause_ms: int | None
     next_leader: int | None
@@ -53,11 +52,11 @@ class Window(NamedTuple):
     file: str | None
     line: int | None
     to_ms: int | None
-    """None: still open."""
+    """None: there is no leader when the logs end."""
 
 
 def in_words(broker: int, how: str) -> str | None:
-    """``broker 3 died``; None where it is not known how."""
+    """A departure in words, such as ``broker 3 died``; None for other values of ``how``."""
     return f"broker {broker} {CAUSES[how]}" if how in CAUSES else None
 
 
@@ -66,7 +65,7 @@ def dead_leaders(
 ) -> Iterator[Window]:
     """The spans in which the leader of one partition was dead, stopped or paused.
 
-    ``events``: those of ``LEADER_KIND`` about it.
+    ``events``: those of ``LEADER_KIND`` about this partition.
     """
     dead = [each for each in gone if each.how in DEAD]
     for _, its in incarnations(states):
@@ -79,12 +78,12 @@ def dead_leaders(
 
 
 def _is_lost_in(state: State, following: State | None, lost: Departure) -> bool:
-    """Whether the broker was away while the state named it."""
+    """Whether the broker was away while the state named it as leader."""
     return (
         (following is None or lost.at_ms < following.time_ms)
         and (lost.back_ms is None or state.time_ms < lost.back_ms)
-        # A controller that had missed the broker elects it only when it is back; but it may write
-        # of another replica before it comes to the leader.
+        # A controller that knows the broker is gone does not elect it. But it may write a state
+        # for another replica before it replaces the leader.
         and (
             lost.until_ms is None
             or state.time_ms <= lost.until_ms
@@ -98,7 +97,7 @@ def _window(
 ) -> Window:
     back_ms, late_ms = lost.back_ms, 0
     if back_ms is not None:
-        # A broker that is back leads again when it says so, which needs no new state.
+        # A broker that is back leads again when it logs so; this needs no new state.
         starts = [
             event.time_ms
             for event in events

@@ -1,8 +1,8 @@
-"""What took brokers out of the cluster: deaths, ordered stops, pauses, lost sessions.
+"""Why brokers left the cluster: deaths, controlled shutdowns, pauses, lost sessions.
 
-A departure has a beginning and an end. An ordered stop begins when the broker says that it is
-shutting down, and gives its leaderships away before its process ends; a death begins and ends at
-once; a pause begins when the process falls silent, long before its session runs out.
+A departure has a beginning and an end. A controlled shutdown begins when the broker logs that it is
+shutting down; its leaderships move before its process ends. A death begins and ends at once. A
+pause begins when the process stops writing, long before its session expires.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.log_dir_failures import FailedLogDir
 
 EXPIRED, PAUSED, DIRECTORY = "session_expired", "paused", "log_dir_failed"
-"""The values of ``how``, beside those of the ``ended_by`` of a life."""
+"""Values of ``how``, in addition to those of :attr:`BrokerLife.ended_by`."""
 CLIENT: Final = frozenset({"zk-timeout", "zk-session"})
-"""Lines of ZooKeeper's client that say for how long nothing came, and for how long that may be."""
+"""ZooKeeper client lines that name the session timeout, or the time without data from ZooKeeper."""
 PAUSE_MS: Final = 1_000
-"""So much longer than the session's timeout must ZooKeeper be unheard to prove a pause."""
+"""A silence proves a pause only if it exceeds the session timeout by at least this."""
 PINGS: Final = 3
-"""ZooKeeper's client gets an answer of the server three times in a session's timeout."""
+"""The ZooKeeper client gets a response to a ping this many times in a session timeout."""
 AWAKE_MS: Final = 200
-"""What a process says this little before it notices the silence, it says after waking up."""
+"""Lines at most this long before the silence is logged were written after the process woke up."""
 FAR_MS: Final = 60_000
-"""A loss of the session later than this after waking up has another reason."""
+"""A session lost later than this after the end of a pause was lost for another reason."""
 _TIMEOUT: Final = re.compile(r"negotiated timeout = ([0-9]+)")
 
 
 class ZooKeeperSilence(NamedTuple):
-    """A time in which a client of ZooKeeper had no word of its server, too long for one that ran.
+    """A time without data from ZooKeeper that is too long for a running client.
 
-    A client that runs gives a silent server up before its session's timeout.
+    A running client closes a silent connection before its session times out.
     """
 
     broker: int
@@ -50,33 +50,33 @@ class ProcessPause(NamedTuple):
 
     broker: int
     from_ms: int
-    """Of the silence; known to some seconds."""
+    """Beginning of the pause, accurate to a few seconds."""
     to_ms: int
     file: str
-    """Where the broker notices it, as is the line."""
+    """File and line in which the broker logs the silence."""
     line: int
 
 
 class Departure(NamedTuple):
-    """What took a broker, or a part of it, out of the cluster."""
+    """The departure of a broker, or of one of its log directories."""
 
     broker: int
     begun_ms: int
-    """From when on effects are possible."""
+    """Effects are possible from this moment on."""
     at_ms: int
     how: str
     since_ms: int | None
-    """When the life began that ended; None: it went on."""
+    """When the process that ended had started; None: the process did not end."""
     until_ms: int | None
-    """When the controller had surely missed it; None: unknown."""
+    """By when the controller knew that the broker was missing; None: unknown."""
     back_ms: int | None
-    """When the broker was there again; None: never."""
+    """When the broker was back; None: never."""
     file: str | None
     line: int | None
 
 
 def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
-    """Every silence; ``events``, in order: at least those of ``CLIENT``."""
+    """Every silence; ``events`` must be in order and hold at least those of ``CLIENT``."""
     timeouts: dict[int, int] = {}
     for event in events:
         broker = event.broker_id
@@ -93,22 +93,22 @@ def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
 
 
 def wrote_within(silence: ZooKeeperSilence, broker: int | None, at_ms: int) -> bool:
-    """Whether what a broker wrote then shows that it ran in spite of a silence."""
+    """Whether a line that a broker wrote at ``at_ms`` shows that it ran during the silence."""
     return broker == silence.broker and silence.heard_ms < at_ms < silence.to_ms - AWAKE_MS
 
 
 def pauses(events: Sequence[Event]) -> Iterator[ProcessPause]:
-    """Every pause: a silence in which the process wrote nothing either.
+    """Every pause: a silence in which the process wrote no line either.
 
-    ``events``, in order: at least those of ``CLIENT``, and of the others the last one that was
-    :func:`wrote_within` each silence.
+    ``events`` must be in order and hold at least those of ``CLIENT`` and, for each silence, the
+    last other event for which :func:`wrote_within` is true.
     """
     for silence in silences(events):
         last_ms = max(
             (e.time_ms for e in events if wrote_within(silence, e.broker_id, e.time_ms)),
             default=silence.heard_ms,
         )
-        # It began behind the last answer of ZooKeeper, and before the next one was due.
+        # The pause began after ZooKeeper's last response, and before the next one was due.
         if last_ms <= silence.heard_ms + silence.ping_ms + PAUSE_MS:
             from_ms = max(int(silence.heard_ms + silence.ping_ms / 2), last_ms)
             yield ProcessPause(silence.broker, from_ms, silence.to_ms, silence.file, silence.line)
@@ -117,10 +117,10 @@ def pauses(events: Sequence[Event]) -> Iterator[ProcessPause]:
 def with_pauses(
     expiries: Iterable[SessionExpiry], paused: Sequence[ProcessPause]
 ) -> Iterator[SessionExpiry]:
-    """The lost sessions, each with when the pause began that cost it."""
+    """The lost sessions, each with the beginning of the pause that caused it, if any."""
     lost = sorted(expiries, key=lambda each: each.at_ms)
     for at, expiry in enumerate(lost):
-        # A pause costs one session: the first that is lost behind its beginning.
+        # A pause costs one session: the first one lost after the pause began.
         before_ms = max(
             (each.at_ms for each in lost[:at] if each.broker == expiry.broker), default=-1
         )
@@ -138,9 +138,9 @@ def departures(
     expiries: Iterable[SessionExpiry],
     failed_dirs: Iterable[FailedLogDir],
 ) -> Iterator[Departure]:
-    """Everything that takes a broker out of the cluster.
+    """All departures: ended lives, lost sessions and failed log directories.
 
-    ``expiries``: what :func:`with_pauses` gave; ``failed_dirs`` take a part of a broker away.
+    ``expiries``: as :func:`with_pauses` returns them.
     """
     joined = (life for life in lives if life.ended_by != FAILED_START)
     in_order = sorted(joined, key=lambda life: (life.broker, life.from_ms))
@@ -168,7 +168,7 @@ def departures(
         )
     for expiry in expiries:
         noticed_ms = expiry.at_ms if expiry.gone_ms is None else expiry.gone_ms
-        # A session that ran out while the process stood still is a consequence of the pause.
+        # If a pause cost the session, the departure begins with the pause.
         begun_ms = noticed_ms if expiry.paused_ms is None else expiry.paused_ms
         yield Departure(
             broker=expiry.broker,
@@ -183,8 +183,8 @@ def departures(
         )
     for failed in failed_dirs:
         if failed.is_last:
-            continue  # the broker died of it: one departure, not two
-        # The broker goes on without what was in the directory.
+            continue  # the broker halted: its ended life is this departure already
+        # The broker continues without the replicas of this directory.
         at_ms = failed.at_ms
         yield Departure(
             failed.broker, at_ms, at_ms, DIRECTORY, None, None, None, failed.file, failed.line

@@ -26,20 +26,20 @@ class Zombie(NamedTuple):
     broker: int
     controller_epoch: int
     from_ms: int
-    """The successor's election."""
+    """When the successor was elected."""
     to_ms: int
-    """Its last sign as controller."""
+    """When the deposed controller resigned or wrote its last line as controller."""
     overlap_ms: int
     successor: int
     deeds: int
     """How many lines it still wrote as controller."""
     file: str | None
-    """Of the first of them, as is the line."""
+    """File and line of the first of them; without any, of the end of its tenure."""
     line: int | None
 
 
 class Refusal(NamedTuple):
-    """What was refused to a deposed controller, summed."""
+    """Refused requests or writes of a deposed controller, of one kind and epoch."""
 
     kind: str
     refused_by: str
@@ -55,12 +55,12 @@ class Refusal(NamedTuple):
 
 
 def is_work(event: Event) -> bool:
-    """Whether a controller did something under its epoch; an answer that arrives is no work."""
+    """Whether a controller wrote this line as its own act; a received response is none."""
     return is_controllers(event) and event.kind not in (None, "recv-response")
 
 
 def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]:
-    """Every zombie; ``events``, in order: at least what :func:`is_work` after its tenure."""
+    """Every zombie; ``events``, in order: at least those after a tenure that :func:`is_work`."""
     for tenure in held:
         later = [each for each in held if each.controller_epoch > tenure.controller_epoch]
         following = min(later, key=lambda each: (each.controller_epoch, each.from_ms), default=None)
@@ -68,7 +68,7 @@ def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]
             continue
         if tenure.broker is None or tenure.broker == following.broker:
             continue
-        # A line under an epoch after a higher one had begun elsewhere; restarts have other epochs.
+        # Lines under the old epoch after the tenure ended; a restarted broker gets a new epoch.
         done = [
             event
             for event in events
@@ -94,10 +94,10 @@ def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]
 
 
 def refusals(events: Sequence[Event]) -> Iterator[Refusal]:
-    """What was refused to each controller; ``events``, in order.
+    """The refused requests and writes of each controller; ``events`` must be in order.
 
-    Error code 11 for single partitions under a top-level 0 is a repeated request, and counts for
-    nothing here.
+    Error code 11 for single partitions under a top-level 0 means a repeated request; it does not
+    count here.
     """
     found: defaultdict[tuple[str, str, int | None, int | None], list[Event]] = defaultdict(list)
     for event in events:

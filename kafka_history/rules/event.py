@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    """The columns of :data:`kafka_history.event_schema.EVENT_COLUMNS`, which say what they hold.
+    """One row of ``events``; :data:`kafka_history.event_schema.EVENT_COLUMNS` explains the fields.
 
-    None where a column does not apply.
+    A field is None where its column does not apply.
     """
 
     cluster: str | None = None
@@ -71,18 +71,18 @@ class Event(NamedTuple):
     text: str | None = None
 
     def value(self, name: str) -> str | None:
-        """Another value that the shape names; None where it does not."""
+        """A field of the shape that has no column of its own; None if the line lacks it."""
         return None if self.values is None else self.values.get(name)
 
     def says(self, *texts: str) -> bool:
-        """Whether its message contains one of these."""
+        """Whether the message contains at least one of these texts."""
         return self.text is not None and any(text in self.text for text in texts)
 
     def ends_with(self, text: str) -> bool:
-        """Whether its message ends with this."""
+        """Whether the message ends with this text."""
         return self.text is not None and self.text.endswith(text)
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """By time; what happened in one millisecond by file and line."""
+    """The events sorted by time, then by file and line."""
     return sorted(events, key=lambda event: (event.time_ms, event.file, event.line))

@@ -20,7 +20,7 @@ _Alike: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | 
 
 
 class FailedTransition(NamedTuple):
-    """Failures that are alike."""
+    """Failures with the same kind, fingerprint, states and strategy."""
 
     kind: str | None
     fingerprint: str | None
@@ -28,19 +28,19 @@ class FailedTransition(NamedTuple):
     from_state: str | None
     to_state: str | None
     strategy: str | None
-    """Why it was tried."""
+    """The election strategy that the exception names; None: it names none."""
     count: int  # type: ignore[assignment]  # a tuple's own is of no use here
     partitions: int
     first_ms: int
     last_ms: int
     sample: str | None
-    """Of the first, as are file and line."""
+    """Exception message or text of the first failure; ``file`` and ``line`` are its place."""
     file: str
     line: int
 
 
 def failed_transitions(events: Sequence[Event]) -> Iterator[FailedTransition]:
-    """What failed; ``events``, in order: at least those of ``KINDS``."""
+    """The failed transitions; ``events`` must be in order and hold at least those of ``KINDS``."""
     folded: defaultdict[_Alike, list[Event]] = defaultdict(list)
     for event in events:
         if event.kind in KINDS:

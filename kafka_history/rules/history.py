@@ -1,9 +1,9 @@
-"""All answers about one cluster: each rule is asked once, of the events that it needs.
+"""All findings about one cluster: each rule runs once, on the events that it needs.
 
-:class:`Answers` knows which rule needs what.  Where the events come from says a subclass: memory
-(:class:`EventHistory`) or Spark (:class:`kafka_history.analyses.history.History`).  What is few in
-any cluster is a list of findings; what may be millions is a table, which each subclass has in its
-own way, and which rules see a partition at a time.
+:class:`Answers` passes each rule its input.  A subclass provides the events: from memory
+(:class:`EventHistory`) or from Spark (:class:`kafka_history.analyses.history.History`).  Findings
+that are few in any cluster are a list.  Findings that may be millions are a table, whose type the
+subclass chooses; rules then see the rows of one partition at a time.
 """
 
 from __future__ import annotations
@@ -56,12 +56,15 @@ Table = TypeVar("Table")
 
 
 class Answers(ABC, Generic[Table]):
-    """One cluster's events, and what follows from them."""
+    """The events of one cluster and the findings made from them.
 
-    # Where events come from, and how tables are carried.
+    ``Table`` is the subclass's type for many rows.
+    """
+
+    # What a subclass provides: events and operations on tables.
 
     wanting: Sequence[Row] = ()
-    """The files that were not read, or not whole, or not understood."""
+    """The files that were not read, were read in part, or were not understood."""
 
     @property
     @abstractmethod
@@ -75,17 +78,17 @@ class Answers(ABC, Generic[Table]):
 
     @abstractmethod
     def said(self, kinds: Collection[str]) -> list[Event]:
-        """The events of some kinds, in order."""
+        """The events of these kinds, in order."""
 
     @abstractmethod
     def taken(
         self, answer: Table | Sequence[Any], *order: str, limit: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """The first rows of an answer, and how many were left out: see :func:`taken_here`."""
+        """The first ``limit`` rows, and how many were left out: see :func:`taken_here`."""
 
     @abstractmethod
     def listed(self, table: Table, kind: type[Finding]) -> list[Finding]:
-        """All rows of a table, of which each has the fields of ``kind``."""
+        """All rows of a table as values of ``kind``; the table must have the fields of ``kind``."""
 
     @abstractmethod
     def biographies(self, partitions: Collection[TopicPartition]) -> list[State]:
@@ -93,7 +96,10 @@ class Answers(ABC, Generic[Table]):
 
     @abstractmethod
     def longest_outages(self, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """As :meth:`taken` gives them: windows without a leader, each with its ``span_ms``."""
+        """The longest windows without a leader, as :meth:`taken` returns rows.
+
+        Each row also has its duration, ``span_ms``.
+        """
 
     @property
     @abstractmethod
@@ -101,11 +107,11 @@ class Answers(ABC, Generic[Table]):
 
     @abstractmethod
     def _events(self, kinds: Collection[str], columns: Sequence[str]) -> Table:
-        """The events of some kinds, as far as a rule needs them."""
+        """The events of these kinds, with at least these columns."""
 
     @abstractmethod
     def _events_of_logs(self, kinds: Collection[str], columns: Sequence[str]) -> Table:
-        """The same; where a line names its partition in words only, as those say it."""
+        """As :meth:`_events`, with the partition taken from the text where no column has it."""
 
     @abstractmethod
     def _in_each(
@@ -115,27 +121,28 @@ class Answers(ABC, Generic[Table]):
         *needed: tuple[type[Any], Table],
         keys: Sequence[str] = TOPIC_PARTITION,
     ) -> Table:
-        """What ``rule`` finds, of this kind, in each partition.
+        """The findings of type ``kind`` that ``rule`` makes for each partition.
 
-        ``needed``: its arguments, lists of the rows of one partition in no order, each of a type.
-        ``keys``: of what rows of one list have in common, if it is no partition; never null.
+        ``needed``: for each argument of the rule, the type of its rows and their table.  The rule
+        gets lists of one partition's rows, in no order.  ``keys``: the columns by which rows are
+        grouped, instead of the partition; rows with a null key are left out.
         """
 
     @abstractmethod
     def _and(self, table: Table, found: Iterable[Finding], kind: type[Finding]) -> Table:
-        """A table with more findings."""
+        """The rows of the table and these findings, as one table."""
 
     @abstractmethod
     def _first_of(self, kinds: Collection[str], *keys: str) -> list[Event]:
-        """Of the events of these kinds, the first for each value of these columns."""
+        """The first event of these kinds for each combination of values in the ``keys`` columns."""
 
     @abstractmethod
     def _first_works(self) -> list[Event]:
-        """The first line that each controller wrote as such in each epoch."""
+        """The first state-change line of each controller in each controller epoch."""
 
     @abstractmethod
     def _late_works(self) -> list[Event]:
-        """What controllers wrote as such after their tenures."""
+        """State-change lines of controllers; at least those written after their tenures."""
 
     @abstractmethod
     def _last_words(self) -> Mapping[int | None, _tenures.LastWords]: ...
@@ -147,11 +154,11 @@ class Answers(ABC, Generic[Table]):
 
     @abstractmethod
     def _within_silences(self, client: Sequence[Event]) -> Iterable[Event]:
-        """The last that each broker wrote while its client had no word of ZooKeeper."""
+        """The last event of the broker in each silence of its ZooKeeper client."""
 
     @abstractmethod
     def _stale_answers(self) -> Iterable[Event]:
-        """Answers of brokers that may refuse a deposed controller's requests."""
+        """Responses of brokers that may refuse a deposed controller's requests."""
 
     @abstractmethod
     def _compared_requests(self) -> Iterable[_clocks.ComparedRequest]: ...
@@ -162,7 +169,7 @@ class Answers(ABC, Generic[Table]):
     def _kept(
         self, name: str, kind: type[Finding], make: Callable[[], Iterable[Finding]]
     ) -> list[Finding]:
-        """Findings of which others are made, for which the next question may ask again."""
+        """The findings of ``make``; a subclass may store them under ``name`` for the next run."""
         del name, kind
         return list(make())
 
@@ -170,11 +177,11 @@ class Answers(ABC, Generic[Table]):
         del name
         return make()
 
-    # The answers.
+    # The findings.
 
     @cached_property
     def copies(self) -> list[_copies.Copies]:
-        """Files that repeat others."""
+        """Files whose lines other files contain too."""
         sums = self._in_each(
             _copies.copies,
             _copies.Copies,
@@ -185,22 +192,22 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def kafka_versions(self) -> list[str]:
-        """The versions that brokers name."""
+        """The versions of Kafka that brokers log."""
         return _totals.kafka_versions(self.said({_totals.VERSION_KIND}))
 
     @cached_property
     def cluster_ids(self) -> list[str]:
-        """The clusters that brokers name."""
+        """The cluster ids that brokers log."""
         return _totals.cluster_ids(self.said({_totals.CLUSTER_KIND}))
 
     @cached_property
     def signs(self) -> list[_totals.LineSign]:
-        """Single lines that are findings by themselves."""
+        """Kinds of lines that are findings by themselves, by broker."""
         return list(_totals.signs(self.said(_totals.SIGN_KINDS)))
 
     @cached_property
     def tenures(self) -> list[_tenures.Tenure]:
-        """Who was controller."""
+        """The tenures of controllers."""
 
         def make() -> Iterable[_tenures.Tenure]:
             marked = self.said(_tenures.ELECTIONS | _tenures.MARKS)
@@ -223,18 +230,18 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def zombies(self) -> list[_deposed.Zombie]:
-        """Controllers that went on after their successors' elections."""
+        """Controllers that continued after their successors' elections."""
         return list(_deposed.zombies(self._late_works(), self.tenures))
 
     @cached_property
     def refusals(self) -> list[_deposed.Refusal]:
-        """What was refused to deposed controllers."""
+        """Refused requests and writes of deposed controllers."""
         refused = self.said(_deposed.REFUSED_BY_BROKER | _deposed.REFUSED_BY_ZOOKEEPER)
         return list(_deposed.refusals(in_order([*refused, *self._stale_answers()])))
 
     @cached_property
     def broker_lives(self) -> list[_broker_lives.BrokerLife]:
-        """From when to when brokers ran."""
+        """The processes of brokers, with their starts and ends."""
 
         def make() -> Iterable[_broker_lives.BrokerLife]:
             marks = self.said(_broker_lives.MARKS)
@@ -244,7 +251,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def session_expiries(self) -> list[_broker_lives.SessionExpiry]:
-        """Lost ZooKeeper sessions, each with the pause that cost it."""
+        """Lost ZooKeeper sessions, each with the pause that caused it, if any."""
 
         def make() -> Iterable[_broker_lives.SessionExpiry]:
             kinds = {*_broker_lives.EXPIRIES, *_broker_lives.VIEWS, _broker_lives.REGISTERED}
@@ -255,7 +262,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def pauses(self) -> list[_departures.ProcessPause]:
-        """Processes that stood still."""
+        """Pauses of processes that lasted longer than their ZooKeeper session."""
 
         def make() -> Iterable[_departures.ProcessPause]:
             client = self.said(_departures.CLIENT)
@@ -265,14 +272,14 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def departures(self) -> list[_departures.Departure]:
-        """What took brokers out of the cluster."""
+        """Departures of brokers and of log directories."""
         return list(
             _departures.departures(self.broker_lives, self.session_expiries, self.log_dir_failures)
         )
 
     @cached_property
     def zookeeper_gaps(self) -> list[_zookeeper_gaps.ZooKeeperGap]:
-        """Times without ZooKeeper."""
+        """Times in which brokers had no connection to ZooKeeper."""
         said, brokers = self.said(_zookeeper_gaps.KINDS), len(self.totals.brokers)
         return list(
             _zookeeper_gaps.zookeeper_gaps(said, self.pauses, self.session_expiries, brokers)
@@ -295,7 +302,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def deletions(self) -> list[_topic_deletions.DeletedTopic]:
-        """Topics that were deleted, or were to be."""
+        """Deletions of topics, completed or not."""
         return self._kept(
             "deletions",
             _topic_deletions.DeletedTopic,
@@ -304,7 +311,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def reassignments(self) -> list[_reassignments.Reassignment]:
-        """Orders to move replicas."""
+        """Reassignments of partitions."""
         return self._kept(
             "reassignments",
             _reassignments.Reassignment,
@@ -313,17 +320,17 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def request_times(self) -> list[_slow_requests.RequestDurations]:
-        """How long brokers took for the controller's requests."""
+        """How long each broker took for LeaderAndIsr requests."""
         return list(_slow_requests.request_times(self.said({_slow_requests.FINISHED})))
 
     @cached_property
     def clock_skew(self) -> list[_clocks.ClockSkew]:
-        """How brokers' clocks differ from controllers'."""
+        """Differences between the clocks of brokers and of controllers."""
         return list(_clocks.clocks(self._compared_requests()))
 
     @cached_property
     def acts(self) -> list[_acts.OperatorAct]:
-        """What operators ordered."""
+        """Orders of operators, and balancing of leaders by the controller."""
         said = self.said(_acts.KINDS)
         return list(_acts.acts(said, self.tenures, self.deletions, self.reassignments))
 
@@ -354,7 +361,7 @@ class Answers(ABC, Generic[Table]):
     @property
     @abstractmethod
     def isr_storms(self) -> Table:
-        """Minutes with many shrinks."""
+        """Minutes in which leaders removed many replicas from ISRs."""
 
     @cached_property
     def isr_sums(self) -> list[_isr_sums.IsrSums]:
@@ -364,14 +371,14 @@ class Answers(ABC, Generic[Table]):
         return self.listed(sums, _isr_sums.IsrSums)
 
     def isr_heat(self, step_ms: int) -> Table:
-        """Shrinks by broker and time."""
+        """Number of ISR shrinks by broker and by step of ``step_ms``."""
         changes = (_isr_sums.CountedChange, self.isr_changes)
         of_one = partial(_isr_sums.isr_heat, step_ms=step_ms)
         return self._in_each(of_one, _isr_sums.IsrHeat, changes, keys=["broker"])
 
     @cached_property
     def under_min_isr(self) -> Table:
-        """Times with too few replicas in sync."""
+        """Times in which partitions had fewer in-sync replicas than ``min.insync.replicas``."""
         kinds = (*_min_isr.SETTING_KINDS, _min_isr.REFUSAL_KIND)
         said = (Event, self._events(kinds, _min_isr.COLUMNS))
         needs = self._in_each(_min_isr.needs, _min_isr.IsrNeed, said, keys=["file"])
@@ -381,7 +388,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def unclean_elections(self) -> Table:
-        """Leaders that were not in sync."""
+        """Elections of leaders that were not in sync."""
         return self._in_each(
             _unclean_elections.unclean_elections,
             _unclean_elections.UncleanElection,
@@ -391,7 +398,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def violations(self) -> Table:
-        """What must not be in any history."""
+        """Violations of the invariants, of partitions and of controllers."""
         of_partitions = self._in_each(
             _invariants.partition_violations,
             _invariants.Violation,
@@ -415,12 +422,12 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def outages(self) -> list[_outages.Outage]:
-        """The same, as much of each as sums need."""
+        """The windows of :attr:`leaderless`, with only the fields that sums need."""
         return self.listed(self.leaderless, _outages.Outage)
 
     @cached_property
     def outage_sums(self) -> _outages.OutageSums:
-        """The sums over them."""
+        """The sums over :attr:`outages`."""
         return _outages.outage_sums(self.outages, self.end_ms)
 
     @cached_property
@@ -432,7 +439,7 @@ class Answers(ABC, Generic[Table]):
 
     @cached_property
     def blast_radius(self) -> list[_blast_sums.BlastRadius]:
-        """What followed from each departure."""
+        """The sums of the changes that each departure caused."""
         done = _acts.effects(
             self.said(_acts.ELECTIONS), self.tenures, self.deletions, self.reassignments
         )
@@ -457,7 +464,7 @@ class Answers(ABC, Generic[Table]):
         return self._in_each(of_one, _moment.PartitionAt, (State, self.states))
 
     def differences(self, both: _windows.Both) -> list[_windows.WindowChange]:
-        """What happened more often in the second of two windows of time, and what less."""
+        """Numbers of events in two windows of time, and their differences."""
         of_one = partial(_windows.counted_changes, both=both)
         needed = (State, self.states), (Window, self.leaderless)
         counted = self._in_each(of_one, _windows.Counted, *needed)
@@ -469,19 +476,19 @@ class Answers(ABC, Generic[Table]):
 
 
 class EventHistory(Answers[list[Any]]):
-    """One cluster's answers out of events in memory; a table is a list of findings."""
+    """The findings about one cluster, made from events in memory; a table is a list."""
 
     def __init__(self, read: Sequence[Event], wanting: Sequence[Row] = ()) -> None:
-        """``read``: all events, in order, as often as they stand in files.
+        """``read``: all events, in order; lines that several files contain are repeated.
 
-        ``wanting``: the files that were not read, or not whole, or not understood.
+        ``wanting``: the files that were not read, were read in part, or were not understood.
         """
         self._read = read
         self.wanting = wanting
 
     @cached_property
     def events(self) -> Sequence[Event]:
-        """Each line once, in however many files it stands."""
+        """The events without copies: each line once, even if several files contain it."""
         copied = {(each.file, each.line) for each in self._copied_lines}
         if not copied:
             return self._read
@@ -642,13 +649,14 @@ class EventHistory(Answers[list[Any]]):
 
 
 LONGEST: Final = ("-span_ms", "from_ms", "topic", "partition")
-"""The order of windows without a leader."""
+"""The order of windows without a leader, for :meth:`Answers.taken`: the longest first."""
 
 
 def taken_here(answer: Iterable[Any], *order: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """The first rows of an answer in memory, and how many were left out.
+    """The first ``limit`` rows of an answer in memory, and how many were left out.
 
-    In the order of these fields; what is null first; ``-field``: downwards, what is null last.
+    Rows are sorted by the fields of ``order``: ascending with null first, or for ``-field``
+    descending with null last.
     """
     rows = [each if isinstance(each, dict) else each._asdict() for each in answer]
 

@@ -1,8 +1,8 @@
-"""What must hold in every history, checked against this one: a finding is a violation.
+"""Checks what must hold in every history; each finding is a violation.
 
-C02 one broker for each controller epoch, and epochs that grow; P03 the leader is in sync; P07
-leader epochs grow; P12 one leader for each leader epoch.  Only what a line itself says breaks a
-rule, not what was filled in from an earlier one.
+C02: each controller epoch belongs to one broker, and epochs grow.  P03: the leader is in the ISR.
+P07: leader epochs never decrease.  P12: each leader epoch has one leader.  Only values that a line
+itself contains are checked, not values filled in from an earlier line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LEADER_KIND: Final = "leader-starts"
 COLUMNS: Final = (
     "topic", "partition", "topic_id", "leader_epoch", "broker_id", "time_ms", "file", "line",
 )  # fmt: skip
-"""What of an event is needed."""
+"""The columns of an event that this module needs."""
 
 
 class Violation(NamedTuple):
-    """What must not be in any history; of a partition, or of controllers."""
+    """A broken invariant; ``topic`` and ``partition`` are None if controllers broke it."""
 
     rule: str
     topic: str | None
@@ -35,7 +35,7 @@ class Violation(NamedTuple):
 
 
 def controller_violations(held: Sequence[Tenure]) -> Iterator[Violation]:
-    """Epochs of two controllers, and epochs that went back."""
+    """Controller epochs that two brokers held, and epochs that decreased."""
     holders: defaultdict[int, set[int]] = defaultdict(set)
     for tenure in held:
         if tenure.broker is not None:
@@ -56,7 +56,7 @@ def controller_violations(held: Sequence[Tenure]) -> Iterator[Violation]:
 
 
 def partition_violations(states: Sequence[State], events: Iterable[Event]) -> Iterator[Violation]:
-    """Those of one partition, given its states and its events of ``LEADER_KIND``."""
+    """The violations of one partition, given its states and its events of ``LEADER_KIND``."""
     for state in states:
         leader, isr = state.leader, state.isr
         if state.is_isr_sent and leader is not None and leader >= 0 and isr and leader not in isr:
@@ -70,7 +70,7 @@ def partition_violations(states: Sequence[State], events: Iterable[Event]) -> It
 
 
 def _two_leaders(states: Iterable[State], events: Iterable[Event]) -> Iterator[Violation]:
-    """Leaders that took office in one epoch; a topic that was created again is another topic."""
+    """Leader epochs with more than one leader; a topic that was created again counts apart."""
     terms: defaultdict[tuple[Hashable, int], list[tuple[int | None, Event | State]]]
     terms = defaultdict(list)
     for event in events:

@@ -1,4 +1,4 @@
-"""Changes of in-sync replicas: who left, who came back, storms, and the follower they share."""
+"""Changes of in-sync replicas: brokers that left and joined, and minutes with many shrinks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_history.rules.partition_states import State
 
 STORM_STEP_MS: Final = 60_000
 STORM_CHANGES: Final = 20
-"""As many shrinks asked for by leaders within a minute are a storm."""
+"""A storm is a minute with at least this many shrinks that leaders asked for."""
 COMMON_SHARE: Final = 0.6
 """A follower is common to a storm if it is in at least this share of its shrinks."""
 SHRINK, EXPAND = "shrink", "expand"
@@ -30,14 +30,18 @@ class InSyncChange(NamedTuple):
     broker: int
     leader: int | None
     by: str
-    """``controller``: it took a dead or stopping replica out, or elected a leader; ``leader``: a
+    """``controller``: it removed a dead or stopping replica, or elected a leader.  ``leader``: a
     follower fell behind or caught up."""
     file: str | None
     line: int | None
 
 
 class Storm(NamedTuple):
-    """A minute in which leaders took many replicas out of ISRs."""
+    """A minute in which leaders removed many replicas from ISRs.
+
+    ``common_share`` is the share of its shrinks that the most frequent follower has.
+    ``common_follower`` is that follower; None: its share is less than :data:`COMMON_SHARE`.
+    """
 
     at_ms: int
     shrinks: int
@@ -55,7 +59,7 @@ def isr_changes(states: Iterable[State]) -> Iterator[InSyncChange]:
         before, now = state.previous_isr, state.isr
         if state.is_deleted or before is None or now is None:
             continue
-        # The same write raises the leader epoch only if the controller decided it.
+        # A write raises the leader epoch only if the controller made it.
         is_new_epoch = (
             state.is_epoch_told
             and state.previous_epoch is not None

@@ -10,7 +10,7 @@ from kafka_history.rules.isr_changes import EXPAND, SHRINK
 
 
 class CountedChange(NamedTuple):
-    """What sums need of an :class:`.isr_changes.InSyncChange`: there may be very many."""
+    """The fields of an :class:`.isr_changes.InSyncChange` that sums need; rows may be very many."""
 
     broker: int
     topic: str
@@ -27,7 +27,7 @@ class IsrSums(NamedTuple):
     expands: int
     partitions: int
     flaps: int
-    """Partitions that it left more than once."""
+    """Number of partitions whose ISR it left more than once."""
 
 
 class IsrHeat(NamedTuple):
@@ -40,7 +40,7 @@ class IsrHeat(NamedTuple):
 
 
 def isr_sums(changes: Iterable[CountedChange]) -> Iterator[IsrSums]:
-    """By broker."""
+    """The sums of each broker."""
     found: defaultdict[int, defaultdict[tuple[str, int], Counter[str]]]
     found = defaultdict(lambda: defaultdict(Counter))
     for each in changes:
@@ -57,7 +57,7 @@ def isr_sums(changes: Iterable[CountedChange]) -> Iterator[IsrSums]:
 
 
 def isr_heat(changes: Iterable[CountedChange], step_ms: int) -> Iterator[IsrHeat]:
-    """By broker and step."""
+    """The number of shrinks of each broker in each step of ``step_ms``."""
     counts = Counter(
         (each.broker, each.at_ms // step_ms * step_ms) for each in changes if each.change == SHRINK
     )

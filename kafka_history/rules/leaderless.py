@@ -1,13 +1,12 @@
 """Windows in which partitions had no leader: begin, end and cause.
 
-A window begins with the death or the pause of the leader (:mod:`.dead_leaders`); the controller
-notices it later, where the next state is written. Where the leader did not die, a window begins
-where the state of the partition says leader -1, or where the controller failed to take it from
-OfflinePartition to OnlinePartition. *Online to Offline* is TRACE in every version, so at default
-levels it is not there; where it is, the window begins with it. An offline moment that ends with an
-election at once (every loss of a leader passes through one) is no window unless the state znode
-said -1. A window ends with the next leader, or with the deletion of the topic; one that a deletion
-opened is none.
+A window begins with the death or the pause of the leader (:mod:`.dead_leaders`). The controller
+notices it later, when it writes the next state. If the leader did not die, a window begins when the
+state of the partition has leader -1, or when the controller failed to move the partition from
+OfflinePartition to OnlinePartition. A logged *Online to Offline* begins a window too, but every
+version logs it at TRACE only. Each loss of a leader passes through OfflinePartition: if an election
+follows at once, this is no window unless the state znode had leader -1. A window ends with the next
+leader or with the deletion of the topic. A time that a deletion began is no window.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import NO_LEADER, State, incarnations
 
 CAUSE_MS: Final = 180_000
-"""A leader that was lost longer ago than this before the window is not its cause."""
+"""A departure longer than this before a window is not its cause."""
 SLACK_MS: Final = 2_000
-"""Brokers' clocks and the order of files allow this much."""
+"""A cause may be stamped this much after the window, because the brokers' clocks differ."""
 TRANSIENT_MS: Final = 1_000
-"""An offline moment shorter than this is part of an election, unless the state znode said -1."""
+"""Offline for less than this is part of an election, unless the state znode has leader -1."""
 DELETION_KINDS: Final = ("delete-starting", "delete-restarted")
 KINDS: Final = ("partition-failed", "partition-state", LEADER_KIND)
 COLUMNS: Final = (
     "topic", "partition", "time_ms", "file", "line", "kind", "broker_id", "from_state", "to_state",
 )  # fmt: skip
-"""What of an event is needed."""
+"""The columns of an event that this module needs."""
 
 
 def deletions_begun(events: Iterable[Event]) -> dict[str, list[int]]:
@@ -56,7 +55,7 @@ def leaderless(
 ) -> Iterator[Window]:
     """The windows of one partition in which it had no leader.
 
-    ``events``: those of ``KINDS`` about it; ``begun``: see :func:`deletions_begun`.
+    ``events``: those of ``KINDS`` about this partition; ``begun``: see :func:`deletions_begun`.
     """
     marks = [*map(_of_state, states), *(mark for event in events if (mark := _of_event(event)))]
     born = [its[0].time_ms for _, its in incarnations(states)]
@@ -70,7 +69,10 @@ def leaderless(
 
 
 class _Mark(NamedTuple):
-    """What says whether a partition has a leader."""
+    """A state or a line that shows whether a partition has a leader.
+
+    ``is_off``: it has none.  ``lost``: the broker whose leadership was lost; None: unknown.
+    """
 
     topic: str
     partition: int
@@ -80,7 +82,7 @@ class _Mark(NamedTuple):
     line: int | None
     is_off: bool
     is_proof: bool
-    """The state itself says so."""
+    """True: a state with leader -1 or a failed election, which prove that there is no leader."""
     incarnation: int | None = None
     lost: int | None = None
     leader: int | None = None
@@ -88,7 +90,7 @@ class _Mark(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A run of marks that say *no leader*, and the first that says otherwise."""
+    """Successive marks without a leader, and the first mark after them (None: the logs end)."""
 
     first: _Mark
     next: _Mark | None
@@ -111,7 +113,7 @@ def _of_event(event: Event) -> _Mark | None:
     step = event.kind, event.from_state, event.to_state
     is_failed = step == ("partition-failed", "OfflinePartition", "OnlinePartition")
     is_state = event.kind == "partition-state"
-    # Old controllers take a deleted partition offline before it ceases to exist.
+    # Old controllers move a deleted partition to OfflinePartition, then to NonExistentPartition.
     is_gone = is_state and event.to_state == "NonExistentPartition"
     if not (is_failed or is_gone or (is_state and event.to_state == "OfflinePartition")):
         return None
@@ -124,7 +126,7 @@ def _of_event(event: Event) -> _Mark | None:
 
 
 def _written(marks: Iterable[_Mark]) -> Iterator[_Span]:
-    """The runs that are proven or long."""
+    """The runs without a leader that have a proof or last at least ``TRANSIENT_MS``."""
     ordered = sorted(
         marks, key=lambda each: (each.at_ms, each.is_deleted, each.file or "", each.line or 0)
     )
@@ -150,12 +152,12 @@ def _written(marks: Iterable[_Mark]) -> Iterator[_Span]:
 def _is_deletion(
     span: _Span, window: Window, begun: Mapping[str, Collection[int]], born: Iterable[int]
 ) -> bool:
-    """Whether the deletion of the topic opened it, which may still wait for a dead broker.
+    """Whether the deletion of the topic opened the window; the deletion need not be completed.
 
-    A deletion before the partition was ``born`` is that of another topic of the same name.
+    A deletion before the partition was ``born`` belongs to an older topic of the same name.
     """
     born_ms = max((ms for ms in born if ms <= span.from_ms), default=0)
-    # What another loss explains did not come from a deletion that seems to be later.
+    # If a departure explains the window, a deletion stamped after it is not the cause.
     slack_ms = SLACK_MS if window.cause_ms is None else 0
     return (span.next is None or span.next.is_deleted) and any(
         born_ms <= ms <= span.from_ms + slack_ms for ms in begun.get(span.first.topic, ())
@@ -168,10 +170,10 @@ def _caused(span: _Span, gone: Iterable[Departure]) -> Window:
         for each in gone
         if each.broker == span.lost
         and span.from_ms - CAUSE_MS <= each.begun_ms <= span.from_ms + SLACK_MS
-        # A life that had not begun did not end the leadership.
+        # A process that started after the window began cannot be its cause.
         and (each.since_ms or 0) <= span.from_ms
     ]
-    # The nearest before it; what clocks put behind it is taken only if there is no other.
+    # Prefer the nearest departure before the window; one stamped after it only if there is none.
     nearest = min(
         causes,
         key=lambda each: (each.begun_ms > span.from_ms, abs(span.from_ms - each.begun_ms)),
@@ -199,7 +201,7 @@ def _caused(span: _Span, gone: Iterable[Departure]) -> Window:
 
 
 def _merged(written: Iterable[Window], dead: Iterable[Window]) -> Iterator[Window]:
-    """What states say and what deaths say, put together where they touch."""
+    """Merges overlapping windows from states (``written``) and from dead leaders (``dead``)."""
     pieces = [_Piece(each, 0) for each in written] + [_Piece(each, 1) for each in dead]
     touching: list[_Piece] = []
     for piece in sorted(
@@ -214,7 +216,7 @@ def _merged(written: Iterable[Window], dead: Iterable[Window]) -> Iterator[Windo
 
 
 class _Piece(NamedTuple):
-    """What a state (0) or a death (1) says of a window."""
+    """A window to merge; ``rank`` is 0 if states show it, 1 if a dead leader shows it."""
 
     it: Window
     rank: int

@@ -18,7 +18,7 @@ KINDS: Final = FAILURES | {CAUSE, LIFE}
 APART_MS: Final = 60_000
 """Lines of one process about a directory further apart than this are about two failures."""
 NEAR_MS: Final = 10_000
-"""The error that made a directory fail is this near to the failure."""
+"""The error that made a directory fail is logged within this time of the failure."""
 _DIRECTORY: Final = re.compile(
     r"(?:in dir|log dir(?:ectory)?|because dir) (\S*?[^\s.])\.?(?:\s|$)", re.ASCII
 )
@@ -34,7 +34,7 @@ class FailedLogDir(NamedTuple):
     at_ms: int
     dir: str
     reason: str | None
-    """The error's own words; None: not known."""
+    """The message of the error that made it fail; None: not known."""
     partitions: list[str]
     is_last: bool
     """Whether the broker halted, because no directory was left."""
@@ -43,7 +43,7 @@ class FailedLogDir(NamedTuple):
 
 
 def log_dir_failures(events: Iterable[Event]) -> Iterator[FailedLogDir]:
-    """Every failure; ``events``, in order: at least those of ``KINDS``."""
+    """Every failure; ``events`` must be in order and hold at least those of ``KINDS``."""
     starts: Counter[int] = Counter()
     lives: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
     for event in events:
@@ -90,7 +90,7 @@ def _failure(
 
 
 def _reason(cause: Event) -> str | None:
-    """The error's own words."""
+    """The message of the exception, or the line's text if there is none."""
     message = cause.exception_message
     return shown(cause.text) if message is None else message
 

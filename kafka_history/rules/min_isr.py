@@ -1,7 +1,7 @@
 """Partitions with fewer in-sync replicas than ``min.insync.replicas``: writes with acks=all fail.
 
-How many a topic needs is known where the logs say it: when the topic was created or its
-configuration changed, when its log was created, or when a broker refused a write.
+The logs contain a topic's ``min.insync.replicas`` when the topic was created, when its
+configuration changed, when a log of it was created, or when a broker refused a write.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State, incarnations
 
 APPLIED, DELETED = "config-applied", "delete-completed"
-"""Lines after which a topic has no setting but what they tell."""
+"""Lines that replace a topic's setting; without a value in them, the broker's default holds."""
 CHANGE_KINDS: Final = (APPLIED, "config-updated", DELETED)
 SETTING_KINDS: Final = ("admin-create-topic", "log-created", *CHANGE_KINDS)
 REFUSAL_KIND: Final = "replica-manager-error"
 COLUMNS: Final = ("file", "time_ms", "kind", "topic", "values", "text", "exception_message")
-"""What of an event is needed."""
+"""The columns of an event that this module needs."""
 _SETTING: Final = re.compile(r"min\.insync\.replicas(?: ->|=) ?(\d{1,9})(?!\d)")
 _REFUSED: Final = re.compile(
     r"current ISR \w*\(?[\d, ]*\)? is insufficient to satisfy the min\.isr requirement of "
@@ -32,16 +32,16 @@ _EVER: Final = 2**62
 
 
 class IsrNeed(NamedTuple):
-    """How many in-sync replicas a topic needs, from a line that says so."""
+    """A line that shows how many in-sync replicas a topic needs."""
 
     topic: str
     min_isr: int | None
-    """None: as the brokers are configured, which the logs do not tell."""
+    """None: the brokers' default holds, which these lines do not contain."""
     at_ms: int
     refused: int | None
-    """The partition to which a write was refused; None: the line tells a setting."""
+    """The partition that refused a write; None: the line contains a setting."""
     is_change: bool
-    """The setting began with this line; others held before theirs, too."""
+    """True: the setting holds from this line on; False: it may have held before, too."""
 
 
 class UnderMinIsr(NamedTuple):
@@ -55,13 +55,13 @@ class UnderMinIsr(NamedTuple):
     isr: Sequence[int] | None
     min_isr: int
     refused: int
-    """Lines about writes that were refused."""
+    """Number of lines about refused writes."""
     file: str | None
     line: int | None
 
 
 def needs(events: Iterable[Event]) -> Iterator[IsrNeed]:
-    """What topics need, given events of ``SETTING_KINDS`` and ``REFUSAL_KIND``."""
+    """The needs of topics, given events of ``SETTING_KINDS`` and ``REFUSAL_KIND``."""
     for event in events:
         if event.kind == REFUSAL_KIND:
             refused = _REFUSED.search(f"{event.text or ''} {event.exception_message or ''}")
@@ -77,7 +77,7 @@ def needs(events: Iterable[Event]) -> Iterator[IsrNeed]:
 
 
 def by_topic(found: Iterable[IsrNeed]) -> dict[str, list[IsrNeed]]:
-    """The needs of each topic by time."""
+    """The needs of each topic, sorted by time."""
     topics: defaultdict[str, list[IsrNeed]] = defaultdict(list)
     for need in sorted(found, key=lambda each: (each.at_ms, each.min_isr or 0)):
         topics[need.topic].append(need)
@@ -119,7 +119,7 @@ def under_min_isr(
 
 
 class _Step(NamedTuple):
-    """A state or a part of it, and how many replicas were needed then."""
+    """The time of a state, or a part of it, with one ``min.insync.replicas`` (None: unknown)."""
 
     state: State
     from_ms: int
@@ -145,7 +145,10 @@ def _steps(state: State, end_ms: int, needs: Sequence[IsrNeed]) -> Iterator[_Ste
 
 
 def _min_isr(needs: Sequence[IsrNeed], from_ms: int, to_ms: int) -> int | None:
-    """The last one that is known then; what the first line proves held before it."""
+    """The latest known setting; before the first line that of the first line, if no change.
+
+    None: not known.
+    """
     known = [n for n in needs if n.at_ms <= from_ms or (n.at_ms < to_ms and not n.is_change)]
     proven = known[-1:] or [need for need in needs[:1] if not need.is_change]
     return proven[0].min_isr if proven else None

@@ -11,7 +11,7 @@ from kafka_history.rules.tenures import Tenure
 
 
 class PartitionAt(NamedTuple):
-    """How a partition stood."""
+    """The state of a partition at a moment; ``since_ms`` is when it was written."""
 
     topic: str
     partition: int
@@ -26,10 +26,9 @@ class PartitionAt(NamedTuple):
 
 
 def partitions_at(states: Iterable[State], at_ms: int | None) -> Iterator[PartitionAt]:
-    """The last state of each partition that lived then; None: at the end of the logs.
+    """The state of each partition at ``at_ms``; None: at the end of the logs.
 
-    A partition that the logs never speak of before that moment is not there, because nothing is
-    known of it.
+    Partitions that were deleted, or that the logs do not mention before that moment, are left out.
     """
     last: dict[tuple[str, int], State] = {}
     for state in states:
@@ -55,12 +54,12 @@ def partitions_at(states: Iterable[State], at_ms: int | None) -> Iterator[Partit
 
 
 def brokers_at(lives: Iterable[BrokerLife], at_ms: int) -> list[int]:
-    """The brokers that lived then, in order."""
+    """The ids of the brokers that ran at ``at_ms``, in order."""
     return sorted(each.broker for each in lives if _is_within(each, at_ms))
 
 
 def controller_at(held: Iterable[Tenure], at_ms: int) -> Tenure | None:
-    """The tenure that covered the moment, if one did."""
+    """The tenure that covers ``at_ms``; None: there was no controller, or it is not known."""
     return next((each for each in held if _is_within(each, at_ms)), None)
 
 

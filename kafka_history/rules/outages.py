@@ -1,4 +1,4 @@
-"""Windows without a leader, summed up, and the partitions that have most to tell."""
+"""Sums over windows without a leader, and over the changes of each partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_history.rules.partition_states import State
 
 
 class Outage(NamedTuple):
-    """What sums need of a :class:`.dead_leaders.Window`: there may be very many."""
+    """The fields of a :class:`.dead_leaders.Window` that sums need; there may be very many."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class Outage(NamedTuple):
 
 
 class OutageSums(NamedTuple):
-    """Sums over windows without a leader."""
+    """Sums over windows without a leader; fields of time are None without any window."""
 
     windows: int
     open: int
@@ -31,11 +31,11 @@ class OutageSums(NamedTuple):
     max_ms: int | None
     partition_seconds: float | None
     noticed_after_ms: int | None
-    """How late at most the controller noticed one."""
+    """The longest time until the controller noticed a window; None: it noticed none."""
 
 
 class PartitionSums(NamedTuple):
-    """How often a partition changed, and how long it had no leader."""
+    """How often a partition changed, and how long it had no leader, open windows included."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class PartitionSums(NamedTuple):
 
 
 def outage_sums(outages: Sequence[Outage], end_ms: int) -> OutageSums:
-    """The sums; a window that is still open counts until ``end_ms``."""
+    """The sums over the windows; an open window counts until ``end_ms``."""
     spans = sorted(max(span_ms(each, end_ms), 0) for each in outages)
     late = [each.noticed_ms - each.from_ms for each in outages if each.noticed_ms is not None]
 
@@ -79,7 +79,7 @@ def partition_sums(
 
 
 def span_ms(window: Outage | Window, end_ms: int) -> int:
-    """How long a window lasted; one that is still open until ``end_ms``."""
+    """The duration of a window in ms; an open window counts until ``end_ms``."""
     return (end_ms if window.to_ms is None else window.to_ms) - window.from_ms
 
 

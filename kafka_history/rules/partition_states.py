@@ -1,12 +1,12 @@
-"""The states of partitions, as they stood in ZooKeeper: one for each write, from any source.
+"""The contents of the state znode of partitions after each write, from any log.
 
 The same write is logged by the controller that made it, by the leader that asked for it and by the
-brokers that received it.  Lines of one write meet by the version of the state znode; lines of
-versions that do not print it meet by leader, leader epoch and in-sync replicas.  States are in the
-order of the writes, not of the clocks.
+brokers that received it.  Lines with the same version of the state znode are one write.  Old Kafka
+versions do not print it: there, lines with the same leader, leader epoch and ISR are one write.
+States are in the order of the writes, not of the clocks.
 
-A topic that was deleted and created again begins anew with leader epoch 0 and version 0: that is
-another ``incarnation``, counted from the lines that say that a partition came into being.
+A topic that was deleted and created again starts with leader epoch 0 and version 0.  This is
+another ``incarnation``; the lines that log a new partition count it.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _SOURCES: Final = {
     for source, kinds in enumerate((BIRTHS, FROM_CONTROLLER, FROM_LEADER, FROM_WITNESS, DEATHS))
     for kind in kinds
 }
-"""Of each kind of line; the smaller, the better."""
+"""The rank of each kind of line; the smaller, the more reliable."""
 STATE_KINDS: Final = tuple(_SOURCES)
 COLUMNS: Final = (
     "topic", "partition", "time_ms", "file", "line", "kind", "component", "broker_id", "leader",
     "leader_epoch", "isr", "zk_version", "leader_recovery_state", "replicas", "controller_epoch",
     "state_controller_epoch", "replica", "from_state", "to_state", "text",
 )  # fmt: skip
-"""What of an event is needed."""
+"""The columns of an event that this module needs."""
 
 NO_LEADER, DELETING = -1, -2
 GRACE_MS: Final = 2_000
-"""What a controller says later than this after its successor's election is not believed."""
+"""Lines that a controller wrote more than this after the end of its tenure are ignored."""
 _COMPLETED: Final = (
     "leader", "leader_epoch", "isr", "zk_version", "replicas", "controller_epoch", "lost_replica",
 )  # fmt: skip
-"""What other lines of the same write may tell."""
+"""Fields that may be taken from other lines of the same write."""
 _FILLED: Final = ("leader", "isr", "controller_epoch", "replicas")
-"""What stays as it was where a write does not tell it."""
+"""Fields that a write without them takes from the state before it."""
 _INCARNATION: Final = attrgetter("topic", "partition", "incarnation")
 _NUMBER: Final = attrgetter("topic", "partition", "incarnation", "number")
 _SHRUNK_TO: Final = re.compile(r" to ([\d,]+)")
@@ -71,10 +71,10 @@ class State(NamedTuple):
     partition: int
     incarnation: int
     number: int
-    """Of its incarnation, from 1."""
+    """Number of the state in its incarnation, from 1."""
     time_ms: int
     leader: int | None
-    """-1: none."""
+    """-1: no leader; None: not known."""
     leader_epoch: int | None
     isr: Sequence[int] | None
     zk_version: int | None
@@ -82,15 +82,16 @@ class State(NamedTuple):
     replicas: Sequence[int] | None
     controller_epoch: int | None
     lost_replica: int | None
-    """The one that a controller took out."""
+    """The replica that the controller removed from the ISR; None: not known."""
     kind: str | None
     broker_id: int | None
-    """Who tells it."""
+    """The broker that wrote the line."""
     is_deleted: bool
-    """The partition went away."""
+    """True: the partition was deleted; this is the last state of the incarnation."""
     is_epoch_told: bool
-    """False: the leader epoch is that of an earlier line; old versions do not print all."""
+    """False: ``leader_epoch`` was taken from an earlier line, because this one lacks it."""
     is_isr_sent: bool
+    """Whether lines of this write contain both the leader and the ISR."""
     file: str | None
     line: int | None
     previous_leader: int | None
@@ -100,11 +101,11 @@ class State(NamedTuple):
 
 
 Deposed: TypeAlias = Mapping[tuple[int | None, int | None], int]
-"""When the tenure of a broker with a controller epoch ended."""
+"""The end in ms of each ended tenure, by broker id and controller epoch."""
 
 
 def deposed(held: Iterable[Tenure]) -> Deposed:
-    """The ends of the tenures that have ended."""
+    """The ends of those tenures that have ended."""
     ends: dict[tuple[int | None, int | None], int] = {}
     for tenure in held:
         if tenure.to_ms is not None:
@@ -128,8 +129,8 @@ def partition_states(
 ) -> Iterator[State]:
     """The states of one partition in order.
 
-    ``events``: those of ``STATE_KINDS`` about it; what a controller said after its end (``ends``)
-    is left out.  ``gone``: the deletions of topics, as :func:`topic_ends` gives them.
+    ``events``: those of ``STATE_KINDS`` about this partition.  Lines that a controller wrote after
+    the end of its tenure (``ends``) are ignored.  ``gone``: see :func:`topic_ends`.
     """
     believed = [event for event in events if _is_believed(event, ends)]
     for incarnation, lines in _incarnations(believed):
@@ -142,7 +143,7 @@ def partition_states(
                 deaths.append(_death(end, incarnation)._replace(file=None, line=None))
         states = _placed(_writes(state for state in alive if _source(state.kind) != _BIRTH))
         if deaths:
-            # While a topic is deleted its replicas are still taken out of ISRs: this comes last.
+            # While a topic is being deleted, its ISRs still shrink: put the deletion last.
             last_ms = max((state.time_ms for state in states), default=0)
             death = min(deaths, key=_evidence)
             states.append(death._replace(time_ms=max(death.time_ms, last_ms)))
@@ -172,13 +173,13 @@ def _is_death(event: Event) -> bool:
 
 
 def _evidence(state: State) -> tuple[int, str, int, str, int]:
-    """The first of several deaths counts; one without a line comes before others."""
+    """Sort key of deletions: the earliest one is used."""
     broker = -1 if state.broker_id is None else state.broker_id
     return state.time_ms, state.kind or "", broker, state.file or "", state.line or 0
 
 
 def _incarnations(believed: Iterable[Event]) -> Iterator[tuple[int, list[Event]]]:
-    """The lines about each, by time; before the first birth that the logs know it is number 0."""
+    """Each incarnation's number and lines, by time; number 0 began before the logs."""
     lines = [
         event
         for event in believed
@@ -195,7 +196,7 @@ def _incarnations(believed: Iterable[Event]) -> Iterator[tuple[int, list[Event]]
 
 
 def _death(event: Event, incarnation: int) -> State:
-    """The end of a partition: nothing is known of it but time and evidence."""
+    """The state for a deleted partition: only time, place and ``is_deleted`` are set."""
     return _state(event, incarnation)._replace(
         leader=None, leader_epoch=None, isr=None, zk_version=None, recovering=None, replicas=None,
         controller_epoch=None, lost_replica=None, is_deleted=True,
@@ -203,7 +204,7 @@ def _death(event: Event, incarnation: int) -> State:
 
 
 def _state(event: Event, incarnation: int) -> State:
-    """What one line says, before others complete it."""
+    """The state that one line contains, before other lines of the same write complete it."""
     assert event.topic is not None
     assert event.partition is not None
     recovery, controller_epoch = event.leader_recovery_state, event.state_controller_epoch
@@ -236,7 +237,7 @@ def _state(event: Event, incarnation: int) -> State:
 
 
 def _isr(event: Event) -> Sequence[int] | None:
-    """The ISR; what a leader asks for stands in the line's own words where no column has it."""
+    """The ISR of a line; a leader's ISR change is read from the text if no column has it."""
     if event.isr is not None or event.kind not in {"isr-shrinking", "isr-expanding"}:
         return event.isr
     words = _SHRUNK_TO.search(event.text or "")
@@ -244,7 +245,7 @@ def _isr(event: Event) -> Sequence[int] | None:
 
 
 def _writes(believed: Iterable[State]) -> Iterator[State]:
-    """Each write once: as its best source tells it, completed by the others."""
+    """Each write once: its most reliable line, completed from the other lines."""
     found: defaultdict[Hashable, list[State]] = defaultdict(list)
     for state in believed:
         isr = None if state.isr is None else tuple(state.isr)
@@ -261,7 +262,7 @@ def _writes(believed: Iterable[State]) -> Iterator[State]:
 
 
 def _placed(writes: Iterable[State]) -> list[State]:
-    """In the order of their versions; what has none belongs where its time puts it."""
+    """The writes in the order of their versions; one without a version is placed by its time."""
     placed: list[tuple[int, State]] = []
     version = -1
     for write in sorted(writes, key=lambda each: (each.time_ms, each.file, each.line)):
@@ -271,7 +272,7 @@ def _placed(writes: Iterable[State]) -> list[State]:
 
 
 def _filled(writes: Iterable[State]) -> Iterator[State]:
-    """Each with what is known from those before; without those that say nothing new."""
+    """The states, completed from earlier ones; a state that changes nothing is left out."""
     known = dated = before = None
     for write in writes:
         state = write._replace(
@@ -284,7 +285,7 @@ def _filled(writes: Iterable[State]) -> Iterator[State]:
                 for name in _FILLED
             })  # fmt: skip
         known = state
-        # An epoch belongs to a leader: what was said of another one says nothing of this one.
+        # Take over the last known leader epoch only if the leader is still the same.
         dated = state if state.is_epoch_told else dated
         is_same = dated is not None and dated.leader == state.leader and not state.is_deleted
         state = state._replace(leader_epoch=dated.leader_epoch if dated and is_same else None)

@@ -1,4 +1,4 @@
-"""Reassignments: what was ordered, how long the copying took, and how each one ended.
+"""Reassignments of partitions: the order, the time for copying, and how each one ended.
 
 Since Kafka 2.4 the controller writes these lines for one partition, in this order::
 
@@ -25,7 +25,7 @@ from kafka_history.rules.event import Event
 from kafka_history.rules.texts import ids, shown
 
 OLD: Final = frozenset({"reassign-handling", "reassign-assigned"})
-"""Kafka before 2.4."""
+"""Lines of Kafka before 2.4."""
 KINDS: Final = OLD | {
     "reassign-updating", "reassign-updated", "reassign-leader", "reassign-caught-up",
     "reassign-error",
@@ -33,28 +33,28 @@ KINDS: Final = OLD | {
 
 COMPLETED, CANCELLED = "completed", "cancelled"
 REORDERED, UNCHANGED = "order only", "no change"
-"""The values of ``outcome``; ``order only``: the same replicas in another order; ``no change``: the
-partition had these replicas already."""
+"""The values of ``outcome``.  ``order only``: only the order of the replicas changed.
+``no change``: the partition had these replicas already."""
 
 
 class Reassignment(NamedTuple):
-    """One order about a partition."""
+    """One reassignment of one partition."""
 
     topic: str
     partition: int | None
     from_ms: int
     caught_up_ms: int | None
     to_ms: int | None
-    """None: it did not end."""
+    """None: it did not end before the logs end."""
     took_ms: int | None
     outcome: str | None
-    """None while it goes on."""
+    """None: it did not end before the logs end."""
     old_replicas: Sequence[int] | None
     new_replicas: Sequence[int] | None
     adding: Sequence[int] | None
     removing: Sequence[int] | None
     problem: str | None
-    """An error on the way."""
+    """An error logged during the reassignment; None: there was none."""
     file: str
     line: int
     end_file: str | None
@@ -62,7 +62,7 @@ class Reassignment(NamedTuple):
 
 
 def reassignments(events: Iterable[Event]) -> Iterator[Reassignment]:
-    """Every order about a partition; ``events``, in order: at least those of ``KINDS``."""
+    """Every reassignment; ``events`` must be in order and hold at least those of ``KINDS``."""
     said: defaultdict[tuple[str, int | None], list[Event]] = defaultdict(list)
     for event in events:
         if event.kind in KINDS and event.topic is not None:
@@ -80,7 +80,7 @@ def reassignments(events: Iterable[Event]) -> Iterator[Reassignment]:
 
 
 class _Step(NamedTuple):
-    """What a line says of a reassignment."""
+    """A line about a reassignment, and the step that it shows."""
 
     what: str
     event: Event
@@ -122,15 +122,15 @@ def _step(event: Event, previous: str | None) -> _Step:
 def _reassignment(
     topic: str, partition: int | None, steps: Sequence[_Step]
 ) -> Iterator[Reassignment]:
-    """The one reassignment that these steps, up to its end, are of; none if they prove none."""
+    """The reassignment that these steps show; nothing if they do not prove one."""
     first: dict[str, Event] = {}
     for step in steps:
         first.setdefault(step.what, step.event)
     begun, end = first.get("begun"), first.get("ended")
     rewritten = next((s.event for s in steps if s.what in ("cancelled", "rewritten")), None)
     start = begun or rewritten or first.get("switched")
-    # What has neither a beginning nor an order of its own began where the logs do not reach.
-    # Before 2.4 the last two lines of a move look like an order without a change.
+    # Without a beginning or an order among the steps, the reassignment began before the logs.
+    # Before 2.4 the last two lines of a move look like "no change", so they prove nothing.
     is_old = any(step.event.kind in OLD for step in steps)
     is_whole = rewritten is not None or ("switched" in first and end is not None)
     is_order = not is_old and "caught up" not in first and is_whole
@@ -162,7 +162,7 @@ def _reassignment(
 
 
 def _outcome(seen: Iterable[str], *, is_begun: bool, is_rewritten: bool) -> str:
-    """How it ended: one in progress that is rewritten to a settled assignment was cancelled."""
+    """How it ended; a move whose assignment is rewritten without moving replicas is cancelled."""
     if "cancelled" in seen or (is_begun and is_rewritten):
         return CANCELLED
     if is_begun:

@@ -24,7 +24,7 @@ class RequestDurations(NamedTuple):
     slow: int
     """How many took :data:`SLOW_MS` or longer."""
     at_ms: int
-    """Of the slowest, as are controller, partitions, file and line."""
+    """End of the slowest request; the fields below describe the same request."""
     controller: int | None
     partitions: int | None
     file: str
@@ -32,10 +32,10 @@ class RequestDurations(NamedTuple):
 
 
 def request_times(events: Sequence[Event]) -> Iterator[RequestDurations]:
-    """Sums up the requests of each broker; ``events``, in order: at least those ``FINISHED``.
+    """Sums up the requests of each broker; ``events``: at least those of kind ``FINISHED``.
 
-    From 2.7 on the broker prints how long it took. 2.6 prints arrival, and the end of it is not to
-    be seen; older versions print neither.
+    Kafka 2.7 and newer log how long a request took. 2.6 logs only its arrival, older versions
+    neither.
     """
     finished: defaultdict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     for event in events:

@@ -1,10 +1,11 @@
 """Controller tenures: begin, end, reason, and the steps of each failover.
 
-A tenure is one controller epoch of one broker.  It begins with *successfully elected* in the log of
-the elected, or, where that log is missing, with the first line of any broker that names controller
-and epoch.  It ends where the next epoch begins or where its holder resigned, whichever is earlier:
-a killed or paused controller prints nothing, and a zombie's *Resigned* comes after its successor's
-election.  *Resigned* alone proves nothing, because brokers that never were controller print it too.
+A tenure is one controller epoch of one broker.  It begins with *successfully elected* in that
+broker's log.  If that log is missing, it begins with the first line of any broker that names the
+controller and the epoch.  It ends when the next epoch begins or when the controller resigned,
+whichever is earlier: a killed or paused controller logs nothing, and a deposed one logs *Resigned*
+after its successor's election.  *Resigned* alone proves nothing, because brokers that never were
+controller log it too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from kafka_history.rules.event import Event, in_order
 
 _EVER: Final = 2**62
 GRACE_MS: Final = 2_000
-"""A handover takes some 10 ms; a resignation later than this after the successor is a zombie's."""
+"""A resignation more than this after the successor's election proves a zombie controller.
+
+A normal handover takes some 10 ms.
+"""
 TOLD_MS: Final = 2_000
-"""A broker that learns of the new controller later than this was not running before."""
+"""A first UpdateMetadata later than this after the failover does not count as part of it."""
 PHASE_SPAN_MS: Final = 600_000
 """Steps later than this after the election are not steps of the failover."""
 
@@ -31,13 +35,13 @@ MARKS: Final = frozenset({
     "ctl-resigned", "zkc-session", "zk-timeout", "zk-state", "server-life", "ctl-thread",
     "ctl-elect-error", "ctl-ready",
 })  # fmt: skip
-"""Lines that may say how a tenure ended, or when its failover had."""
+"""Lines that may show how a tenure ended, or when its failover was complete."""
 
 CLEAN, KILLED, EXPIRED = "clean_shutdown", "killed", "session_expired"
 MOVED, FAILED, OPEN = "controller_moved", "election_failed", "open"
 UNKNOWN: Final = "unknown"
-"""The values of ``ended_by``; ``controller_moved``: /controller was deleted or taken over;
-``unknown``: the holder's own logs are not there."""
+"""The values of ``ended_by``.  ``controller_moved``: /controller was deleted or taken over.
+``unknown``: the controller's own logs are missing."""
 
 PHASES: Final = (
     ("ctl-phase-handlers", "", "registered watches"),
@@ -56,7 +60,7 @@ PHASES: Final = (
     ("ctl-ready", "", "ready"),
     ("ctl-scheduler-start", "", "scheduler started"),
 )
-"""Kind, text that distinguishes rows of one kind, and what has been done by then."""
+"""Kind of line, text that the line must contain, and name of the step it completes."""
 PHASE_KINDS: Final = frozenset(kind for kind, _, _ in PHASES)
 
 
@@ -68,13 +72,13 @@ class Tenure(NamedTuple):
     from_ms: int
     ready_ms: int | None
     to_ms: int | None
-    """None: still open."""
+    """None: not ended when the logs end."""
     ended_by: str
     resigned_ms: int | None
     overlap_ms: int | None
-    """How long a zombie went on."""
+    """How long after the successor's election it resigned; None: it was no zombie."""
     is_elected: bool
-    """False: only witnesses name it."""
+    """False: its own *successfully elected* is missing, only other lines name it."""
     file: str
     line: int
     end_file: str | None
@@ -92,18 +96,18 @@ class Phase(NamedTuple):
     file: str
     line: int
     took_ms: int
-    """Since the step before; the first since the election."""
+    """Time since the step before, in ms; for the first step since the election."""
 
 
 class LastWords(NamedTuple):
-    """Until when a broker wrote, and whether its own controller.log is among the files."""
+    """The time of a broker's last line, and whether its controller.log is among the files."""
 
     last_ms: int
     has_controller_log: bool
 
 
 def last_words(events: Iterable[Event]) -> dict[int | None, LastWords]:
-    """Those of each broker, given all that it wrote."""
+    """The last words of each broker; ``events``: all events."""
     found: dict[int | None, LastWords] = {}
     for event in events:
         last_ms, has_log = found.get(event.broker_id, LastWords(event.time_ms, False))
@@ -113,13 +117,13 @@ def last_words(events: Iterable[Event]) -> dict[int | None, LastWords]:
 
 
 def is_controllers(event: Event) -> bool:
-    """Whether a controller wrote it as such, under its epoch."""
+    """Whether the line is a controller's own state-change line with a controller epoch."""
     is_own = event.component == "controller" and event.logger == "state.change.logger"
     return is_own and event.controller_epoch is not None
 
 
 def witnessed(event: Event) -> Iterator[tuple[int | None, int]]:
-    """The controllers, each with its epoch, that a line names: its writer's own, or a sender's."""
+    """The controllers and epochs that a line names: its writer, or the sender of a request."""
     epoch = event.controller_epoch
     if epoch is None:
         return
@@ -135,8 +139,8 @@ def tenures(
 ) -> Iterator[Tenure]:
     """Every tenure, by epoch and beginning.
 
-    ``events``, in order: at least those of ``ELECTIONS`` and ``MARKS``, and of the witnesses the
-    first of each controller and epoch.
+    ``events`` must be in order and hold at least those of ``ELECTIONS`` and ``MARKS``, and the
+    first line with :func:`witnessed` of each controller and epoch.
     """
     spans = _begun(events)
     marks = _marks(events)
@@ -154,9 +158,9 @@ def tenures(
 def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:
     """The steps of each failover, by epoch and time.
 
-    The last one is the moment when the last broker that took the new controller's metadata at once
-    had done so.  ``events``, in order: at least those of ``PHASE_KINDS``, and of ``um-applied`` the
-    first of each broker and epoch.
+    The last step is complete when the last running broker has applied the new controller's first
+    UpdateMetadata request.  ``events`` must be in order and hold at least those of ``PHASE_KINDS``
+    and the first ``um-applied`` of each broker and epoch.
     """
     first: dict[tuple[int, int | None, int, str], tuple[int, int, str, int, int]] = {}
 
@@ -178,7 +182,7 @@ def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:
             is_near = event.time_ms - tenure.from_ms < PHASE_SPAN_MS
             if event.broker_id == tenure.broker and is_within and is_near:
                 note(tenure, step, phase, event)
-        # A broker that came back later was updated later, which is not due to the failover.
+        # Leave out brokers that came back later: their late update is not due to the failover.
         latest_ms = (tenure.from_ms if tenure.ready_ms is None else tenure.ready_ms) + TOLD_MS
         updated = [
             event
@@ -221,7 +225,7 @@ def _begun(events: Sequence[Event]) -> list[_Span]:
         for broker, epoch in witnessed(event):
             note(broker, epoch, event, is_elected=False)
     for broker, lines in said.items():
-        # Up to 2.0 the epoch stands in a line of its own, right after (0.11: before) the election.
+        # Up to 2.0 the epoch is in a line of its own, right after (0.11: before) the election.
         epochs = [None, *(line.controller_epoch for line in lines), None]
         for event, before, own, after in zip(lines, epochs, epochs[1:], epochs[2:], strict=False):
             known = next((each for each in (own, after, before) if each is not None), None)
@@ -234,7 +238,7 @@ def _begun(events: Sequence[Event]) -> list[_Span]:
 
 
 def _marks(events: Iterable[Event]) -> defaultdict[int | None, list[tuple[str, Event]]]:
-    """Of each broker, in order, what may have ended a tenure."""
+    """The marks of each broker, in order, such as ``resigned`` or ``stopping``."""
     found: defaultdict[int | None, list[tuple[str, Event]]] = defaultdict(list)
     for event in events:
         if (mark := _mark(event)) is not None:
@@ -269,7 +273,7 @@ def _mark(event: Event) -> str | None:
 
 
 def _step(event: Event) -> tuple[int, str] | None:
-    """The number and the name of the step that a line of a failover says is done."""
+    """The number and name of the failover step that a line completes; None: no step."""
     found = None
     for step, (kind, text, phase) in enumerate(PHASES):
         if event.kind == kind and (not text or event.says(text)):
@@ -283,7 +287,7 @@ def _ended(
     started_ms = seen["started"].time_ms if "started" in seen else None
 
     def at(mark: str) -> int | None:
-        """When; what comes after the process was started again belongs to another life."""
+        """The time of a mark; None if it is missing or came after the process was restarted."""
         event = seen.get(mark)
         is_in_life = event is not None and (started_ms is None or event.time_ms <= started_ms)
         return event.time_ms if event is not None and is_in_life else None
@@ -323,7 +327,7 @@ def _reason(
     *,
     is_late: bool,
 ) -> str:
-    """Why a tenure ended, the surest sign first."""
+    """Why a tenure ended; the most certain marks are checked first."""
     resigned_ms = at("resigned")
     has_log = last is not None and last.has_controller_log
 
@@ -338,7 +342,7 @@ def _reason(
         "failed", min((each for each in (next_ms, resigned_ms) if each is not None), default=_EVER)
     ):
         return FAILED
-    # A stop comes before the resignation that it orders, in the same log.
+    # A shutdown is logged before the resignation that it causes.
     by_ms = resigned_ms if resigned_ms is not None or next_ms is None else next_ms + GRACE_MS
     if came("stopping", by_ms):
         return CLEAN

@@ -1,4 +1,4 @@
-"""Deletions of topics: from the order to the last znode, and what held them up."""
+"""Deletions of topics: beginning, completion, and what delayed them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class DeletedTopic(NamedTuple):
     """None: not completed."""
     took_ms: int | None
     halts: int
-    """How often it was held up."""
+    """Number of lines that say the deletion cannot proceed."""
     blocked_by: str | None
-    """In the log's words, the last ones; None: nothing."""
+    """The reason in the last of these lines; None: the deletion was not delayed."""
     file: str
     line: int
     end_file: str | None
@@ -36,9 +36,9 @@ class DeletedTopic(NamedTuple):
 
 
 def topic_deletions(events: Sequence[Event]) -> Iterator[DeletedTopic]:
-    """Every deletion; ``events``, in order: at least those of ``KINDS``.
+    """Every deletion; ``events`` must be in order and hold at least those of ``KINDS``.
 
-    A deletion is everything up to its completion; what follows it is the next one's.
+    Lines after the completion of a deletion belong to the next deletion of that topic.
     """
     going: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -47,7 +47,7 @@ def topic_deletions(events: Sequence[Event]) -> Iterator[DeletedTopic]:
             if event.kind == ENDED:
                 yield _deletion(topic, going.pop(topic))
     for topic, lines in going.items():
-        # Where it was only held up, nothing shows that it was ordered.
+        # Lines about a delay alone do not prove that a deletion was ordered.
         if any(event.kind in BEGUN for event in lines):
             yield _deletion(topic, lines)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kafka_history.rules.event import Event
 
 CLUSTER_SIGN: Final = "cluster "
-"""So begins the sign of a line that names the cluster; its id follows."""
+"""Prefix of the ``sign`` of a line that names the cluster id; the id follows."""
 VERSION_KIND, CLUSTER_KIND = "server-version", "server-start-steps"
 SIGN_KINDS: Final = ("shutdown-unclean", "unclean-enabled", "partition-failed", CLUSTER_KIND)
 _VERSION: Final = re.compile(r"Kafka version\s*:?\s*(\S+)")
@@ -19,7 +19,7 @@ SAMPLE_CHARACTERS: Final = 300
 
 
 class Totals(NamedTuple):
-    """What is counted of all lines."""
+    """Counts over all lines; ``from_ms`` and ``to_ms`` are None without any line."""
 
     records: int
     typed: int
@@ -31,7 +31,7 @@ class Totals(NamedTuple):
 
 
 class UnknownLines(NamedTuple):
-    """Lines of one logger and level that no shape explains, with the first of them."""
+    """The number of lines of one logger and level that match no shape, and the first of them."""
 
     logger: str | None
     level: str | None
@@ -42,7 +42,7 @@ class UnknownLines(NamedTuple):
 
 
 class LineSign(NamedTuple):
-    """A kind of line that is a finding by itself, of one broker, with the first of them."""
+    """How often a broker logged a line that is a finding by itself, and the first such line."""
 
     sign: str
     broker: int | None
@@ -53,7 +53,7 @@ class LineSign(NamedTuple):
 
 
 def totals(events: Sequence[Event]) -> Totals:
-    """Of all events, which are in order."""
+    """The totals of all events, which must be in order."""
     levels = Counter(event.level for event in events)
     return Totals(
         records=len(events),
@@ -67,7 +67,7 @@ def totals(events: Sequence[Event]) -> Totals:
 
 
 def unknown_lines(events: Iterable[Event]) -> list[UnknownLines]:
-    """By logger and level, the most frequent first."""
+    """The lines that match no shape, by logger and level, the most frequent first."""
     first: dict[tuple[str | None, str | None], Event] = {}
     counts: Counter[tuple[str | None, str | None]] = Counter()
     for event in events:
@@ -89,12 +89,12 @@ def unknown_lines(events: Iterable[Event]) -> list[UnknownLines]:
 
 
 def kafka_versions(events: Iterable[Event]) -> list[str]:
-    """The versions of Kafka that brokers name, given events of ``VERSION_KIND``."""
+    """The versions of Kafka that brokers log, given events of ``VERSION_KIND``."""
     return sorted({name for event in events if (name := _after(event, _VERSION)) is not None})
 
 
 def cluster_ids(events: Iterable[Event]) -> list[str]:
-    """The clusters that brokers name when they start, given events of ``CLUSTER_KIND``."""
+    """The cluster ids that brokers log at start, given events of ``CLUSTER_KIND``."""
     return sorted({name for event in events if (name := _after(event, _CLUSTER)) is not None})
 
 
@@ -121,6 +121,6 @@ def _sign(event: Event) -> str | None:
 
 
 def _after(event: Event, pattern: re.Pattern[str]) -> str | None:
-    """What stands behind a text in a line."""
+    """The first group of the pattern in the event's text; None if the pattern is not found."""
     found = pattern.search(event.text or "")
     return None if found is None else found[1]

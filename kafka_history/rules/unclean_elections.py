@@ -1,10 +1,10 @@
-"""Unclean elections: a leader that was not in sync, and the records that went with it.
+"""Unclean elections: a leader that was not in sync, and the records that were lost.
 
-From 1.1 on no line says it outright.  Three proofs are accepted: the state says ``RECOVERING`` (3.2
-and newer); an old line says it (0.11 to 1.0); or a leader was written that the state before it did
-not have among its in-sync replicas, and that stands alone in its own.  Between the two no replica
-may have joined: leaders take replicas in without a new epoch, and what a controller writes raises
-it, so the epoch must have risen as often as the version.  Any other gap proves nothing.
+Kafka 1.1 and newer do not log it directly.  Three proofs are accepted.  The state has
+``RECOVERING`` (3.2 and newer).  A line says it (0.11 to 1.0).  Or the new leader was not in the ISR
+of the state before, and is alone in its own ISR.  For the last proof, no replica may have joined
+the ISR between the two states.  A leader adds replicas without a new leader epoch, and a write of
+the controller raises it.  So the epoch must have grown by as much as the znode version.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kafka_history.rules.event import Event, in_order
 from kafka_history.rules.partition_states import State
 
 LOSS_MS: Final = 86_400_000
-"""A replica that returns later than this after the election is not looked for."""
+"""Replicas that truncate their log later than this after the election are ignored."""
 SLACK_MS: Final = 1_000
-"""Brokers' clocks differ by this much."""
+"""Lines at most this long before the election are used, because the brokers' clocks differ."""
 SAME_MS: Final = 60_000
-"""A line so near to a state that proves the election is about the same one."""
+"""A line within this time of a state that proves the election is about the same election."""
 
 SAID_KINDS: Final = ("election-unclean", "leader-recovered")
 CUT_KINDS: Final = ("truncating-epoch", "log-truncating", "truncating-below-hw")
@@ -31,14 +31,14 @@ KINDS: Final = (*SAID_KINDS, *CUT_KINDS, *END_KINDS, LEADER_KIND)
 COLUMNS: Final = (
     "time_ms", "file", "line", "kind", "broker_id", "leader", "offset", "values", "text",
 )  # fmt: skip
-"""What of an event is needed beside its partition."""
+"""The columns of an event that this module needs, besides topic and partition."""
 LOADED: Final = r"topic=([^,]+), partition=([0-9]+)"
-"""So a line says which log was loaded."""
+"""Pattern of the topic and partition in a line about a loaded log."""
 _LOADED_END: Final = re.compile(r"(?:logEndOffset=|log-end-offset |end offset )(\d+)")
 
 
 class UncleanElection(NamedTuple):
-    """A leader that was not in sync, and what it cost."""
+    """The election of a leader that was not in sync, and the records lost by it."""
 
     topic: str
     partition: int
@@ -47,23 +47,25 @@ class UncleanElection(NamedTuple):
     leader: int | None
     leader_epoch: int | None
     last_isr: Sequence[int] | None
-    """Who was in sync."""
+    """The ISR before the election; None: not known."""
     proof: str
     file: str | None
     line: int | None
     leader_offset: int | None = None
-    """Where the new leader's log ended."""
+    """The log end offset of the new leader; None: not known."""
     lost_records: int | None = None
-    """What a returning replica had to throw away; None: unknown."""
+    """Most records that one returning replica truncated; None: no replica is known to have."""
     lost_from: int | None = None
     lost_to: int | None = None
+    """Offset after the last lost record; ``lost_from`` is that of the first."""
     truncated_by: int | None = None
+    """The broker that truncated these records."""
 
 
 def unclean_elections(
     states: Iterable[State], events: Iterable[Event]
 ) -> Iterator[UncleanElection]:
-    """Those of one partition, given its states and its events of ``KINDS``."""
+    """The unclean elections of one partition, given its states and its events of ``KINDS``."""
     ordered = in_order(events)
     by_state = [
         UncleanElection(
@@ -85,7 +87,7 @@ def unclean_elections(
     alone = [
         each
         for each in said
-        # What a state has proven already needs no second proof.
+        # Skip a line about an election that a state proves already.
         if not any(
             each.leader == known.leader and abs(each.at_ms - known.at_ms) <= SAME_MS
             for known in by_state
@@ -95,7 +97,7 @@ def unclean_elections(
 
 
 def with_partition(event: Event) -> Event:
-    """The event, of the partition that its words name where it has no other."""
+    """The event, with topic and partition taken from its text if its columns lack them."""
     if event.topic is not None or (named := re.search(LOADED, event.text or "")) is None:
         return event
     return event._replace(topic=named[1], partition=int(named[2]))
@@ -136,10 +138,10 @@ def _said(event: Event) -> UncleanElection:
 
 
 def _with_losses(found: UncleanElection, events: Iterable[Event]) -> UncleanElection:
-    """Adds what the logs tell of lost records.
+    """Adds the lost records that the logs show.
 
-    A follower says where its log ends when it starts (3.3 and newer) or when it was loaded, and
-    then to which offset it truncates: what lies between is lost.
+    A follower logs its log end offset when it starts to follow (3.3 and newer) or when its log was
+    loaded, and then the offset to which it truncates.  The records in between are lost.
     """
     first: dict[tuple[str, int | None], Event] = {}
     for event in events:
@@ -174,7 +176,7 @@ _WHAT: Final = {
 
 
 def _offset(event: Event) -> int | None:
-    """Where a log begins or ends, in the line's own words or in a column."""
+    """The offset that a line names, from its text or a column; None: it names none."""
     if event.kind == "log-load-completed" and (end := _LOADED_END.search(event.text or "")):
         return int(end[1])
     word = (event.values or {}).get("offset", "")

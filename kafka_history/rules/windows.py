@@ -1,4 +1,4 @@
-"""Two windows of time compared: what happened more often, and what less."""
+"""Compares how often things happened in two windows of time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_history.rules.partition_states import State
 from kafka_history.rules.tenures import Tenure
 
 Both: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-"""Two windows, each from (inclusive) and to (exclusive) in ms."""
+"""Two windows, each with its start (inclusive) and end (exclusive) in ms."""
 _BAD: Final = frozenset({"WARN", "ERROR", "FATAL"})
 
 
@@ -26,7 +26,7 @@ class Counted(NamedTuple):
 
 
 class CountedLines(NamedTuple):
-    """Lines that are alike, in each of two windows."""
+    """How many lines of one level, kind and exception class are in each of two windows."""
 
     level: str | None
     kind: str | None
@@ -37,7 +37,7 @@ class CountedLines(NamedTuple):
 
 
 class WindowChange(NamedTuple):
-    """What differs between two windows."""
+    """How often something happened in two windows; ``change`` is the second minus the first."""
 
     metric: str
     first: int
@@ -46,7 +46,7 @@ class WindowChange(NamedTuple):
 
 
 def counted_lines(events: Iterable[Event], both: Both) -> Iterator[CountedLines]:
-    """All lines within the windows, those that are alike as one."""
+    """Counts the lines within the windows, by level, kind and exception class."""
     sums: defaultdict[tuple[str | None, str | None, str | None, bool], list[int]]
     sums = defaultdict(lambda: [0, 0])
     for event in events:
@@ -61,7 +61,7 @@ def counted_lines(events: Iterable[Event], both: Both) -> Iterator[CountedLines]
 def counted_changes(
     states: Iterable[State], windows: Iterable[Window], both: Both
 ) -> Iterator[Counted]:
-    """What happened to partitions."""
+    """Counts what happened to partitions: leader changes, ISR changes, windows without a leader."""
     happened: list[tuple[str, int, int]] = []
     for state in states:
         if not state.is_deleted and state.previous_leader is not None:
@@ -93,9 +93,9 @@ def differences(
     gone: Iterable[Departure],
     both: Both,
 ) -> list[WindowChange]:
-    """The sums within two windows, the greatest change first; what neither has is left out.
+    """The counts in both windows, the greatest change first; counts of 0 in both are left out.
 
-    ``changes``: of :func:`counted_changes`; ``lines``: of :func:`counted_lines`.
+    ``changes``: from :func:`summed`; ``lines``: from :func:`counted_lines`.
     """
     happened = [("controller elections", each.from_ms, 1) for each in held]
     happened += [("brokers gone", each.at_ms, 1) for each in gone if each.how != DIRECTORY]
@@ -123,7 +123,7 @@ def _named(lines: Iterable[CountedLines]) -> Iterator[Counted]:
 
 
 def _counted(happened: Iterable[tuple[str, int, int]], both: Both) -> Iterator[Counted]:
-    """Metric, moment and amount of each, summed."""
+    """The sum of each metric in each window; ``happened``: metric, time in ms and amount."""
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for metric, at_ms, amount in happened:
         for at, (from_ms, to_ms) in enumerate(both):

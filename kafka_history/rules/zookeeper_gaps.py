@@ -1,8 +1,8 @@
 """Times in which brokers had no connection to ZooKeeper: a restart, an outage, a cut network.
 
-A gap begins where a broker's client notices that the connection is gone, and ends with the next
-session that stands.  Gaps of several brokers that overlap are one: then ZooKeeper itself was away.
-What a paused process notices when it wakes up is no gap, for it was the process that was away.
+A gap begins when a broker's client notices that the connection is lost, and ends when a session is
+established again.  Overlapping gaps of several brokers are one gap: then ZooKeeper itself was away.
+A lost connection that a paused process notices when it wakes up is no gap.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kafka_history.rules.event import Event
 
 KINDS: Final = frozenset({"zk-timeout", "zk-state", "zk-session", "server-life"})
 EXPIRY_MS: Final = 60_000
-"""A session that was lost is reported this much after the connection is back, at most."""
+"""A lost session is logged at most this long after the connection is back."""
 _EVER: Final = 2**62
 
 
 class ZooKeeperGap(NamedTuple):
-    """A time without a connection."""
+    """A time in which one or more brokers had no connection to ZooKeeper."""
 
     from_ms: int
     to_ms: int | None
     """None: until the end of the logs."""
     brokers: list[int]
     is_all: bool
-    """Every broker of these logs, or several: ZooKeeper was away."""
+    """True: several brokers, or the only one in the logs; then ZooKeeper itself was away."""
     sessions_lost: int
     file: str
     line: int
@@ -43,8 +43,8 @@ def zookeeper_gaps(
 ) -> Iterator[ZooKeeperGap]:
     """Every gap, by its beginning.
 
-    ``events``, in order: at least those of ``KINDS``; ``broker_count``: of how many brokers there
-    are logs.
+    ``events`` must be in order and hold at least those of ``KINDS``.  ``broker_count``: the number
+    of brokers that have logs.
     """
     woken = {(pause.broker, pause.to_ms) for pause in pauses}
     lost = [(each.broker, each.at_ms) for each in expiries if each.paused_ms is None]
@@ -56,7 +56,7 @@ def zookeeper_gaps(
             together.append([])
         together[-1].append(gap)
         end_ms = max(end_ms, gap.to_ms)
-    # A session that was lost is reported when the connection is back: the last gap cost it.
+    # A lost session is logged when the connection is back, so it belongs to the latest gap.
     costs = Counter(
         max(
             (at for at, gaps in enumerate(together) if _can_cost(gaps, broker, at_ms)),
@@ -90,7 +90,7 @@ class _Gap(NamedTuple):
 
 
 def _can_cost(gaps: Sequence[_Gap], broker: int, at_ms: int) -> bool:
-    """Whether a broker's session that was lost at this moment was lost with these gaps."""
+    """Whether a session of the broker that was lost at ``at_ms`` belongs to these gaps."""
     from_ms, to_ms = min(gap.from_ms for gap in gaps), max(gap.to_ms for gap in gaps)
     is_near = from_ms <= at_ms <= to_ms + EXPIRY_MS
     return is_near and any(gap.broker == broker for gap in gaps)
@@ -110,7 +110,7 @@ def _of_each_broker(events: Iterable[Event]) -> Iterator[_Gap]:
 
 
 def _is_down(event: Event) -> bool | None:
-    """Whether the connection is gone from here on; None: the line does not say."""
+    """True: the connection is lost; False: it is back or no longer needed; None: no statement."""
     match event.kind:
         case "zk-timeout" if event.says(
             "have not heard", "losing socket connection", "Unable to read", "unexpected error"
@@ -122,7 +122,7 @@ def _is_down(event: Event) -> bool | None:
             return False
         case "zk-state" if event.says("SyncConnected"):
             return False
-        # A process that ended without a connection has no gap after that.
+        # The gap of a process ends at the latest when the next process starts.
         case "server-life" if event.ends_with("starting"):
             return False
         case _:

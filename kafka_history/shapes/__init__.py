@@ -1,5 +1,5 @@
-"""The lines of real Kafka's logs, 0.11 to 3.9, as readable data: one YAML file a subject.
+"""The lines of Kafka's logs, 0.11 to 3.9, as readable data: one YAML file for each subject.
 
-:mod:`.catalogue` loads them, :mod:`.template` turns their notation into regular expressions.  No
-Spark in here.
+:mod:`.catalogue` loads them, :mod:`.template` turns their notation into regular expressions.  This
+package does not use Spark.
 """

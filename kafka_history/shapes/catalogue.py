@@ -1,7 +1,7 @@
-"""The shapes, loaded: which logger says them, what they are called, how they are recognised.
+"""Loads the shapes: each is the format of one log line of Kafka.
 
-Ids without a suffix are the newest wording; ``-v241`` is an older one, first seen in 2.4.1, or
-still that of 0.11.  Several shapes may fit a line: the lowest rank wins.
+An id without a suffix is the newest wording of a line; a suffix such as ``-v241`` marks an older
+wording, by a version of Kafka that has it.  If several shapes match a line, the lowest rank wins.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _CONTROLLER_SPEAKS: Final = re.compile(r"⟨?<(?:C|SC|S0|CE|CC|RT_?|PSM|RSM|TD)>
 
 
 class Shape(NamedTuple):
-    """One line of Kafka's, in all its instances."""
+    """The format of one log line of Kafka."""
 
     id: str
     rank: int
     story: str
-    """The file it stands in: ``election``, ``isr``, …"""
+    """The YAML file that contains it, without the suffix: ``election``, ``isr``, …"""
     loggers: tuple[str, ...]
-    """log4j's loggers; ``*`` stands for anything."""
+    """Names of log4j loggers; ``*`` matches any text."""
     levels: tuple[str, ...]
     kafka: str
-    """First and last version that print it, such as ``2.1.0-3.9``."""
+    """First and last version that log it, such as ``2.1.0-3.9``."""
     sets: tuple[tuple[str, str], ...]
-    """Columns that follow from the shape alone."""
+    """Columns with the same value in each line of the shape: names and values."""
     template: str
     meaning: str
     expression: Expression
@@ -44,11 +44,11 @@ class Shape(NamedTuple):
 
     @property
     def component(self) -> str:
-        """``controller`` or ``broker``: in which role the broker speaks."""
+        """``controller`` or ``broker``: the role in which the broker logs it."""
         return "controller" if _CONTROLLER_SPEAKS.match(self.template) else "broker"
 
     def is_said_by(self, logger: str) -> bool:
-        """Whether the logger may say it."""
+        """Whether the logger may write lines of this shape."""
         return any(fnmatchcase(logger, pattern) for pattern in self.loggers)
 
 
@@ -64,7 +64,7 @@ def shapes() -> tuple[Shape, ...]:
     return tuple(sorted(found, key=lambda shape: shape.rank))
 
 
-# libyaml where PyYAML has it: a tenth of the time.
+# libyaml, if PyYAML was built with it, needs a tenth of the time.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -1,17 +1,17 @@
-"""The notation in which a shape says what its line looks like, and the expression made of it.
+"""The notation for the format of a shape's line, and the regular expression made from it.
 
 ``<C>ISR for partition <TP> updated to <LAI>.`` is a template.  In it
 
 - text stands for itself;
-- ``<name:type>`` is a field, of one of :data:`TYPES`; without a type, as little text as possible;
+- ``<name:type>`` is a field of one of :data:`TYPES`; without a type it is as short as possible;
 - ``<name:one|other>`` is a field that holds one of the listed words;
 - ``<_:type>`` is a field that is not kept;
 - ``⟨one|other⟩`` is a choice, ``⟨text⟩?`` may be missing;
 - ``<NAME>`` in capitals is a part that many lines share: :data:`PARTS`.
 
-A field may stand in several branches of a choice, but no line may fill it twice.  The expression is
-anchored at both ends and has numbered groups, because a field may stand in several of its branches,
-and a name may occur once only.
+A field may be in several branches of a choice, but no line may fill it twice.  The expression is
+anchored at both ends.  Its groups have numbers instead of names, because a regular expression may
+use a name only once.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ TYPES: Final[dict[str, str]] = {
     "rest": r".*",
     "block": r"[\s\S]*",
 }
-"""What a field of a type may hold."""
+"""The regular expression for each type of field."""
 
 WRAPPED_TYPES: Final[dict[str, str]] = {
     "option": r"(?:None|Some\(([\w-]+)\))",
     "collection": r"(?:\w+\(|\[)([\d, ]*)[)\]]",
     "brokers": r"\w+\(((?:BrokerState\(brokerId=\d+, brokerEpoch=-?\d+\)(?:, )?)*)\)",
 }
-"""Types with something around the group: ``Some(3)``, ``HashSet(1, 2)``, ``[1, 2]``."""
+"""Types whose value has text around it: ``Some(3)``, ``HashSet(1, 2)``, ``[1, 2]``."""
 
 _LEADER_AND_ISR: Final = (
     "controllerEpoch=<state_controller_epoch:int>, leader=<leader:int>, "
@@ -57,7 +57,7 @@ _LEADER_AND_ISR: Final = (
 )
 
 PARTS: Final[dict[str, str]] = {
-    # Who speaks.  The second form is that of 0.11.
+    # The writer of the line.  The second form is that of 0.11.
     "C": "[Controller ⟨id=⟩?<broker_id:id>]⟨:⟩? ",
     "SC": "[Controller id=<broker_id:id>⟨ epoch=<controller_epoch:id>⟩?] ",
     "S0": "Controller <broker_id:id> epoch <controller_epoch:id> ",
@@ -89,7 +89,7 @@ PARTS: Final[dict[str, str]] = {
         "⟨[Partition <topic:topic>-<partition:id> broker=<broker_id:id>] |Partition "
         "[<topic:topic>,<partition:id>] on broker <broker_id:id>: ⟩"
     ),
-    # A part with _ is the same where the line itself names the partition or broker once more.
+    # A part with _ keeps no fields, for lines that name the partition or broker once more.
     "P_": (
         "⟨[Partition <_:tp> broker=<broker_id:id>] |Partition [<_:topic>,<_:id>] on broker "
         "<broker_id:id>: ⟩"
@@ -105,7 +105,7 @@ PARTS: Final[dict[str, str]] = {
         "dir=<log_dir:bracket>] "
     ),
     "XP": "[<prefix:bracket>]⟨:|,⟩? ",
-    # Of what it speaks.
+    # The subject of the line.
     "TP": "<topic:topic>-<partition:id>",
     "TP0": "[<topic:topic>,<partition:id>]",
     "TPA": "⟨[<topic:topic>,<partition:id>]|<topic:topic>-<partition:id>⟩",
@@ -132,7 +132,7 @@ PARTS: Final[dict[str, str]] = {
         f"|PartitionState({_LEADER_AND_ISR}isr=<isr:ints>, zkVersion=<zk_version:int>, "
         "replicas=<replicas:ints>⟨, isNew=<is_new:word>⟩?)⟩"
     ),
-    # The same with the partition's name taken from inside.
+    # As LISR, but topic and partition are kept.
     "LISRT": (
         "LeaderAndIsrPartitionState(topicName='<topic:quoted>', partitionIndex=<partition:int>, "
         f"{_LEADER_AND_ISR}isr=[<isr:ints>], ⟨zkVersion|partitionEpoch⟩=<zk_version:int>, "
@@ -154,7 +154,7 @@ PARTS: Final[dict[str, str]] = {
         "removingReplicas=<removing_replicas:ints>)"
     ),
 }
-"""What many lines share."""
+"""Templates of parts that many lines share, by name."""
 
 _TOKEN: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>|<([a-z_][a-z0-9_]*)(?::([^>]*))?>|⟨|\||⟩\??")
 
@@ -163,18 +163,18 @@ class Expression(NamedTuple):
     """A template, compiled."""
 
     pattern: str
-    """With ``^`` before and ``$`` behind it."""
+    """The regular expression, with ``^`` at its start and ``$`` at its end."""
     groups: tuple[tuple[str, tuple[int, ...]], ...]
-    """Each field with the numbers of its groups, at most one of which holds text in one match."""
+    """Each field with the numbers of its groups; in one match at most one of them holds text."""
     stems: tuple[str, ...]
-    """What a line that fits may begin with, behind the bracket that says who speaks.
+    """The literal texts with which a matching line may begin, after the bracket with its writer.
 
-    Where that is the whole line, a blank stands at its end.
+    If that is the whole line, the text ends with a blank.
     """
 
 
 def compile_template(template: str) -> Expression:
-    """The expression of a template.
+    """Compiles a template.
 
     Raises:
         ValueError: an unknown type or part, an unclosed choice, or a field twice in one line.
@@ -193,7 +193,7 @@ def compile_template(template: str) -> Expression:
 
 
 def without_speaker(text: str) -> str:
-    """The text behind a leading ``[who speaks] ``, which may end with a colon or a comma."""
+    """The text after a leading ``[writer] ``, which may end with a colon or a comma."""
     bracket = text.find("]")
     return text[bracket + 1 :].lstrip(" :,") if text.startswith("[") and bracket > 0 else text
 
@@ -201,9 +201,9 @@ def without_speaker(text: str) -> str:
 SPEAKER: Final = (
     r"^(?:\[[^\]]*\][:,]*|Controller \d+ epoch \d+|Broker \d+|Partition \[[^\]]*\] on broker \d+:) "
 )
-"""Who speaks, in all versions: what stands before the beginnings in :attr:`Expression.stems`."""
+"""The writer of a line, in all versions: the text before the :attr:`Expression.stems`."""
 
-# 0.11 has no bracket; for the beginnings it gets one.
+# 0.11 has no bracket around the writer; for the stems it gets one.
 _OLD_SPEAKERS: Final = dict.fromkeys(("S0", "B0", "P", "P_"), "[x] ")
 
 
@@ -223,7 +223,7 @@ def _expand(template: str, parts: Mapping[str, str]) -> str:
     return _TOKEN.sub(part, template)
 
 
-# Ends a beginning: what comes now is a field.
+# Last character of a stem after which a field follows.
 _OPEN: Final = "\0"
 
 
@@ -231,7 +231,7 @@ class _Sequence(NamedTuple):
     pattern: str
     fields: frozenset[str]
     stems: list[str]
-    """Literal beginnings; one that ends with _OPEN goes on with a field."""
+    """Literal beginnings; after one that ends with _OPEN a field follows."""
 
 
 class _Compiler:
@@ -243,7 +243,7 @@ class _Compiler:
         self._position = 0
 
     def sequence(self, *, top: bool = False) -> _Sequence:
-        """What stands up to the next ``|`` or ``⟩`` of this level."""
+        """Compiles the text up to the next ``|`` or ``⟩`` of this level."""
         pattern = ""
         fields: frozenset[str] = frozenset()
         stems = [""]
@@ -292,7 +292,7 @@ class _Compiler:
             if kind not in TYPES and "|" not in kind:
                 raise ValueError(f"no type {kind!r} in {self._text}")
             pattern = f"(?:{inner})" if name == "_" else f"({inner})"
-        # A line that begins with a number is recognised by that.
+        # In stems, ``#`` stands for any number.
         number = "#" if kind in ("id", "int") else ""
         stems = [number + _OPEN] if kind in TYPES or kind in WRAPPED_TYPES else kind.split("|")
         if name == "_":
@@ -304,7 +304,7 @@ class _Compiler:
 def _grow(stem: str, more: str) -> str:
     if not stem.endswith(_OPEN):
         return stem + more
-    # A field inside the first bracket belongs to who speaks, which is cut off anyway.
+    # A field inside the first bracket belongs to the writer, which is cut off later.
     speaks = stem.startswith("[") and "]" not in stem
     return stem[:-1] + more if speaks else stem
 
