@@ -1,22 +1,22 @@
-"""The kit: a real Kafka cluster in a test, and everything that can happen to it.
+"""The test kit: a real Kafka cluster in a test, and the faults that a test can cause in it.
 
 ``pip install 'zkcontroller[test]'`` brings the pytest plugin :mod:`.plugin` with its fixtures
 ``kafka_cluster``, ``kafka_cluster_session`` and ``kafka_cluster_factory``; docs/testing.md shows
 all of it.  Without pytest, :class:`KafkaCluster` is a ``with`` block.
 
-Read :mod:`.cluster` first, which :mod:`.async_cluster` offers to coroutines.  Around it:
-:mod:`.brokers` (processes), :mod:`.network` with proxies: :mod:`.kafka_door`, :mod:`.raw_door` and
-:mod:`.zookeeper_door` (all of them a :mod:`.door`), :mod:`.faults` (what shall happen to requests),
-:mod:`.holds` (the controller's steps), :mod:`.ledger` and :mod:`.checks` (what must hold),
-:mod:`.zookeepers` with :mod:`.shared_server`,
-:mod:`.disks`; and histories: :mod:`.operations` (values), :mod:`.client_history` (the recorder),
-:mod:`.recorded_clients`, :mod:`.history_checks` (pure: what may not be in one).
+Read :mod:`.cluster` first; :mod:`.async_cluster` has the same methods for coroutines.  It uses
+:mod:`.brokers` (processes), :mod:`.network` with the proxies :mod:`.kafka_door`, :mod:`.raw_door`
+and :mod:`.zookeeper_door` (subclasses of :mod:`.door`), :mod:`.faults` (faults of requests),
+:mod:`.holds` (stops the controller at a step), :mod:`.ledger` and :mod:`.checks` (check records and
+epochs), :mod:`.zookeepers` with :mod:`.shared_server`, and :mod:`.disks`.  Histories of clients are
+in :mod:`.operations` (values), :mod:`.client_history` (the recorder), :mod:`.recorded_clients` and
+:mod:`.history_checks` (pure: finds violations).
 :mod:`.containers` is another cluster, of Docker containers.
-:mod:`.serving` is all of it by HTTP, for tests in other languages.
+:mod:`.serving` offers the kit by HTTP, for tests in other languages.
 
-The package stands above ``zkcontroller_cli``, whose way of starting brokers it uses.  What must not
-be done here: import anything but pytest in :mod:`.plugin` before a test asks for a cluster; start a
-broker in another way than ``zkctl`` does; change a decision of a controller.
+The package uses ``zkcontroller_cli`` to start brokers.  Rules: before a test asks for a cluster,
+:mod:`.plugin` imports nothing but pytest.  Brokers are started only in the way of ``zkctl``.
+Nothing here changes a decision of a controller.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    """Imports what a test asks for: pytest imports this package in every run."""
+    """Imports a class only when it is used, because pytest imports this package in every run."""
     if name not in _MODULES:
         raise AttributeError(name)
     # It must come before kio, which would import Hypothesis (kafka_common.lean_kio).

@@ -1,7 +1,7 @@
-"""The kit for tests that are coroutines: the verbs of a cluster, each awaited.
+"""The kit for tests that are coroutines: the methods of a cluster, each awaited.
 
-Each runs in a thread of asyncio's, so that the test's own tasks go on meanwhile.  A wait that is
-cancelled ends by itself when its time is over.
+Each runs in a thread of asyncio, so the test's other tasks continue meanwhile.  If a wait is
+cancelled, its thread still runs until the wait's timeout.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ def _awaited(
 
 
 class AsyncKafkaCluster:
-    """A :class:`KafkaCluster` whose verbs are awaited; an ``async with`` block starts and ends it.
+    """A :class:`KafkaCluster` with awaited methods; an ``async with`` block starts and ends it.
 
-    The names and arguments are those of the cluster.  What has verbs of its own (``ledger``,
-    ``history``, ``znode``, ``at``) is asked of :attr:`blocking`, in ``asyncio.to_thread``.
+    Names and arguments are those of :class:`KafkaCluster`.  Use :attr:`blocking` for the methods
+    ``ledger``, ``history``, ``znode`` and ``at``, and call the methods of what they return in
+    ``asyncio.to_thread``.
     """
 
     def __init__(self, cluster: KafkaCluster) -> None:
-        """``cluster``: one that runs, as of a fixture, or that ``async with`` shall start."""
+        """``cluster``: a running one, such as a fixture, or one for ``async with`` to start."""
         self.blocking = cluster
 
     async def __aenter__(self) -> AsyncKafkaCluster:
@@ -48,26 +49,26 @@ class AsyncKafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """As of the cluster."""
+        """``host:port,host:port`` for clients; the same for as long as the cluster lives."""
         return self.blocking.bootstrap_servers
 
     @property
     def zookeeper_connect(self) -> str:
-        """As of the cluster."""
+        """The connect string of this cluster, chroot included."""
         return self.blocking.zookeeper_connect
 
     @property
     def directory(self) -> Path:
-        """As of the cluster."""
+        """Holds ``broker-N/logs``, ``broker-N/data``; ``zkctl --dir`` takes it."""
         return self.blocking.directory
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """As of the cluster."""
+        """The ids of all brokers of the cluster, also of stopped ones."""
         return self.blocking.broker_ids
 
     def client_config(self) -> dict[str, str]:
-        """As of the cluster."""
+        """The configuration of a librdkafka client: addresses and security."""
         return self.blocking.client_config()
 
     async def controller_id(self) -> int | None:
@@ -75,11 +76,11 @@ class AsyncKafkaCluster:
         return await asyncio.to_thread(lambda: self.blocking.controller_id)
 
     async def controller_epoch(self) -> int:
-        """How often a controller was elected."""
+        """The controller epoch, which is the number of controller elections; 0 before the first."""
         return await asyncio.to_thread(lambda: self.blocking.controller_epoch)
 
     async def live_brokers(self) -> tuple[int, ...]:
-        """Those that are registered in ZooKeeper."""
+        """The ids of the brokers that are registered in ZooKeeper, in order."""
         return await asyncio.to_thread(lambda: self.blocking.live_brokers)
 
     close = _awaited(KafkaCluster.close)

@@ -39,7 +39,7 @@ _SUSPENDED_POLL_S: Final = 0.001
 
 
 class BrokerProcesses:
-    """Broker id to process; each keeps its folder, its ports and its configuration."""
+    """The broker processes by id; a restarted broker keeps its folder, ports and configuration."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BrokerProcesses:
         self._loop = loop
 
     def start(self, broker_ids: Collection[int]) -> None:
-        """Starts the processes, all of them at once; Refused if one runs already."""
+        """Starts the processes, all of them at once; ConfigInvalid if one runs already."""
         for broker_id in broker_ids:
             if self.entry(broker_id).is_alive:
                 raise ConfigInvalid("broker", broker_id, "runs already")
@@ -80,7 +80,7 @@ class BrokerProcesses:
         registered: Callable[[], Collection[int]],
         timeout_s: float,
     ) -> None:
-        """Waits until these brokers are registered and name the controller to clients."""
+        """Waits until these brokers are registered and their Metadata names the controller."""
         addresses = {each: (LOOPBACK, self._internal_ports[each]) for each in broker_ids}
 
         def look() -> bool | None:
@@ -90,7 +90,7 @@ class BrokerProcesses:
             named = controller()
             if named is None or not set(broker_ids) <= set(registered()):
                 return None
-            # In a thread of its own: a test that is a coroutine has a loop in this one.
+            # On another thread's loop, because a test that is a coroutine has a loop in this one.
             known = self._loop.call(asyncio.to_thread(controllers_in_caches, addresses))
             return True if all(known.get(each) == named for each in broker_ids) else None
 
@@ -110,18 +110,18 @@ class BrokerProcesses:
         """Suspends a process; returns when it has stopped.  ConfigInvalid if it does not run."""
         self.signal(broker_id, signal.SIGSTOP)
         process = self.entry(broker_id).process
-        # The system wakes and ends only what has stopped when we are gone.
+        # If this process ends, the system ends only children that have stopped already.
         while process is not None and process.is_alive and not process.is_suspended:
             time.sleep(_SUSPENDED_POLL_S)
 
     def limit_files(self, broker_id: int, size: int | None) -> None:
-        """Writes of a broker's process to any file end at that size (EFBIG); None: as ours.
+        """Limits the size of files that the broker may write (EFBIG); None: this process's limit.
 
         Raises:
-            ConfigInvalid: it does not run, or only Linux could do it.
+            ConfigInvalid: the broker does not run, or the system is not Linux.
         """
         if size is None and not self.entry(broker_id).is_alive:
-            return  # it starts without
+            return  # the broker starts without a limit
         pid = self.running(broker_id).pid
         if sys.platform != "linux":
             raise ConfigInvalid("disk", broker_id, "needs Linux: no other system limits a process")
@@ -144,7 +144,7 @@ class BrokerProcesses:
             )
 
     def kill_all(self) -> None:
-        """Ends every process at once."""
+        """Kills every process (SIGKILL) and waits until they have ended."""
         running = [entry.process for entry in self._file.brokers if entry.process is not None]
         for process in running:
             process.signal(signal.SIGKILL)
@@ -160,7 +160,7 @@ class BrokerProcesses:
         return found
 
     def said(self, broker_id: int) -> str:
-        """The last lines that the process printed."""
+        """The last lines that the process printed, as a text for an error."""
         console = self._file.console_path(broker_id)
         lines = "".join(f"\n  {line}" for line in last_lines(console)) or " nothing"
         return f"the last lines of {console}:{lines}"
@@ -169,7 +169,7 @@ class BrokerProcesses:
 def _launch(
     module: str, arguments: Sequence[str], console: Path, environment: Mapping[str, str]
 ) -> ProcessId:
-    """Starts a broker that ends with us: its output is added to ``console``."""
+    """Starts a broker that ends with this process; its output is appended to ``console``."""
     if not fork_server.is_available():
         return spawn(python_module(module, *arguments), console, environment, is_bound=True)
     console.parent.mkdir(parents=True, exist_ok=True)
@@ -189,12 +189,12 @@ def _wait_gone(process: ProcessId, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     if not wait_until(lambda: not process.is_alive, timeout_s):
         return False
-    # It is a zombie already while its other threads still end, and hold its files and ports.
+    # A zombie's other threads may still be ending, and hold its files and ports.
     return wait_until(lambda: _is_reaped(process), deadline - time.monotonic())
 
 
 def _is_reaped(process: ProcessId) -> bool:
-    with contextlib.suppress(ChildProcessError):  # it is the fork server's
-        # Without this it would stay as a zombie until we end.
+    with contextlib.suppress(ChildProcessError):  # it is a child of the fork server
+        # Without this it would stay a zombie until this process ends.
         os.waitpid(process.pid, os.WNOHANG)
     return process.is_gone

@@ -1,4 +1,4 @@
-"""What must hold of a cluster's state changes, and all brokers' changes on one page.
+"""Checks the epochs in a cluster's state changes, and shows all brokers' changes on one page.
 
 The records are those of ``state-changes.jsonl``; docs/state-changes-schema.md describes them.
 """
@@ -23,7 +23,7 @@ def read_state_changes(logs_directories: Mapping[int, Path]) -> list[StateChange
     """The records of all brokers, in order of time; those of one broker keep their order."""
     rows: list[StateChangeRow] = []
     for directory in logs_directories.values():
-        # The hours that have rolled away have a suffix, and come first.
+        # Files of earlier hours have a suffix, and come first.
         for file in [*sorted(directory.glob(f"{FILE_NAME}.*")), directory / FILE_NAME]:
             if file.exists():
                 rows += map(orjson.loads, _whole_lines(file.read_bytes()))
@@ -31,12 +31,12 @@ def read_state_changes(logs_directories: Mapping[int, Path]) -> list[StateChange
 
 
 def _whole_lines(data: bytes) -> list[bytes]:
-    """The lines of a file whose last one may still be written."""
+    """The complete lines of a file whose last line may still be being written."""
     return data[: data.rfind(b"\n") + 1].splitlines()
 
 
 def page(rows: Iterable[StateChangeRow], journal: Sequence[tuple[float, str]] = ()) -> str:
-    """The state changes of all brokers, and what the test did, a line each in order of time."""
+    """The state changes and the steps of the test as text, a line each, in order of time."""
     lines = [(int(row["time_ms"]), _line(row)) for row in rows]
     lines += [(round(at_s * 1000), f"---------- test        {text}") for at_s, text in journal]
     lines.sort(key=lambda line: line[0])
@@ -58,11 +58,11 @@ def _clock(at_ms: int) -> str:
 
 
 def epoch_faults(rows: Iterable[StateChangeRow]) -> list[str]:
-    """What is wrong with the epochs, a sentence each; empty if nothing is.
+    """The faults of the epochs, a sentence each; empty if there are none.
 
-    A controller's own epoch never falls in its log, no two brokers are elected in one controller
-    epoch, a partition's leader epoch never falls in a broker's log, and no two brokers lead a
-    partition in one leader epoch.  A topic that is deleted, or has another id, begins anew.
+    Faults are: a controller's epoch that decreases in its log, two brokers elected in one
+    controller epoch, a partition's leader epoch that decreases in a broker's log, and two leaders
+    of a partition in one leader epoch.  A topic that was deleted, or has another id, is new.
     """
     found: list[str] = []
     controller_epochs: dict[int, int] = {}

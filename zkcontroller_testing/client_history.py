@@ -1,7 +1,7 @@
-"""Records what clients do and are answered; what they may not have seen is in history_checks.
+"""Records what clients do and what they get; :mod:`.history_checks` finds violations in it.
 
-Clients of any kind can be recorded by :meth:`ClientHistory.invoke`.  :mod:`.recorded_clients` does
-so for confluent-kafka.
+Any client can be recorded with :meth:`ClientHistory.invoke`.  :mod:`.recorded_clients` does so for
+clients of confluent-kafka.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     )
 
 MOST_OPERATIONS: Final = 1_000_000
-"""Where a history ends: a test that wants more has forgotten to stop."""
+"""Longest history; a test that records more has probably forgotten to stop."""
 _MOST_SHOWN: Final = 20
 
 
 class Invocation:
-    """An operation that a client began; its result is recorded once, by one of three methods."""
+    """An operation that a client began; call one of the three methods once to record its result."""
 
     def __init__(self, history: ClientHistory, operation: Operation) -> None:
         self._history = history
         self._operation = operation
 
     def ok(self, **fields: Any) -> None:
-        """The operation took effect; ``fields`` are what the answer adds, such as ``offset``."""
+        """The operation took effect; ``fields``: from the response, such as ``offset``."""
         self._history.complete(self._operation, OperationResult.OK, fields)
 
     def fail(self, error: object = "") -> None:
@@ -51,39 +51,39 @@ class Invocation:
 
 
 class ClientHistory:
-    """Grows from any thread; :meth:`check` when the clients are done."""
+    """A history that any thread may add to; call :meth:`check` when the clients are done."""
 
     def __init__(
         self,
         client_config: Callable[[], dict[str, str]],
         state_changes: Callable[[], Iterable[StateChangeRow]],
     ) -> None:
-        """``client_config``: for the clients that are made here.  ``state_changes``: of brokers."""
+        """``client_config``: for clients made here.  ``state_changes``: reads those of brokers."""
         self.client_config = client_config
         self._state_changes = state_changes
         self._lock = threading.Lock()
         self._operations: list[Operation] = []
         self.acknowledged = 0
-        """How many records so far."""
+        """Number of records acknowledged so far."""
         self._began_ns = time.monotonic_ns()
         self._names: dict[str, int] = {}
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Everything so far, in order of invocation."""
+        """All operations so far, in order of invocation."""
         with self._lock:
             return tuple(self._operations)
 
     def now_ns(self) -> int:
-        """The time since the history began."""
+        """Nanoseconds since the history began."""
         return time.monotonic_ns() - self._began_ns
 
     def invoke(
         self, process: str, act: ClientAct | str, *, since_ns: int | None = None, **fields: Any
     ) -> Invocation:
-        """Notes that ``process`` begins to do something; see :class:`.Operation` for the fields.
+        """Records that ``process`` begins an operation; see :class:`.Operation` for the fields.
 
-        ``since_ns``: when it began, if that is not now.
+        ``since_ns``: when it began, in nanoseconds since the history began; None: now.
         """
         at_ns = self.now_ns() if since_ns is None else since_ns
         with self._lock:
@@ -96,7 +96,7 @@ class ClientHistory:
     def complete(
         self, operation: Operation, completion: OperationResult, fields: dict[str, Any]
     ) -> None:
-        """Notes how an operation ended; an :class:`Invocation` does it."""
+        """Records how an operation ended; called by :class:`Invocation`."""
         ended = replace(operation, completion=completion, completed_ns=self.now_ns(), **fields)
         with self._lock:
             assert self._operations[operation.index] is operation, "it is completed once"
@@ -104,7 +104,7 @@ class ClientHistory:
             self.acknowledged += ended.act is ClientAct.SEND and ended.is_ok
 
     def name(self, kind: str) -> str:
-        """A process's name that no other one has: ``producer-1``."""
+        """A new unique name for a process: ``producer-1``."""
         with self._lock:
             self._names[kind] = self._names.get(kind, 0) + 1
             return f"{kind}-{self._names[kind]}"
@@ -149,10 +149,10 @@ class ClientHistory:
         members: int = 1,
         config: Mapping[str, Any] | None = None,
     ) -> RecordedLoad:
-        """A ``with`` block in which so many clients of each kind write and read the topic.
+        """A ``with`` block in which this many clients of each kind write and read the topic.
 
-        When it ends, everything is flushed, and the topic is read to its end.  ``config`` adds to
-        that of the producers without transactions.
+        At its end, the producers are flushed and the topic is read to its end.  ``config`` adds to
+        the configuration of the producers without transactions.
         """
         from zkcontroller_testing.recorded_clients import RecordedLoad
 
@@ -168,32 +168,32 @@ class ClientHistory:
         )
 
     def read_to_end(self, topic: str, partitions: int = 1) -> None:
-        """Reads the whole topic, once with and once without what is not committed.
+        """Reads the whole topic twice: as ``read_committed`` and as ``read_uncommitted``.
 
-        Without such a reading no record counts as lost.
+        Lost records are found only if the topic was read like this.
         """
         for is_committed_only in (True, False):
             with self.consumer(topic, partitions, is_committed_only=is_committed_only) as consumer:
                 consumer.read_to_end()
 
     def violations(self) -> list[HistoryViolation]:
-        """Everything that is wrong, the brokers' state changes included."""
+        """All violations in this history and in the brokers' state changes."""
         operations = self.operations
         led = enumerate(self._led(), start=len(operations))
         return violations((*operations, *(replace(each, index=n) for n, each in led)))
 
     def check(self) -> None:
-        """Fails unless all is well; says of each violation what, where and when, and shows it."""
+        """Raises AssertionError if there are violations, with what, where and when for each."""
         found = self.violations()
         text = "\n".join(each.text() for each in found[:_MOST_SHOWN])
         assert not found, f"{len(found)} violations in {len(self.operations)} operations:\n{text}"
 
     def write(self, path: Path) -> None:
-        """Writes the history as text, an operation a line."""
+        """Writes the history as text, one operation on each line."""
         path.write_text(history_text(self.operations), encoding="utf-8")
 
     def _led(self) -> list[Operation]:
-        """Who led what, as brokers have written it; in time by their clocks."""
+        """Elections and deletions as operations, from the brokers' state changes and clocks."""
         found = []
         began_ns = time.time_ns() - self.now_ns()
         for row in self._state_changes():

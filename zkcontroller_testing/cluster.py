@@ -1,8 +1,8 @@
-"""A real cluster in a test's hands: broker processes, a ZooKeeper, and what can happen to them.
+"""A real cluster for a test: broker processes, a ZooKeeper, and methods that cause faults.
 
-Brokers are processes like those of ``zkctl cluster start``, in a folder that ``zkctl --dir`` knows
-as well.  Every connection goes through a proxy in the test's process, from clients to brokers, from
-brokers to brokers and to ZooKeeper: each can be cut, delayed, or answered with an error.
+Brokers are processes like those of ``zkctl cluster start``, in a folder that ``zkctl --dir`` can
+use, too.  Every connection, of clients and of brokers to brokers and to ZooKeeper, goes through a
+proxy in the test's process.  The proxies can break connections, delay requests and return errors.
 """
 
 from __future__ import annotations
@@ -64,31 +64,34 @@ from zkcontroller_testing.zookeepers import EMBEDDED, remove_chroot, start_zooke
 START_TIMEOUT_S: Final = 60.0
 MOST_BROKERS: Final = 20
 CREATE_RETRY_S: Final = 0.1
-"""From a topic that wants more brokers than the controller knows to the next try."""
+"""Pause between two tries to create a topic while the controller knows too few brokers."""
 _SESSION_TIMEOUT_MS: Final = 30_000
 _DEFAULTS: Final = {
-    # As a broker for development has it: the first consumer of a group need not wait.
+    # The first consumer of a group need not wait for others.
     "group.initial.rebalance.delay.ms": "0",
-    # Fifty partitions of each would be most of the start.
+    # Creating Kafka's default of fifty partitions would take most of the start.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # A leader moves when the test moves it, and not five minutes later.
+    # Leaders move only when the test moves them, not by the check every five minutes.
     "auto.leader.rebalance.enable": "false",
-    # A follower that asks its leader before that one knows of it waits so long; else a second.
+    # A follower may fetch before the leader knows that it leads, and then waits this long.
     "replica.fetch.backoff.ms": "100",
 }
 
 
 class KafkaCluster:
-    """Brokers 1 to ``brokers``.  Use it as a ``with`` block, or :meth:`start` and :meth:`close`.
+    """A cluster of brokers 1 to ``brokers``; a ``with`` block starts and ends it.
+
+    Instead of the block, call :meth:`start` and :meth:`close`.
 
     ``zookeeper``: ``embedded`` (its own; needs Java), ``shared`` (one for all workers of a pytest
-    run), ``container`` (Docker), or ``host:port/chroot`` of one that runs.  ``listeners``: what
-    clients speak, ``plaintext``, ``tls``, ``sasl`` or ``sasl_tls``.  ``configs``: keys of
-    ``server.properties`` for every broker; ``broker_configs``: for some, as ``broker.rack``.
-    ``disks``: brokers whose data is on a disk of its own, and its size in MB; needs root.
+    run), ``container`` (Docker), or ``host:port/chroot`` of a running one.  ``listeners``: the
+    security of the clients' listener, ``plaintext``, ``tls``, ``sasl`` or ``sasl_tls``.
+    ``configs``: keys of ``server.properties`` for every broker; ``broker_configs``: the same by
+    broker id, such as ``broker.rack``.  ``disks``: by broker id, the size in MB of a disk for the
+    broker's data alone; needs root.
 
-    Waits raise :class:`NotInTime`, an ``AssertionError``, when their time is over.
+    Methods that wait raise :class:`NotInTime`, an ``AssertionError``, after ``timeout_s``.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class KafkaCluster:
             disk = BrokerDisk(self.directory.absolute(), broker_id, megabytes)
             self._disks[broker_id] = disk
         self.journal: list[tuple[float, str]] = []
-        """What the test did, each with its time (seconds since 1970)."""
+        """The steps of the test, each with its time (seconds since 1970)."""
         self._file = ClusterFile(
             self.directory.absolute(), ZooKeeperEntry(zookeeper, is_embedded=False)
         )
@@ -130,13 +133,13 @@ class KafkaCluster:
         self._histories: list[ClientHistory] = []
         self._is_started = False
 
-    # Life
+    # Start and end
 
     def start(self, broker_id: int | None = None, *, wait: bool = True) -> Self:
         """Starts the whole cluster, or one of its brokers again.
 
-        It returns when the brokers started are registered and name the controller; with ``wait``
-        False at once.
+        Returns when the started brokers are registered and their Metadata names the controller.
+        With ``wait`` False it returns at once.
         """
         if broker_id is None:
             assert not self._is_started, "the cluster runs"
@@ -158,7 +161,7 @@ class KafkaCluster:
         return self
 
     def close(self) -> None:
-        """Ends every process at once.  The folder stays."""
+        """Kills every process.  The folder stays."""
         self._stack.close()
         self._is_started = False
 
@@ -168,7 +171,7 @@ class KafkaCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Where it is
+    # Addresses and state
 
     @property
     def bootstrap_servers(self) -> str:
@@ -176,7 +179,7 @@ class KafkaCluster:
         return self._file.bootstrap_servers
 
     def client_config(self) -> dict[str, str]:
-        """The configuration of a client of librdkafka's kind: addresses and security."""
+        """The configuration of a librdkafka client: addresses and security."""
         settings = client_settings(self._protocol, self.directory / "certificates")
         return {"bootstrap.servers": self.bootstrap_servers, **settings}
 
@@ -197,13 +200,13 @@ class KafkaCluster:
 
     @property
     def controller_epoch(self) -> int:
-        """How often a controller was elected."""
+        """The controller epoch, which is the number of controller elections; 0 before the first."""
         found = self._session.read(ControllerEpochZnode.PATH)
         return ControllerEpochZnode.decode(found.data) if isinstance(found, Znode) else 0
 
     @property
     def live_brokers(self) -> tuple[int, ...]:
-        """Those that are registered in ZooKeeper."""
+        """The ids of the brokers that are registered in ZooKeeper, in order."""
         found = self._session.children("/brokers/ids")
         return (
             ()
@@ -212,26 +215,26 @@ class KafkaCluster:
         )
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker's process runs; a paused one does."""
+        """Whether the broker's process exists; also True for a paused process."""
         return self._brokers.entry(broker_id).is_alive
 
     def pid(self, broker_id: int) -> int:
-        """The broker's process, for tools that look at it; ConfigInvalid if it has none."""
+        """The id of the broker's process; ConfigInvalid if it does not run."""
         return self._brokers.running(broker_id).pid
 
     def logs_directory(self, broker_id: int) -> Path:
-        """``server.log``, ``controller.log``, ``state-change.log``, ``state-changes.jsonl``."""
+        """The folder of ``server.log``, ``state-change.log``, ``state-changes.jsonl`` and others."""
         return self._file.logs_directory(broker_id)
 
     def metadata(self, broker_id: int, timeout_s: float = PATIENCE_S) -> MetadataAnswer:
-        """What this broker's Metadata says: ``brokers``, ``controller_id``, ``partitions``, ….
+        """This broker's Metadata response: ``brokers``, ``controller_id``, ``partitions``, ….
 
         ``partitions["orders", 0]`` has the leader, its epoch and the ISR as this broker knows them,
-        which may be behind ZooKeeper.
+        which may be older than in ZooKeeper.
 
         Raises:
             ConfigInvalid: the broker does not run.
-            NotInTime: it does not answer.
+            NotInTime: it sends no response.
         """
         self._brokers.running(broker_id)
         try:
@@ -240,7 +243,7 @@ class KafkaCluster:
             raise NotInTime(f"broker {broker_id} answers Metadata: {error}") from error
 
     def znode(self, path: str) -> ZnodeHandle:
-        """A znode: ``get``, ``set``, ``corrupt``, ``delete``, ``watch``."""
+        """A handle to ``get``, ``set``, ``corrupt``, ``delete`` or ``watch`` a znode."""
         return ZnodeHandle(self._session, path)
 
     # The controller
@@ -248,7 +251,7 @@ class KafkaCluster:
     def wait_controller(
         self, *, after_epoch: int | None = None, timeout_s: float = PATIENCE_S
     ) -> int:
-        """The controller, once there is one; with ``after_epoch`` one of a later epoch."""
+        """Waits for a controller, with ``after_epoch`` for one of a later epoch; returns its id."""
 
         def look() -> int | None:
             if after_epoch is not None and self.controller_epoch <= after_epoch:
@@ -258,20 +261,20 @@ class KafkaCluster:
         return until(look, lambda: f"a controller after epoch {after_epoch}", timeout_s)
 
     def delete_controller(self) -> None:
-        """Deletes ``/controller``: its owner resigns, and all others run for it."""
+        """Deletes ``/controller``: the controller resigns, and the brokers elect another one."""
         self._note("delete /controller")
         self.znode(ControllerZnode.PATH).delete()
 
     def elect_controller(self, timeout_s: float = PATIENCE_S) -> int:
-        """Deletes ``/controller`` and returns the broker that is elected then."""
+        """Deletes ``/controller``, waits for the election, and returns the elected broker."""
         epoch = self.controller_epoch
         self.delete_controller()
         return self.wait_controller(after_epoch=epoch, timeout_s=timeout_s)
 
-    # BrokerProcesses
+    # Broker processes
 
     def kill(self, broker_id: int) -> None:
-        """Ends the process as a power cut does (SIGKILL); its session expires later."""
+        """Kills the process (SIGKILL), as a power cut would; its session expires later."""
         self._note(f"kill {broker_id}")
         self._brokers.signal(broker_id, signal.SIGKILL)
         self._brokers.await_end(broker_id, PATIENCE_S)
@@ -291,17 +294,17 @@ class KafkaCluster:
         self._brokers.await_end(broker_id, timeout_s)
 
     def pause(self, broker_id: int) -> None:
-        """Freezes the process (SIGSTOP), as a long garbage collection does, until it stands."""
+        """Stops the process (SIGSTOP), as a long garbage collection does; returns when it has."""
         self._note(f"pause {broker_id}")
         self._brokers.suspend(broker_id)
 
     def resume(self, broker_id: int) -> None:
-        """Lets a paused process go on."""
+        """Continues a paused process (SIGCONT)."""
         self._note(f"resume {broker_id}")
         self._brokers.signal(broker_id, signal.SIGCONT)
 
     def bounce(self, broker_id: int, *, clean: bool = True) -> None:
-        """Stops the broker and starts it at once, by controlled shutdown or as after a crash."""
+        """Restarts the broker at once: after a controlled shutdown, or if not ``clean``, a kill."""
         if clean:
             self.stop(broker_id)
         else:
@@ -309,7 +312,7 @@ class KafkaCluster:
         self.start(broker_id)
 
     def expire_session(self, broker_id: int) -> None:
-        """Has ZooKeeper end the broker's session: its ephemerals are gone when this returns."""
+        """Ends the broker's ZooKeeper session; its ephemeral znodes are gone when this returns."""
         self._note(f"expire the session of {broker_id}")
         self._brokers.entry(broker_id)
         session = self._network.session_of(broker_id)
@@ -320,9 +323,10 @@ class KafkaCluster:
     def wait_registered(
         self, *broker_ids: int, after_epoch: int = -1, timeout_s: float = PATIENCE_S
     ) -> int:
-        """Waits until these brokers are registered; returns the highest broker epoch of them.
+        """Waits until these brokers (by default all) are registered.
 
-        With ``after_epoch`` each must have a later one: it has registered anew.
+        Returns their highest broker epoch.  With ``after_epoch``, each must have registered again
+        with a higher broker epoch.
         """
         ids = broker_ids or self.broker_ids
 
@@ -335,7 +339,7 @@ class KafkaCluster:
         )
 
     def wait_unregistered(self, broker_id: int, timeout_s: float = PATIENCE_S) -> None:
-        """Waits until the broker's registration is gone: its session has ended."""
+        """Waits until the broker is no longer registered, because its session has ended."""
         until(
             lambda: True if self.broker_epoch(broker_id) < 0 else None,
             lambda: f"broker {broker_id} is still registered",
@@ -350,29 +354,30 @@ class KafkaCluster:
     # Disks and clocks
 
     def disk_full(self, broker_id: int) -> None:
-        """No byte is left for the broker, until :meth:`free_disk`.
+        """Leaves the broker no byte to write, until :meth:`free_disk`.
 
-        A disk of its own (``disks``) is filled: ENOSPC.  Otherwise the broker's process may write
-        to no file any more, those of its own log neither: EFBIG, until it starts again.
+        A disk of the broker's own (``disks``) is filled: writes fail with ENOSPC.  Without one, all
+        writes of the broker's process to files fail with EFBIG, also those to ``server.log``, until
+        it is started again.
         """
         disk = self._disks.get(broker_id)
         self._note(f"fill the disk of {broker_id}")
         self._brokers.limit_files(broker_id, 0) if disk is None else disk.fill()
 
     def free_disk(self, broker_id: int) -> None:
-        """Gives back the room that :meth:`disk_full` has taken."""
+        """Ends the effect of :meth:`disk_full`: the broker can write again."""
         disk = self._disks.get(broker_id)
         self._note(f"free the disk of {broker_id}")
         self._brokers.limit_files(broker_id, None) if disk is None else disk.free()
 
     def make_disk_read_only(self, broker_id: int) -> None:
-        """Every write to the broker's own disk fails from now on, as after an error of the disk."""
+        """Makes every write to the broker's own disk fail, as after a disk error."""
         disk = self._disk(broker_id)
         self._note(f"make the disk of {broker_id} read-only")
         disk.make_read_only()
 
     def lose_page_cache(self, broker_id: int) -> None:
-        """Cuts the broker's power: kills it, and its disk loses what no fsync has brought there."""
+        """Simulates a power cut: kills the broker, and its own disk loses data without an fsync."""
         disk = self._disk(broker_id)
         if self.is_alive(broker_id):
             self.kill(broker_id)
@@ -380,7 +385,7 @@ class KafkaCluster:
         disk.lose_unsynced()
 
     def mend_disk(self, broker_id: int) -> None:
-        """The disk of a broker that has ended is writable again, and has room."""
+        """Makes the disk of a stopped broker writable again, with free space."""
         disk = self._disk(broker_id)
         if self.is_alive(broker_id):
             raise ConfigInvalid("broker", broker_id, "runs: its disk cannot be mended now")
@@ -388,10 +393,10 @@ class KafkaCluster:
         disk.repair()
 
     def set_clock(self, broker_id: int, ahead_ms: int) -> None:
-        """The broker's wall clock is so far ahead of the machine's (behind, if negative).
+        """Sets the broker's wall clock ``ahead_ms`` ahead of the machine's (negative: behind).
 
-        It jumps at once, and stays so when the broker starts again.  The monotonic clock, which
-        time limits go by, never jumps.  0 sets it right.
+        The clock jumps at once, and keeps the difference after a restart.  0 sets it right.  The
+        monotonic clock, which timeouts use, never jumps.
         """
         self._brokers.entry(broker_id)
         if abs(ahead_ms) > MOST_OFFSET_MS:
@@ -411,12 +416,11 @@ class KafkaCluster:
         replicas: Sequence[Sequence[int]] | None = None,
         timeout_s: float = PATIENCE_S,
     ) -> None:
-        """Creates a topic; its leaders take records when this returns.
+        """Creates a topic; its leaders accept records when this returns.
 
         The replication factor is by default the number of brokers, at most three.  ``replicas``
-        places them instead: a list for each partition, the preferred leader first.  While brokers
-        run that the controller does not know, as after the end of their sessions, it is tried
-        again.
+        gives the assignment instead: a list of brokers for each partition, the preferred leader
+        first.  If the controller does not know all running brokers yet, creation is retried.
         """
         factor = replication_factor or min(3, len(self.broker_ids))
         placed = replicas and ",".join(":".join(map(str, each)) for each in replicas)
@@ -428,7 +432,7 @@ class KafkaCluster:
             placed or None,
         )
         self._note(f"create topic {name}")
-        # The proxy of a broker that is gone accepts a connection and breaks it off.
+        # Leave out brokers that do not run: their proxies accept connections and then break them.
         doors = zip(self.broker_ids, self._internal_doors, strict=True)
         alive = [f"{host}:{port}" for each, (host, port) in doors if self.is_alive(each)]
         if not alive:
@@ -445,13 +449,13 @@ class KafkaCluster:
         self._wait_led(name, range(len(replicas) if replicas else partitions), timeout_s)
 
     def partition_state(self, topic: str, partition: int = 0) -> PartitionStateZnode | None:
-        """Leader, leader epoch, ISR and controller epoch, as ZooKeeper has them."""
+        """The partition's state in ZooKeeper: leader, epochs and ISR; None: there is no znode."""
         path = PartitionStateZnode.path(topic, partition)
         found = self._session.read(path)
         return PartitionStateZnode.decode(path, found.data) if isinstance(found, Znode) else None
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The leader; -1 while there is none."""
+        """The leader's broker id, from ZooKeeper; -1 while there is none."""
         state = self.partition_state(topic, partition)
         return -1 if state is None else state.leader
 
@@ -463,7 +467,7 @@ class KafkaCluster:
         among: Collection[int] | None = None,
         timeout_s: float = PATIENCE_S,
     ) -> int:
-        """The leader, once there is one (``among`` these brokers)."""
+        """Waits until the partition has a leader (``among`` these brokers); returns its id."""
 
         def look() -> int | None:
             leader = self.leader(topic, partition)
@@ -483,7 +487,10 @@ class KafkaCluster:
         *,
         timeout_s: float = PATIENCE_S,
     ) -> tuple[int, ...]:
-        """The ISR, once it has exactly these brokers (by default: all of the cluster)."""
+        """Waits until the ISR has exactly these brokers (default: all of the cluster).
+
+        Returns the ISR in its order.
+        """
         wanted = set(self.broker_ids if brokers is None else brokers)
 
         def look() -> tuple[int, ...] | None:
@@ -503,10 +510,10 @@ class KafkaCluster:
     # The network
 
     def cut(self, a: Peer, b: Peer, *, one_way: bool = False, silent: bool = False) -> None:
-        """Cuts two brokers off from each other, a broker from ``zookeeper`` or from ``clients``.
+        """Cuts the network between two brokers, or a broker and ``zookeeper`` or ``clients``.
 
-        Connections break, and new ones break as well; a ``silent`` cut keeps them open and loses
-        everything.  ``one_way``: only what ``a`` sends to ``b``.
+        Existing and new connections break.  A ``silent`` cut keeps connections open, but loses all
+        data.  ``one_way``: only what ``a`` sends to ``b`` is cut.
         """
         self._note(f"cut {a} {'->' if one_way else '<->'} {b}{' silently' if silent else ''}")
         self._network.cut(a, b, one_way=one_way, silent=silent)
@@ -514,18 +521,18 @@ class KafkaCluster:
     def lose_zookeeper_answer(
         self, broker_id: int, operation: str = "multi", *, times: int = 1
     ) -> AnswerLoss:
-        """ZooKeeper does what the broker asks, and the broker does not get the answer.
+        """ZooKeeper executes the broker's request, but the broker does not get the response.
 
-        The next ``times`` requests of the kind ``create``, ``delete``, ``set`` or ``multi``; the
-        connection breaks, the session lives on.  A controller is elected by a multi, and writes by
-        multis.  The answer's ``count`` says how often it has happened.
+        Applies to the next ``times`` requests of the kind ``create``, ``delete``, ``set`` or
+        ``multi``.  The connection breaks, the session stays.  A controller is elected by a multi,
+        and writes by multis.  ``count`` of the returned value is the number of lost responses.
         """
         self._brokers.entry(broker_id)
         self._note(f"lose an answer to {operation} of {broker_id}")
         return self._network.lose_answers(broker_id, operation, times)
 
     def heal(self) -> None:
-        """Ends all cuts, faults and narrowed versions."""
+        """Ends all cuts and faults, and the effects of :meth:`offer_versions`."""
         self._note("heal")
         self._network.heal()
 
@@ -540,7 +547,7 @@ class KafkaCluster:
         topic: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Requests of this API reach the broker so much later, and all behind them."""
+        """Delays requests of this API, and later requests on the same connection."""
         fault = Fault(Action.DELAY, api_named(api), broker, sender, client_id, delay_ms=delay_ms)
         return self._arrange(fault, topic, times)
 
@@ -555,9 +562,9 @@ class KafkaCluster:
         times: int | None = 1,
         answer: bool = False,
     ) -> Fault:
-        """The connection breaks before the broker has the request.
+        """Breaks the connection before the broker gets the request.
 
-        With ``answer`` the broker does what it is asked for, and its answer is lost.
+        With ``answer``, the broker handles the request, and only its response is lost.
         """
         action = Action.DROP_ANSWER if answer else Action.DROP_REQUEST
         return self._arrange(Fault(action, api_named(api), broker, sender, client_id), topic, times)
@@ -573,7 +580,7 @@ class KafkaCluster:
         topic: str | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """Requests of this API are answered with an error, and the broker never has them."""
+        """Requests of this API get an error response; the broker never receives them."""
         fault = Fault(
             Action.ERROR, api_named(api), broker, sender, client_id, error=error_named(error)
         )
@@ -582,12 +589,12 @@ class KafkaCluster:
     def offer_versions(
         self, api: str | int, least: int, most: int, *, broker: int | None = None
     ) -> None:
-        """Brokers offer only these versions of an API, to connections that begin from now on."""
+        """Limits the versions of an API that brokers offer in ApiVersions on new connections."""
         self._note(f"offer {api} {least} to {most}")
         self._network.offer_versions(api_named(api), broker, least, most)
 
     def versions_used(self, api: str | int) -> set[int]:
-        """The versions in which clients have asked for this API since the last :meth:`heal`."""
+        """The versions of this API in clients' requests since the last :meth:`heal`."""
         return set(self._network.table.used.get(api_named(api), ()))
 
     def remove(self, fault: Fault) -> None:
@@ -597,25 +604,25 @@ class KafkaCluster:
     # The controller's steps
 
     def at(self, name: str, *, broker: int | None = None) -> HoldPoint:
-        """A named step of the controller, to be held: see docs/testing.md for the names."""
+        """A named step at which the controller can be held; docs/testing.md lists the names."""
         return HoldPoint(self._holds, name, broker)
 
     # Records and epochs
 
     def ledger(self, topic: str, partition: int = 0) -> Ledger:
-        """Writes records with ``acks=all`` and notes what was acknowledged."""
+        """A ledger, which writes records with ``acks=all`` and remembers acknowledged ones."""
         ledger = Ledger(self._loop, self._internal_doors, topic, partition)
         self._ledgers.append(ledger)
         return ledger
 
     def history(self) -> ClientHistory:
-        """Records what clients do and are answered, and says what they must not have seen."""
+        """A history, which records what clients do and get, and finds violations in it."""
         history = ClientHistory(self.client_config, self.state_changes)
         self._histories.append(history)
         return history
 
     def no_acknowledged_record_lost(self, *ledgers: Ledger, timeout_s: float = PATIENCE_S) -> None:
-        """Fails unless each acknowledged record of the ledgers (by default: all) is there."""
+        """Raises AssertionError if an acknowledged record of the ledgers (default: all) is lost."""
         for ledger in ledgers or self._ledgers:
             lost = ledger.lost(timeout_s)
             assert not lost, (
@@ -624,7 +631,7 @@ class KafkaCluster:
             )
 
     def epochs_monotonic(self) -> None:
-        """Fails if an epoch fell in some broker's log, or one epoch had two leaders."""
+        """Raises AssertionError if an epoch decreased, or two brokers led in one epoch."""
         faults = checks.epoch_faults(self.state_changes())
         assert not faults, "; ".join(faults)
 
@@ -644,10 +651,10 @@ class KafkaCluster:
             history.write(self.directory / f"history-{number}.txt")
         return self.directory
 
-    # Inside
+    # Private
 
     def _build(self) -> None:
-        """Everything around the brokers: ZooKeeper, proxies, files."""
+        """Starts everything that brokers need: ZooKeeper, disks, proxies, files."""
         stack = self._stack
         self.directory.mkdir(parents=True, exist_ok=True)
         self._zookeeper = start_zookeeper(self._kind, self.directory, self._shared_directory)
@@ -708,7 +715,7 @@ class KafkaCluster:
         }
 
     def _wait_led(self, topic: str, partitions: Iterable[int], timeout_s: float) -> None:
-        """Waits until the leaders know the partitions, which ZooKeeper has before them."""
+        """Waits until the leaders know that they lead; ZooKeeper has the state before they do."""
 
         def look() -> dict[int, int] | None:
             leaders = {each: self.leader(topic, each) for each in partitions}

@@ -1,7 +1,7 @@
 """A cluster in containers: a ZooKeeper, and brokers of the image that compose/Dockerfile builds.
 
-For tests in which a broker shall have a machine of its own, or that shall run what is deployed.
-:mod:`.cluster` needs no Docker, starts sooner, and can do more to its brokers.
+It is for tests that need each broker on a host of its own, or that test the deployed image.
+:mod:`.cluster` needs no Docker, starts sooner, and can cause more kinds of faults.
 
 Testcontainers starts and removes the containers; it is imported when a cluster is started, so that
 other users need not install it.  Each broker has a listener for the other brokers, and one for
@@ -33,19 +33,19 @@ IMAGE_VARIABLE: Final = "ZKCONTROLLER_IMAGE"
 MOST_CONTAINERS: Final = 20
 HEALTHY_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 30
-"""A broker hands its partitions over before it ends; then Docker kills it."""
+"""Time for a controlled shutdown; after it Docker kills the broker."""
 _INTERNAL_PORT: Final = 9092
 _EXTERNAL_PORT: Final = 19092
 _HEALTH_INTERVAL_NS: Final = 1_000_000_000
-"""Between two health checks; the image's own interval is for clusters that stay."""
+"""Time between two health checks; shorter than that of the image, so that tests start sooner."""
 _ZOOKEEPER: Final = "zookeeper"
 _DEFAULTS: Final = {
-    # As a broker for development has it: the first consumer of a group need not wait.
+    # The first consumer of a group need not wait for others.
     "group.initial.rebalance.delay.ms": "0",
-    # Fifty partitions of each would be most of the start.
+    # Creating Kafka's default of fifty partitions would take most of the start.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # A killed broker is missed, and may come back, after so long; else after 18 s.
+    # The session of a killed broker expires after this, instead of 18 s.
     "zookeeper.session.timeout.ms": "6000",
 }
 
@@ -55,8 +55,8 @@ class KafkaClusterContainer:
 
     ``image``: by default ``$ZKCONTROLLER_IMAGE``, else ``zkcontroller``; ``zookeeper_image``: by
     default ``$ZKCONTROLLER_ZOOKEEPER_IMAGE``, else ``zookeeper:3.9``.  ``configs``: keys of
-    ``server.properties`` for every broker.  The logs of all containers stand below the exception
-    that leaves the block.
+    ``server.properties`` for every broker.  An exception that leaves the block gets the last log
+    lines of all brokers as notes.
 
     Raises:
         NotInstalled: testcontainers is not installed.
@@ -91,7 +91,7 @@ class KafkaClusterContainer:
         self._host = ""
         self._stack = contextlib.ExitStack()
 
-    # Life
+    # Start and end
 
     def start(self, broker_id: int | None = None) -> KafkaClusterContainer:
         """Starts the cluster, or one of its brokers again; returns when they are healthy."""
@@ -129,7 +129,7 @@ class KafkaClusterContainer:
                 )
         self.close()
 
-    # Where it is
+    # Addresses and state
 
     @property
     def bootstrap_servers(self) -> str:
@@ -137,7 +137,7 @@ class KafkaClusterContainer:
         return ",".join(f"{self._host}:{port}" for port in self._ports.values())
 
     def health(self, broker_id: int) -> str:
-        """What Docker says: ``healthy``, ``unhealthy``, ``starting``; or ``exited``, ``paused``."""
+        """Docker's state: ``healthy``, ``unhealthy``, ``starting``, ``exited`` or ``paused``."""
         container = self._wrapped(broker_id)
         container.reload()
         status: str = container.status
@@ -147,29 +147,29 @@ class KafkaClusterContainer:
         return found
 
     def logs(self, broker_id: int) -> str:
-        """All that the broker has printed: its ``server.log``."""
+        """The broker's whole output, which is its ``server.log``."""
         return b"".join(self._container(broker_id).get_logs()).decode(errors="replace")
 
-    # What can happen
+    # Faults
 
     def kill(self, broker_id: int) -> None:
-        """Ends the broker as if its machine had lost power."""
+        """Kills the broker's container (SIGKILL), as a power cut would."""
         self._wrapped(broker_id).kill()
 
     def stop(self, broker_id: int) -> None:
-        """Stops the broker, which hands its leaderships over before."""
+        """Stops the broker by controlled shutdown: its leaderships move first."""
         self._wrapped(broker_id).stop(timeout=STOP_TIMEOUT_S)
 
     def pause(self, broker_id: int) -> None:
-        """Freezes every process of the container.  Docker checks no health meanwhile."""
+        """Pauses every process of the container; Docker runs no health checks meanwhile."""
         self._wrapped(broker_id).pause()
 
     def unpause(self, broker_id: int) -> None:
-        """Lets a paused broker go on."""
+        """Continues a paused broker."""
         self._wrapped(broker_id).unpause()
 
     def wait_healthy(self, *broker_ids: int, timeout_s: float = HEALTHY_TIMEOUT_S) -> None:
-        """Returns when those brokers, or all, are healthy: registered, and answering clients."""
+        """Waits until these brokers (by default all) are registered and serve clients."""
         for broker_id in broker_ids or self.broker_ids:
 
             def is_healthy(broker_id: int = broker_id) -> bool | None:
@@ -185,7 +185,7 @@ class KafkaClusterContainer:
 
             until(is_healthy, what, timeout_s)
 
-    # Inside
+    # Private
 
     def _start_all(self) -> None:
         try:

@@ -1,11 +1,11 @@
-"""A disk of its own for a broker's data, which can be full, read-only, or lose what was not synced.
+"""A separate disk for a broker's data, which can be filled, made read-only, or lose unsynced data.
 
-Each is a file with an ext4 file system in the cluster's folder, mounted where the broker has its
-data.  So the errors are the kernel's own, and what a power cut leaves is what fsync has promised
-and no more.  Mounting needs root, and a machine that has loop devices.
+Each disk is a file with an ext4 file system in the cluster's folder, mounted at the broker's data
+folder.  So errors come from the kernel, and after a power cut only data with an fsync is certain to
+be there.  Mounting needs root, and a machine that has loop devices.
 
-Nothing but a folder that this module has made itself, below the cluster's folder and reached
-through no symbolic link, is ever mounted, filled or unmounted.
+Only a folder that this module has made itself is ever mounted, filled or unmounted.  It must be
+below the cluster's folder, and its path must have no symbolic link.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _REPAIRED: Final = 1  # e2fsck: errors were found and corrected
 
 
 class BrokerDisk:
-    """One file system; mounted from :meth:`make` until :meth:`unmount`."""
+    """The disk of one broker, mounted from :meth:`make` until :meth:`unmount`."""
 
     def __init__(self, root: Path, broker_id: int, megabytes: int) -> None:
-        """``root``: the cluster's folder.  ConfigInvalid for a size that is not served."""
+        """``root``: the cluster's folder.  ConfigInvalid if the size is out of range."""
         if not LEAST_MB <= megabytes <= MOST_MB:
             reason = f"is not between {LEAST_MB} and {MOST_MB} MB"
             raise ConfigInvalid(f"disks[{broker_id}]", megabytes, reason)
@@ -52,7 +52,7 @@ class BrokerDisk:
         self.is_mounted = False
 
     def make(self) -> None:
-        """Makes the file system and mounts it; ConfigInvalid where that cannot be done."""
+        """Makes the file system and mounts it; ConfigInvalid if that is not possible."""
         if os.geteuid() != 0:
             raise self._impossible("only root can mount one: run the tests as root, or without it")
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ class BrokerDisk:
             raise self._impossible(f"{self.mount_point} is there already") from None
         with self._image.open("xb") as image:
             image.truncate(self._megabytes * 1024 * 1024)
-        # Without the share that is kept for root, as which the broker runs.
+        # Reserve no blocks for root (-m 0), because the broker runs as root.
         self._run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
         self._mount()
 
     def fill(self) -> None:
-        """Takes every byte that is left, until the system says that there is none."""
+        """Fills the disk until the kernel reports ENOSPC for a single byte."""
         with (self._checked() / _FILLER).open("wb", buffering=0) as filler:
             size = _PIECE_BYTES
             while size:
@@ -80,11 +80,11 @@ class BrokerDisk:
                     size //= 2
 
     def make_read_only(self) -> None:
-        """Every write fails from now on (EROFS), also of files that are open: an aborted ext4."""
+        """Aborts the ext4 file system: every write fails with EROFS, also to open files."""
         self._run("mount", "-o", "remount,abort", str(self._checked()))
 
     def lose_unsynced(self) -> None:
-        """Cuts the power: what no fsync has brought to the disk is gone.  No process may use it."""
+        """Drops all data without an fsync, as a power cut does; no process may use the disk."""
         descriptor = os.open(self._checked(), os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(descriptor, _SHUTDOWN, _WITHOUT_FLUSH)
@@ -94,11 +94,11 @@ class BrokerDisk:
         self._mount()
 
     def free(self) -> None:
-        """Gives back what :meth:`fill` has taken."""
+        """Frees the space that :meth:`fill` has taken."""
         (self._checked() / _FILLER).unlink(missing_ok=True)
 
     def repair(self) -> None:
-        """A disk like any other again; no process may use it, if it is read-only now."""
+        """Checks the file system and mounts it writable with free space; no process may use it."""
         self.unmount()
         done = self._call("e2fsck", "-p", str(self._image))
         if done.returncode > _REPAIRED:
@@ -107,7 +107,7 @@ class BrokerDisk:
         self.free()
 
     def unmount(self) -> None:
-        """Ends it; NotInTime if a process still uses it."""
+        """Unmounts the disk; NotInTime if a process still uses it."""
         if not self.is_mounted:
             return
         point = str(self._checked())
@@ -123,11 +123,11 @@ class BrokerDisk:
         self._require_no_links()
         self._run("mount", "-o", "loop,noatime", str(self._image), str(self.mount_point))
         self.is_mounted = True
-        # A log directory has folders of partitions alone.
+        # A log directory must contain only folders of partitions.
         shutil.rmtree(self._checked() / "lost+found", ignore_errors=True)
 
     def _checked(self) -> Path:
-        """The mount point, if it is one: nothing else may be filled or unmounted."""
+        """The mount point; ConfigInvalid if the disk is not mounted there."""
         self._require_no_links()
         if not (self.is_mounted and os.path.ismount(self.mount_point)):
             raise self._impossible(f"{self.mount_point} is not mounted")

@@ -1,9 +1,9 @@
-"""What a proxy before a server has in common, whatever is spoken: a port of its own, and cuts.
+"""A door: the common part of the proxies before servers, for every protocol.
 
-A door listens on the loopback interface as long as its cluster lives, so an address stays good
-while its broker is dead.  Each connection through it has a peer: the broker that has opened it, or
-the clients.  A cut peer does not come through: its connections break at once, or, with a silent
-cut, stay open and carry nothing until the cut heals.
+A door listens on the loopback interface as long as its cluster lives, so its address stays valid
+while its broker is dead.  Each connection through it has a peer: the broker that opened it, or the
+clients.  The connections of a cut peer break at once.  With a silent cut they stay open, but carry
+no data until the cut ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LinkT = TypeVar("LinkT", bound="DoorLink")
 
 
 class DoorLink:
-    """One client's connection, and ours to the server."""
+    """One connection of a client through a door, and the door's connection to the server."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class DoorLink:
     ) -> None:
         self.peer: Peer = CLIENTS
         self.has_lost_frames = False
-        """Whether a silent cut has swallowed something: then it cannot go on after the cut."""
+        """Whether a silent cut has lost data; then the connection breaks when the cut ends."""
         self.from_client, self.to_client = client
         self.from_server, self.to_server = server
 
     def abort(self) -> None:
         """Breaks both connections at once, as a reset does."""
         for writer in (self.to_client, self.to_server):
-            # SO_LINGER of 0: the other side sees a reset, as from a process that was killed.
+            # With SO_LINGER of 0 the other side gets a reset, as from a killed process.
             with contextlib.suppress(OSError, AttributeError):
                 writer.get_extra_info("socket").setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE
@@ -56,10 +56,10 @@ class DoorLink:
 
 
 class Door(ABC, Generic[LinkT]):
-    """Listens, and pumps frames both ways; a subclass looks at them."""
+    """Listens and passes frames in both directions; a subclass inspects them."""
 
     def __init__(self, servers: Callable[[], Sequence[tuple[str, int]]]) -> None:
-        """``servers``: where to connect to, the first that answers."""
+        """``servers``: returns addresses to connect to, in order, until one accepts."""
         self._servers = servers
         self._cuts: Mapping[Peer, bool] = {}
         self._links: set[LinkT] = set()
@@ -78,19 +78,19 @@ class Door(ABC, Generic[LinkT]):
         self.break_links(lambda _: True)
 
     def cut_off(self, cuts: Mapping[Peer, bool]) -> None:
-        """These peers do not come through from now on, and no others; True for a silent cut."""
+        """Cuts off exactly these peers from now on; True: silently, False: connections break."""
         self._cuts = cuts
         self.break_links(
             lambda link: link.has_lost_frames or self._cuts.get(link.peer, True) is False
         )
 
     def break_links(self, which: Callable[[LinkT], bool]) -> None:
-        """Breaks the connections for which it holds."""
+        """Breaks the connections for which ``which`` returns True."""
         for link in [each for each in self._links if which(each)]:
             link.abort()
 
     def is_lost(self, link: LinkT) -> bool:
-        """Whether a frame of this connection is lost; breaks it if its peer is cut off loudly."""
+        """Whether frames of this connection are lost; breaks it if its peer's cut is not silent."""
         is_silent = self._cuts.get(link.peer)
         if is_silent is None:
             return False
@@ -102,11 +102,11 @@ class Door(ABC, Generic[LinkT]):
 
     @abstractmethod
     async def request(self, link: LinkT, frame: bytes) -> None:
-        """Passes on what a client has sent."""
+        """Handles a frame from the client; normally sends it to the server."""
 
     @abstractmethod
     async def answer(self, link: LinkT, frame: bytes) -> None:
-        """Passes on what the server has sent."""
+        """Handles a frame from the server; normally sends it to the client."""
 
     async def read(self, source: asyncio.StreamReader) -> bytes:
         """The next frame of a stream; EOFError at its end."""
@@ -118,7 +118,7 @@ class Door(ABC, Generic[LinkT]):
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> LinkT:
-        """What is known of one connection."""
+        """Makes the link for a new connection."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server = await self._connect()
@@ -153,7 +153,7 @@ class Door(ABC, Generic[LinkT]):
 
 
 async def read_frame(source: asyncio.StreamReader) -> bytes:
-    """The next frame without its size; EOFError at the end, or where the size is none."""
+    """The next frame without its size; EOFError at the end, or if the size is invalid."""
     (size,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
     if not 0 <= size <= MAX_FRAME_BYTES:
         raise EOFError(f"a frame of {size} bytes")

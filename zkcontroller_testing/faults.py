@@ -1,7 +1,7 @@
-"""What shall happen to requests: delays, losses, errors and narrowed versions, by API.
+"""Faults of requests: delays, losses and error responses, by API.
 
-A fault says to which requests it applies, how often, and what happens to them.  The first fault
-that applies to a request decides.
+A fault contains to which requests it applies, how often, and what happens to them.  If several
+faults apply to a request, the first one is used.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from zkcontroller_testing.door import Peer
 class Action(Enum):
     """What happens to a request."""
 
-    DELAY = auto()  # it reaches the broker later
-    DROP_REQUEST = auto()  # the connection breaks before the broker has it
-    DROP_ANSWER = auto()  # the broker does it, the connection breaks before the answer is through
-    ERROR = auto()  # it is answered with an error code, and the broker never has it
+    DELAY = auto()  # the broker gets the request later
+    DROP_REQUEST = auto()  # the connection breaks before the broker gets the request
+    DROP_ANSWER = auto()  # the broker handles the request; the connection breaks at its response
+    ERROR = auto()  # the client gets an error response; the broker never gets the request
 
 
 @dataclass(eq=False)
 class Fault:
-    """One arrangement; ``count`` says how often it has happened."""
+    """A fault that a test arranged; ``count`` is the number of requests it has affected."""
 
     action: Action
     api_key: ApiKey
     broker: int | None = None
-    """The broker that is asked; None: any."""
+    """The broker that receives the request; None: any."""
     sender: Peer | None = None
-    """Who asks: a broker id, or ``clients``; None: anyone."""
+    """The sender of the request: a broker id, or ``clients``; None: any."""
     client_id: str | None = None
     needles: tuple[bytes, ...] = ()
-    """One of them stands in the request: a topic's name, or its id."""
+    """The request must contain one of these: a topic's name or id. Empty: any request."""
     times: int | None = None
-    """How often at most; None: until it is removed."""
+    """Most requests that it affects; None: no limit."""
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.none
     count: int = field(default=0, init=False)
@@ -48,7 +48,7 @@ class Fault:
     def applies(
         self, broker: int, sender: Peer, api_key: int, client_id: str | None, frame: bytes
     ) -> bool:
-        """Whether this happens to the request; counts it if it does."""
+        """Whether the fault applies to the request; if so, counts it."""
         if (
             api_key != self.api_key
             or self.times == self.count
@@ -66,7 +66,7 @@ _SPELLINGS: Final = {key.name.replace("_", "").lower(): key for key in ApiKey}
 
 
 def api_named(name: str | int) -> ApiKey:
-    """``Produce``, ``LeaderAndIsr``, ``ALTER_PARTITION`` or a number; ConfigInvalid for others."""
+    """The API for ``Produce``, ``ALTER_PARTITION`` or a number; ConfigInvalid if unknown."""
     found = (
         next((key for key in ApiKey if key == name), None)
         if isinstance(name, int)
@@ -79,7 +79,7 @@ def api_named(name: str | int) -> ApiKey:
 
 
 def error_named(name: str | int) -> ErrorCode:
-    """``NOT_LEADER_OR_FOLLOWER`` or a number; ConfigInvalid for others."""
+    """The error for ``NOT_LEADER_OR_FOLLOWER`` or a number; ConfigInvalid if unknown."""
     try:
         return ErrorCode(name) if isinstance(name, int) else ErrorCode[name.lower()]
     except (KeyError, ValueError):

@@ -1,13 +1,12 @@
-"""Starts Python programs by fork, out of one process that has imported them before.
+"""Starts Python programs by fork, from one process that has imported them before.
 
-Of a broker's start the interpreter and some 800 modules cost most: a third of a second of processor
-time.  A fork has them from the beginning, and shares their memory.  What runs is the same function
-that the command line would run, with its own environment, files, folder and process group; only the
-command line that the system shows is the server's.
+Most of a broker's start is loading the interpreter and some 800 modules: a third of a second of
+processor time.  A forked process has them already, and shares their memory.  It runs the function
+that the command line would run, with its own environment, files, folder and process group.  Only
+the command line that the system shows is that of the server.
 
-The server (``python -m zkcontroller_testing.fork_server``) has one thread, so that nothing is lost
-by a fork, and ends with the process that uses it.  What it started lives on then, as children of
-a process do.
+The server (``python -m zkcontroller_testing.fork_server``) has only one thread, so that a fork is
+safe.  It ends with the process that uses it.  The programs it started continue to run.
 
 Source of the idea: Python's ``multiprocessing.forkserver``, which would run the caller's own main
 module in each child.
@@ -35,30 +34,30 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 _FORK: Final = b"f"
-"""A request; the files beside it say which."""
+"""The message of a request; its content is in the files sent with it."""
 _FILES: Final = 4
-"""Handed over with a request: its text, standard output and error, the pipe of the status."""
+"""Number of files sent with a request: its text, standard output and error, the status pipe."""
 _NUMBER: Final = Struct(">i")
-"""What the pipe of the status has: the pid, and at the end the exit code."""
+"""A number in the status pipe: first the pid, at the end the exit code."""
 _POLL_S: Final = 0.005
 servers: Final[dict[int, int]] = {}
-"""The servers of this process: the descriptor of the socket, and the pid."""
+"""The servers of this process: pid by descriptor of the socket."""
 
 
 @cache
 def is_available() -> bool:
-    """Whether this system has what a server needs: Linux 5.4 has."""
+    """Whether this system supports a fork server: Linux with pidfd_open, from 5.3 on."""
     if sys.platform != "linux":
         return False
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except OSError:  # not to everyone in a container
+    except OSError:  # a container may forbid the system call
         return False
     return True
 
 
 class ForkedProcess:
-    """A program that was started; ``poll`` and so on are those of :class:`subprocess.Popen`."""
+    """A started program, with some of the methods of :class:`subprocess.Popen`."""
 
     def __init__(self, status: int) -> None:
         self._status = os.fdopen(status, "rb", buffering=0)
@@ -67,7 +66,7 @@ class ForkedProcess:
         os.set_blocking(status, False)
 
     def poll(self) -> int | None:
-        """The exit code (negative: the signal), once it has ended and has closed its files."""
+        """The exit code (negative: minus the signal's number); None while the program runs."""
         if self.returncode is None:
             with contextlib.suppress(BlockingIOError):
                 self.returncode = self._said()
@@ -75,7 +74,7 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; subprocess.TimeoutExpired if it has not ended after so many seconds."""
+        """Waits for the exit code; subprocess.TimeoutExpired after ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
             if deadline is not None and time.monotonic() > deadline:
@@ -84,17 +83,17 @@ class ForkedProcess:
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal, unless the program has ended."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def leave(self) -> None:
-        """Its exit code is of no interest."""
+        """Closes the status pipe; :meth:`poll` and :meth:`wait` cannot be used any more."""
         self._status.close()
 
     def _said(self) -> int:
@@ -110,9 +109,10 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """One server, started with the first program; for threads of one process.
+    """One server, which is started with the first program; threads of one process may share it.
 
-    ``packages`` are those whose ``__main__`` is run, ``options`` Python's own, as ``-W``.
+    ``packages``: packages whose ``__main__`` is imported and can be run.  ``options``: options of
+    Python, such as ``-W``.
     """
 
     def __init__(self, *packages: str, options: Sequence[str] = ()) -> None:
@@ -131,14 +131,14 @@ class ForkServer:
         environment: Mapping[str, str],
         directory: Path | None = None,
     ) -> ForkedProcess:
-        """Runs ``main`` of the package's ``__main__``; what it answers is the exit code.
+        """Runs ``main`` of the package's ``__main__``; its return value is the exit code.
 
-        The program has no standard input, and a process group of its own in our session.  Limits
-        and the mask of new files are those that we had at the first start.
+        The program has no standard input, and a process group of its own in the caller's session.
+        Its limits and umask are those that the caller had at the first start.
         """
         where = str(directory or Path.cwd())
         status, theirs = os.pipe()
-        # In a file of the memory: the environment may be larger than a message.
+        # The request is in a memory file, because the environment may be larger than a message.
         with os.fdopen(os.memfd_create("request"), "w", encoding="ascii") as request:
             json.dump([package, [*arguments], {**environment}, where], request)
             request.flush()
@@ -147,7 +147,7 @@ class ForkServer:
                 with self._lock:
                     try:
                         socket.send_fds(self._connected(), [_FORK], files)
-                    except (BrokenPipeError, ConnectionResetError):  # someone has killed it
+                    except (BrokenPipeError, ConnectionResetError):  # the server was killed
                         self.close()
                         socket.send_fds(self._connected(), [_FORK], files)
             finally:
@@ -155,7 +155,7 @@ class ForkServer:
         return ForkedProcess(status)
 
     def close(self) -> None:
-        """Ends the server; what it has started lives on."""
+        """Ends the server; the programs it has started continue to run."""
         if self._socket is not None:
             servers.pop(self._socket.fileno(), None)
             self._socket.close()
@@ -168,13 +168,13 @@ class ForkServer:
             number = str(theirs.fileno())
             with theirs:
                 server = subprocess.Popen(
-                    # Its children's command line, too: a broker is known by "-m replica_manager".
+                    # Children show this command line; brokers are found by "-m replica_manager".
                     [sys.executable, *self._command, number, "-m", *self._packages],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     process_group=0,
                 )
-            server.returncode = 0  # it ends with us
+            server.returncode = 0  # so that Popen does not warn: the server ends with this process
             servers[ours.fileno()] = server.pid
             atexit.register(self.close)
             self._socket = ours
@@ -182,7 +182,7 @@ class ForkServer:
 
 
 class _Server:
-    """The server's side."""
+    """The loop of the server process."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -190,7 +190,7 @@ class _Server:
         self._selector.register(requests, selectors.EVENT_READ)
 
     def serve(self) -> _Program | None:
-        """Forks for each request; returns in each child its program, and None at the end."""
+        """Forks for each request; returns the program in each child, and None in the server."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is not self._requests:
@@ -211,12 +211,12 @@ class _Server:
                     return _become(request, outputs)
 
     def _end_of(self, key: selectors.SelectorKey) -> None:
-        """Hands on the exit code of the child of a descriptor."""
+        """Writes the exit code of a child that has ended to its status pipe."""
         self._selector.unregister(key.fileobj)
         found = os.waitid(os.P_PIDFD, key.fd, os.WEXITED)
         assert found is not None, "the descriptor is readable as the process has ended"
         code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-        with contextlib.suppress(BrokenPipeError):  # no one asks
+        with contextlib.suppress(BrokenPipeError):  # the caller has closed the status pipe
             os.write(key.data, _NUMBER.pack(code))
         os.close(key.data)
         os.close(key.fd)
@@ -235,7 +235,7 @@ class _Program(NamedTuple):
     arguments: list[str]
 
     def run(self) -> int:
-        """Its exit code."""
+        """Runs the program and returns its exit code."""
         sys.argv = [self.package, *self.arguments]
         code: int = import_module(f"{self.package}.__main__").main(self.arguments)
         return code
@@ -243,7 +243,7 @@ class _Program(NamedTuple):
 
 def _become(request: int, outputs: Sequence[int]) -> _Program:
     with os.fdopen(request, encoding="ascii") as text:
-        text.seek(0)  # the place in the file is shared with its writer
+        text.seek(0)  # the file position is shared with the writer
         package, arguments, environment, directory = json.load(text)
     os.setpgid(0, 0)
     os.chdir(directory)
@@ -257,7 +257,7 @@ def _become(request: int, outputs: Sequence[int]) -> _Program:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Imports the main modules of packages, then serves on a socket, by its descriptor."""
+    """Imports the main modules of packages, then serves requests from a socket's descriptor."""
     descriptor, _, *packages = arguments
     for name in packages:
         import_module(f"{name}.__main__")

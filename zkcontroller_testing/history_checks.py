@@ -33,21 +33,21 @@ from typing import Final, TypeAlias
 from zkcontroller_testing.operations import ClientAct, Operation, OperationResult, history_text
 
 MOST_VIOLATIONS: Final = 100
-"""So many of a kind are looked for; a history that is wrong everywhere ends there."""
+"""Most violations of a kind that are returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryViolation:
-    """Something that must not happen."""
+    """A violation: something in a history that must not happen."""
 
     name: str
     what: str
     where: str
     """A partition, a group's partition, a transaction, or the controller."""
     at_ns: int
-    """When it was seen, since the history began."""
+    """When it was seen, in nanoseconds since the history began."""
     part: tuple[Operation, ...]
-    """The operations that show it: without any one of them nothing would be wrong."""
+    """The operations that prove it; each of them is necessary for the proof."""
 
     def text(self) -> str:
         """The sentence, and below it the operations."""
@@ -60,7 +60,7 @@ Check: TypeAlias = Callable[[Sequence[Operation]], Iterator[HistoryViolation]]
 
 
 def violations(operations: Iterable[Operation]) -> list[HistoryViolation]:
-    """Everything that is wrong with a history, in order of time; each with its shortest part."""
+    """All violations in a history, in order of time, each with the fewest operations."""
     history = sorted(operations, key=lambda each: each.index)
     found = [
         _shortened(violation, check)
@@ -71,7 +71,7 @@ def violations(operations: Iterable[Operation]) -> list[HistoryViolation]:
 
 
 def _shortened(violation: HistoryViolation, check: Check) -> HistoryViolation:
-    """Leaves out each operation without which the rest still shows it."""
+    """Leaves out each operation that is not needed to prove the violation."""
     part = sorted(set(violation.part), key=lambda each: each.index)
     for operation in list(part):
         rest = [each for each in part if each is not operation]
@@ -85,13 +85,13 @@ def _is_same(one: HistoryViolation, other: HistoryViolation) -> bool:
 
 
 def _violation(name: str, what: str, where: str, *part: Operation) -> HistoryViolation:
-    """Seen when the last of its operations had ended."""
+    """Makes a violation; its time is the end of its last operation."""
     at_ns = max(each.completed_ns or each.invoked_ns for each in part)
     return HistoryViolation(name, what, where, at_ns, part)
 
 
 class _Index:
-    """The operations of a history, by what the checks ask for."""
+    """The operations of a history, by the keys that checks need."""
 
     def __init__(self, history: Sequence[Operation]) -> None:
         self.sends: dict[tuple[str, str], Operation] = {}
@@ -100,7 +100,7 @@ class _Index:
         self.commits: dict[str, Operation] = {}
         self.aborts: dict[str, Operation] = {}
         self.read_by: dict[tuple[str, str, str], Operation] = {}
-        """Process, topic and value to the first read."""
+        """The first read of each value, by process, topic and value."""
         for each in history:
             if each.act is ClientAct.SEND:
                 self.sends.setdefault((each.topic, each.value), each)
@@ -116,7 +116,7 @@ class _Index:
 
 
 def lost_records(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """Acknowledged, and committed if it was in a transaction, and not in a later reading."""
+    """Acknowledged records (committed, if in a transaction) that a later full reading lacks."""
     index = _Index(history)
     for send in index.sends.values():
         commit = index.commits.get(send.transaction)
@@ -128,7 +128,7 @@ def lost_records(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
                 end.place == send.place
                 and last.is_before(end)
                 and (end.process, send.topic, send.value) not in index.read_by
-                # What lies behind an open transaction is not for this reader.
+                # A read_committed reader does not get records after the last stable offset.
                 and (send.offset < end.offset or not end.is_committed_only)
             ):
                 part = (send, end) if commit is None else (send, commit, end)
@@ -141,7 +141,7 @@ def lost_records(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 
 def duplicates(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """A record of an idempotent producer at two offsets."""
+    """Records of an idempotent producer that are at two offsets."""
     index = _Index(history)
     first: dict[tuple[str, str], Operation] = {}
     for read in index.reads:
@@ -158,7 +158,7 @@ def duplicates(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 
 def reordered(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """An idempotent producer's records lie in a partition as it has sent them."""
+    """Records of an idempotent producer that are not in the order in which it sent them."""
     index = _Index(history)
     seen: dict[tuple[str, str], Operation] = {}
     for read in index.reads:
@@ -182,7 +182,7 @@ def reordered(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 
 def nonmonotonic_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """A consumer goes forward until it seeks or is assigned anew."""
+    """Reads of a consumer that go back without a seek or a new assignment."""
     for before, each in _reads_in_turn(history):
         if each.offset <= before.offset:
             what = f"{each.process} was given {each.offset} after {before.offset}"
@@ -190,7 +190,10 @@ def nonmonotonic_reads(history: Sequence[Operation]) -> Iterator[HistoryViolatio
 
 
 def skipped_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """Between two records that a consumer is given in turn, no reader of its kind has another."""
+    """Records between two successive reads of a consumer that another consumer has read.
+
+    Only consumers with the same isolation level are compared.
+    """
     known: defaultdict[tuple[str, bool], dict[int, Operation]] = defaultdict(dict)
     for each in history:
         if each.act is ClientAct.READ and each.is_ok:
@@ -207,7 +210,7 @@ def skipped_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 
 def _reads_in_turn(history: Sequence[Operation]) -> Iterator[tuple[Operation, Operation]]:
-    """Two records that a consumer was given one after the other, without a seek between them."""
+    """Pairs of successive reads of a consumer in a partition, without a seek in between."""
     last: dict[tuple[str, str], Operation] = {}
     for each in history:
         key = each.process, each.place
@@ -220,12 +223,12 @@ def _reads_in_turn(history: Sequence[Operation]) -> Iterator[tuple[Operation, Op
 
 
 def watermarks_back(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """What was read once lies before every end that is asked for afterwards."""
+    """Ends of partitions that are lower than an offset read, or an end returned, before."""
     for place, operations in _by_place(history, ClientAct.READ, ClientAct.WATERMARK).items():
         by_end = sorted(operations, key=lambda each: each.completed_ns or 0)
         waiting = deque(by_end)
-        # By whether readers of committed records alone have seen it: their end may lie before that
-        # of others, but never goes back either.
+        # The highest end seen, by isolation level: the last stable offset of read_committed may be
+        # lower than the high watermark, but must not go back either.
         highest_of: dict[bool, Operation] = {}
         for asked in operations:
             if asked.act is not ClientAct.WATERMARK:
@@ -257,7 +260,7 @@ def _by_place(history: Sequence[Operation], *acts: ClientAct) -> dict[str, list[
 
 
 def inconsistent_offsets(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """All that saw an offset saw the same record there."""
+    """Offsets at which clients saw different records."""
     seen: dict[tuple[str, int], Operation] = {}
     for each in history:
         if each.act not in (ClientAct.SEND, ClientAct.READ) or not each.is_ok or each.offset < 0:
@@ -269,7 +272,7 @@ def inconsistent_offsets(history: Sequence[Operation]) -> Iterator[HistoryViolat
 
 
 def aborted_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """A refused record is read by no one, an aborted one by no reader of committed records."""
+    """Refused records that were read, and aborted ones that a read_committed reader got."""
     index = _Index(history)
     for read in index.reads:
         send = index.sends.get((read.topic, read.value))
@@ -285,7 +288,7 @@ def aborted_reads(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 
 def phantoms(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """What is read was sent before."""
+    """Records that were read but not sent, or read before they were sent."""
     index = _Index(history)
     for read in index.reads:
         send = index.sends.get((read.topic, read.value))
@@ -298,7 +301,7 @@ def phantoms(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
 
 
 def torn_transactions(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """A reader of committed records has all records of a transaction or none."""
+    """Transactions of which a read_committed reader has only some of the records."""
     index = _Index(history)
     ends = {(end.process, end.place): end for end in index.ends if end.is_committed_only}
     readers = dict.fromkeys(process for process, _ in ends)
@@ -332,7 +335,7 @@ def torn_transactions(history: Sequence[Operation]) -> Iterator[HistoryViolation
 
 
 def group_offsets_back(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """Committed offsets of a group only rise, unless they are reset."""
+    """Offsets of a group that are lower than one committed before, without a reset."""
     committed = {e.transaction: e for e in history if e.act is ClientAct.COMMIT and e.is_ok}
     acts = (ClientAct.COMMIT_OFFSET, ClientAct.FETCH_OFFSET, ClientAct.RESET_OFFSET)
     groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
@@ -368,17 +371,20 @@ def group_offsets_back(history: Sequence[Operation]) -> Iterator[HistoryViolatio
 
 
 def _completed_ns(operation: Operation) -> float:
-    """When it was over; one that may still happen is over at no time."""
+    """When the operation completed; infinity if it has not."""
     return float("inf") if operation.completed_ns is None else operation.completed_ns
 
 
 def _takes_effect(commit: Operation, committed: dict[str, Operation]) -> Operation | None:
-    """What makes a committed offset count: itself, or the commit of its transaction."""
+    """The operation that makes a committed offset valid: itself, or its transaction's commit.
+
+    None: the transaction was not committed.
+    """
     return committed.get(commit.transaction) if commit.transaction else commit
 
 
 def two_leaders(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """No two brokers lead a partition in one leader epoch, or are controller in one epoch."""
+    """Leader epochs with two leaders, and controller epochs with two controllers."""
     leaders: dict[tuple[str, str, int], Operation] = {}
     controllers: dict[int, Operation] = {}
     for each in sorted(history, key=lambda each: each.invoked_ns):

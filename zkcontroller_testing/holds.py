@@ -1,7 +1,7 @@
-"""The test's end of the hold points: which points are held, and who has reached one.
+"""The test's side of the hold points: which points are held, and which controllers reached one.
 
-Brokers connect to one local socket of the cluster; see
-:mod:`zkcontroller.runtime.hold_points` for what is said there.
+Brokers connect to one local socket of the cluster; :mod:`zkcontroller.runtime.hold_points`
+describes the protocol.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from zkcontroller_testing.waiting import PATIENCE_S, NotInTime
 
 _MOST_LINE_BYTES: Final = 64 * 1024
 _TAKEN_S: Final = 1.0
-"""How long a hold waits until every broker knows of it."""
+"""How long :meth:`HoldServer.arm` waits until the brokers have received the hold."""
 
 
 class Reached(NamedTuple):
-    """A controller stands at a point."""
+    """A controller that is held at a point."""
 
     broker_id: int
     name: str
     detail: str
-    """The znodes of a question, the broker a request is for, the event that is taken."""
+    """What the controller was about to do: the znodes, the receiving broker, or the event."""
 
 
 @dataclass(eq=False)
@@ -45,15 +45,15 @@ class _Broker:
     pid: int
     connection: socket.socket
     taken: int = 0
-    """The number of the last message that the broker has taken."""
+    """The number of the last message that the broker has confirmed."""
 
 
 class HoldServer:
-    """Listens for the brokers of one cluster."""
+    """Sends holds and clock offsets to the brokers of one cluster."""
 
     def __init__(self, journal: Callable[[str], None]) -> None:
         self._journal = journal
-        # Its own short folder: the name of a local socket has some 100 characters at most.
+        # Use a short folder, because the path of a local socket has at most some 100 characters.
         self._directory = Path(tempfile.mkdtemp(prefix="zkc-"))
         self.path = self._directory / "holds"
         self.changed = threading.Condition()
@@ -61,7 +61,7 @@ class HoldServer:
         self._points: dict[int, HoldPoint] = {}
         self._reached: dict[int, list[Reached]] = {}
         self.clock_offsets_ms: dict[int, int] = {}
-        """By how much a broker's clock is set forward; it starts with that, too."""
+        """How far each broker's clock is set forward; a started broker uses it, too."""
         self._arms = itertools.count(1)
         self._messages = itertools.count(1)
         self._listener = socket.socket(socket.AF_UNIX)
@@ -71,18 +71,18 @@ class HoldServer:
         self._thread.start()
 
     def arm(self, point: HoldPoint) -> int:
-        """Holds at a point from now on; returns the arm's number."""
+        """Holds controllers at a point from now on; returns a number for this hold, the arm."""
         with self.changed:
             arm = next(self._arms)
             self._points[arm] = point
             self._reached[arm] = []
-            # A broker that is paused takes it when it goes on.
+            # A paused broker receives the message when it continues.
             self._say_to(point.broker_id, _TAKEN_S)
         self._journal(f"hold at {point}")
         return arm
 
     def disarm(self, arm: int) -> None:
-        """Lets everyone go on who is held by this arm."""
+        """Releases all controllers that this arm holds."""
         with self.changed:
             point = self._points.pop(arm, None)
             self._say_to(None, 0)
@@ -90,7 +90,7 @@ class HoldServer:
             self._journal(f"release {point}")
 
     def reached(self, arm: int, timeout_s: float) -> Reached:
-        """The first that reaches the point; NotInTime if none does."""
+        """Waits for the first controller at the point; NotInTime if none reaches it."""
         deadline = time.monotonic() + timeout_s
         with self.changed:
             is_there = self.changed.wait_for(
@@ -101,7 +101,7 @@ class HoldServer:
             return self._reached[arm][0]
 
     def set_clock(self, broker_id: int, offset_ms: int, timeout_s: float) -> None:
-        """Sets a broker's clock; returns when it is so.  A broker that does not run starts so."""
+        """Sets a broker's clock and waits until it is set; a stopped broker will start with it."""
         with self.changed:
             self.clock_offsets_ms[broker_id] = offset_ms
             is_set = self._say_to(broker_id, timeout_s)
@@ -110,7 +110,7 @@ class HoldServer:
 
     def close(self) -> None:
         """Ends it; brokers that still run end with it."""
-        # A plain close would not wake the thread in accept.
+        # Closing alone would not wake the thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -166,7 +166,7 @@ class HoldServer:
             self.changed.notify_all()
 
     def _say_to(self, broker_id: int | None, timeout_s: float) -> bool:
-        """Says to a broker, or to all, how things are; whether all have taken it in time."""
+        """Sends the current holds and clock to one broker or all; False: not confirmed in time."""
         awaited = {
             broker.pid: self._say(broker)
             for broker in self._brokers.values()
@@ -202,10 +202,10 @@ class HoldServer:
 
 
 class HoldPoint:
-    """One named point: hold it, wait until a controller stands there, release it."""
+    """One named point: hold it, wait until a controller reaches it, release it."""
 
     def __init__(self, server: HoldServer, name: str, broker_id: int | None) -> None:
-        """``broker_id`` None: whichever broker gets there.  ConfigInvalid for an unknown name."""
+        """``broker_id`` None: holds any broker.  ConfigInvalid for an unknown name."""
         if name not in HOLD_POINTS:
             raise ConfigInvalid("hold point", name, f"is none of {', '.join(sorted(HOLD_POINTS))}")
         self.name = name
@@ -218,18 +218,18 @@ class HoldPoint:
         return self.name if self.broker_id is None else f"{self.name} of broker {self.broker_id}"
 
     def hold(self) -> HoldPoint:
-        """From now on every controller that gets here waits; also usable as a ``with`` block."""
+        """Makes each controller that reaches this point wait; also usable as a ``with`` block."""
         if self._arm is None:
             self._arm = self._server.arm(self)
         return self
 
     def wait_reached(self, timeout_s: float = PATIENCE_S) -> Reached:
-        """The first controller that stands here; NotInTime if none comes."""
+        """Waits for the first controller at this point; NotInTime if none reaches it."""
         assert self._arm is not None, f"hold {self.name} first"
         return self._server.reached(self._arm, timeout_s)
 
     def release(self) -> None:
-        """Lets them go on, and holds here no longer."""
+        """Releases the held controllers, and holds no more at this point."""
         if self._arm is not None:
             self._server.disarm(self._arm)
             self._arm = None

@@ -1,9 +1,9 @@
-"""Before one listener of a broker: reads the headers of requests, and lets faults happen.
+"""The proxy before one listener of a broker: reads headers of requests and applies faults.
 
-Answers go out in the order of their requests, also where one is made here.  On the listener between
-brokers a connection's peer is the broker whose id stands in the client id of its first request: a
-fetcher's is ``broker-<id>-fetcher-<n>``, a broker that asks the controller and a controller that
-commands a broker give their id alone.
+Responses are sent in the order of their requests, also error responses that the proxy makes itself.
+On the inter-broker listener, a connection's peer is the broker in the client id of its first
+request: ``broker-<id>-fetcher-<n>`` for a fetcher, the id alone for a controller's request to a
+broker or a broker's request to the controller.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class FaultTable:
 
     faults: tuple[Fault, ...] = ()
     versions: Mapping[tuple[int | None, int], tuple[int, int]] = field(default_factory=dict)
-    """(broker or None for all, API key) to the least and the highest version that is offered."""
+    """Lowest and highest version to offer, by broker (None: all) and API key."""
     used: dict[int, set[int]] = field(default_factory=dict)
-    """API key to the versions in which clients have asked."""
+    """The versions of clients' requests, by API key."""
 
     def find(
         self, broker: int, link: KafkaLink, header: RequestHeader, frame: bytes
     ) -> Fault | None:
-        """The fault that happens to this request."""
+        """The first fault that applies to this request; None: none does."""
         return next(
             (
                 fault
@@ -54,16 +54,16 @@ class FaultTable:
 
 @dataclass(slots=True)
 class _Awaited:
-    """An answer that a client waits for."""
+    """A response that a client waits for."""
 
     header: RequestHeader | None
     own_answer: bytes | None = None
-    """The answer, where the broker is not asked."""
+    """The response made by the proxy; None: the broker sends it."""
     is_lost: bool = False
 
 
 class KafkaLink(DoorLink):
-    """A connection that carries Kafka's protocol."""
+    """A connection with Kafka's protocol; ``awaited``: its open requests, in order."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class KafkaLink(DoorLink):
 
 
 class KafkaDoor(Door[KafkaLink]):
-    """Between a broker and those who connect to one of its listeners."""
+    """The proxy between a broker's listener and the clients or brokers that connect to it."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class KafkaDoor(Door[KafkaLink]):
             await send_frame(link.to_client, answer)
 
     def _narrowed(self, header: RequestHeader | None, frame: bytes) -> bytes:
-        """An answer to ApiVersions with the versions that a test allows; any other as it is."""
+        """The response, if of ApiVersions limited to the versions that the test allows."""
         versions = self._table.versions
         if header is None or header.api_key != ApiKey.API_VERSIONS or not versions:
             return frame
@@ -170,7 +170,7 @@ class KafkaDoor(Door[KafkaLink]):
 
 
 def _header(frame: bytes) -> RequestHeader | None:
-    """None for what is no request, such as a login's token without a header."""
+    """The header of a request; None for other frames, such as a SASL token without a header."""
     try:
         return parse_request_header(frame)[0]
     except InvalidFrame:
@@ -178,7 +178,7 @@ def _header(frame: bytes) -> RequestHeader | None:
 
 
 def _is_answered(header: RequestHeader | None, frame: bytes) -> bool:
-    """False for a Produce with acks=0: its client waits for nothing."""
+    """Whether the request gets a response; False only for a Produce with acks=0."""
     if header is None or header.api_key != ApiKey.PRODUCE:
         return True
     from kafka_common.protocol.produce import read_produce_request
@@ -191,7 +191,7 @@ def _is_answered(header: RequestHeader | None, frame: bytes) -> bool:
 
 
 def _refusal(frame: bytes, fault: Fault) -> bytes:
-    """The answer of a broker that refuses the request as a whole."""
+    """The error response that a broker would send for the whole request."""
     from replica_manager.server.dispatch import refusal
     from replica_manager.server.zookeeper_handlers import HANDLERS
 

@@ -1,8 +1,8 @@
-"""Writes records to a partition, notes which were acknowledged, and looks for them afterwards.
+"""Writes records to a partition, remembers which were acknowledged, and looks for them later.
 
-A record counts as acknowledged when the leader has answered its Produce with ``acks=all``.  It must
-then be at that offset, with that value, whatever happens to brokers.  A record whose answer is lost
-is written again: it may be there twice, or once without an acknowledgement, and neither is a fault.
+A record is acknowledged when the leader's response to its Produce with ``acks=all`` has no error.
+Then it must stay at that offset with that value, whatever happens to brokers.  A record whose
+response is lost is written again.  So it may be in the log twice; this is not a fault.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Again(Exception):
 
 
 class Ledger:
-    """What was written to one partition, and what of it was acknowledged."""
+    """Writes records to one partition, and holds the acknowledged ones."""
 
     def __init__(
         self, loop: LoopThread, bootstrap: tuple[tuple[str, int], ...], topic: str, partition: int
@@ -57,7 +57,7 @@ class Ledger:
         self.topic = topic
         self.partition = partition
         self.acknowledged: dict[int, bytes] = {}
-        """Offset to value."""
+        """The values of acknowledged records, by offset."""
         self._loop = loop
         self._bootstrap = bootstrap
         self._numbers = itertools.count(1)
@@ -65,7 +65,7 @@ class Ledger:
         self._turn = asyncio.Lock()
 
     def produce(self, count: int = 1, timeout_s: float = PATIENCE_S) -> list[int]:
-        """The offsets of ``count`` new records; NotInTime if one is not acknowledged in time."""
+        """Writes ``count`` records and returns their offsets; NotInTime if not acknowledged."""
         return self._loop.call(self._produce_all(count, timeout_s))
 
     @contextmanager
@@ -78,17 +78,17 @@ class Ledger:
         try:
             yield self
         finally:
-            if not self._loop.loop.is_closed():  # else the cluster has ended, and the work with it
+            if not self._loop.loop.is_closed():  # a closed loop has cancelled the work already
                 self._loop.loop.call_soon_threadsafe(stop.set)
                 work.result(2 * PATIENCE_S)
 
     def read(self, timeout_s: float = PATIENCE_S) -> dict[int, bytes]:
-        """Offset to value of all that consumers can read now."""
+        """The values of all records that consumers can read now, by offset."""
         return self._loop.call(self._read_all(time.monotonic() + timeout_s))
 
     def lost(self, timeout_s: float = PATIENCE_S) -> dict[int, bytes]:
-        """Acknowledged records that are not at their offset any more; empty if all is well."""
-        # Before the read: what is acknowledged later need not be in what was read.
+        """Acknowledged records that are no longer at their offset; empty if none is lost."""
+        # Copy before reading: records acknowledged later need not be in the result of the read.
         acknowledged = dict(self.acknowledged)
         found = self.read(timeout_s)
         return {
@@ -174,17 +174,17 @@ class Ledger:
                     position = header.next_offset
             if position >= max(high_watermark, end):
                 return found
-            if not data:  # not shown yet; or another leader has less
+            if not data:  # not visible yet, or the log of a new leader ends earlier
                 if time.monotonic() > deadline:
                     raise NotInTime(f"{self.topic}-{self.partition} ends at {position}, not {end}")
                 end = None
                 await asyncio.sleep(_RETRY_S)
 
     async def _find_end(self) -> int:
-        """The end for consumers.
+        """The end offset for consumers, from ListOffsets.
 
-        A new leader does not name it before it has caught up with the end that an earlier one may
-        have named (KIP-207): what is not shown until then is not lost.
+        A new leader returns an error until its high watermark has reached the start offset of its
+        leader epoch (KIP-207).  So records that are not visible until then do not count as lost.
         """
         request = finding.ListOffsetsRequest(
             replica_id=_CONSUMER,
@@ -233,7 +233,7 @@ class Ledger:
         return int(row.high_watermark), bytes(row.records or b"")
 
     async def _check(self, code: ErrorCode) -> None:
-        """Raises _Again if the leader refused: another one may lead by now."""
+        """Raises _Again for an error code, because another broker may be leader now."""
         if code is not ErrorCode.none:
             await self._forget_leader()
             raise _Again(code.name)

@@ -1,7 +1,6 @@
-"""The listener that clients use: in the clear, under TLS, with a login, or both.
+"""The security of the clients' listener: none, TLS, SASL, or both.
 
-Brokers speak with one another in the clear on a listener of their own, where a proxy can read what
-it passes on.
+Brokers use a listener of their own without TLS or SASL, so that a proxy can read their requests.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule 
 
 
 def protocol_named(listeners: str) -> str:
-    """Kafka's name of the security protocol; ConfigInvalid if it is none of ours."""
+    """Kafka's name of the security protocol; ConfigInvalid if the name is unknown."""
     if listeners not in PROTOCOLS:
         raise ConfigInvalid("listeners", listeners, f"is none of {', '.join(PROTOCOLS)}")
     return PROTOCOLS[listeners]
 
 
 def security_properties(protocol: str, directory: Path) -> dict[str, str]:
-    """What a broker's configuration needs for the listener CLIENTS; writes certificates."""
+    """The broker's configuration for the listener CLIENTS; writes certificates if needed."""
     properties = {
         "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,CLIENTS:{protocol}",
         "inter.broker.listener.name": "INTERNAL",
@@ -55,7 +54,7 @@ def security_properties(protocol: str, directory: Path) -> dict[str, str]:
 
 
 def client_settings(protocol: str, directory: Path) -> Mapping[str, str]:
-    """What a client of librdkafka's kind needs beside the addresses."""
+    """The configuration that a librdkafka client needs besides the addresses."""
     settings = {"security.protocol": protocol}
     if protocol.endswith("SSL"):
         settings["ssl.ca.location"] = str(directory / "ca.pem")
@@ -65,7 +64,7 @@ def client_settings(protocol: str, directory: Path) -> Mapping[str, str]:
 
 
 def _write_certificates(directory: Path) -> None:
-    """``ca.pem``, and ``server.pem`` with the brokers' key: good for this machine, for a day."""
+    """Writes ``ca.pem``, and ``server.pem`` with key; valid for this machine and for a day."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -13,7 +13,7 @@ _CLOSE_TIMEOUT_S: Final = 10.0
 
 
 class LoopThread:
-    """Runs from the start until :meth:`close`."""
+    """An event loop in a thread, which runs until :meth:`close`."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -21,7 +21,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Does the work on the loop and returns its result; TimeoutError when it takes longer."""
+        """Runs the coroutine on the loop and returns its result; TimeoutError after the timeout."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(timeout_s)
@@ -30,7 +30,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancels what still runs, and ends the thread."""
+        """Cancels all tasks that still run, and ends the thread."""
         self.call(self._cancel_all(), _CLOSE_TIMEOUT_S)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_CLOSE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The proxies of one cluster, what is cut, and what shall happen to requests."""
+"""The proxies of one cluster, the cuts, and the faults of requests."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class _AnyDoor(Protocol):
 
 
 class BrokerPorts(NamedTuple):
-    """Where one broker listens, and where it is reached."""
+    """The ports of one broker, and those of its proxies."""
 
     internal: int
     """The broker's own port, for the other brokers."""
     clients: int
     internal_door: int
-    """The port before it, which it advertises."""
+    """The port of the proxy before ``internal``, which the broker advertises."""
     clients_door: int
     zookeeper_door: int
 
 
 class Network:
-    """What lies between brokers, clients and ZooKeeper."""
+    """The proxies between brokers, clients and ZooKeeper."""
 
     def __init__(self, loop: LoopThread, zookeeper: Sequence[tuple[str, int]]) -> None:
         self.table = FaultTable()
@@ -52,7 +52,7 @@ class Network:
     def add_broker(
         self, broker_id: int, internal: int, clients: int, *, is_tls: bool
     ) -> BrokerPorts:
-        """Opens the three proxies of a broker; under TLS clients' requests cannot be read."""
+        """Opens the three proxies of a broker; with TLS, clients' requests get no faults."""
         servers = [(LOOPBACK, clients)]
         self._internal[broker_id] = KafkaDoor(
             broker_id, lambda: [(LOOPBACK, internal)], self.table, is_between_brokers=True
@@ -68,11 +68,11 @@ class Network:
         return BrokerPorts(internal, clients, *at)
 
     def session_of(self, broker_id: int) -> tuple[int, bytes] | None:
-        """Id and password of the broker's ZooKeeper session."""
+        """Id and password of the broker's ZooKeeper session; None: it has none yet."""
         return self._sessions[broker_id].session
 
     def lose_answers(self, broker_id: int, operation: str, times: int) -> AnswerLoss:
-        """ZooKeeper does what the broker's next requests of this kind ask; the answers are lost."""
+        """Loses the responses to the broker's next ``times`` ZooKeeper requests of this kind."""
         if operation not in OPERATIONS:
             raise ConfigInvalid("operation", operation, f"is none of {', '.join(OPERATIONS)}")
         return self._sessions[broker_id].lose_answers(operation, times)
@@ -88,7 +88,7 @@ class Network:
         self._apply()
 
     def heal(self) -> None:
-        """Ends everything."""
+        """Ends all cuts, faults, lost responses and limited versions."""
         self._cuts.clear()
         self.table.faults = ()
         self.table.versions = {}
@@ -98,7 +98,7 @@ class Network:
         self._apply()
 
     def arrange(self, fault: Fault) -> Fault:
-        """Lets the fault happen from now on."""
+        """Applies the fault from now on."""
         self.table.faults = (*self.table.faults, fault)
         return fault
 
@@ -107,7 +107,7 @@ class Network:
         self.table.faults = tuple(each for each in self.table.faults if each is not fault)
 
     def offer_versions(self, api_key: int, broker: int | None, least: int, most: int) -> None:
-        """Only these versions of an API are offered, to connections that begin from now on."""
+        """Limits the versions of an API in ApiVersions responses; ``broker`` None: of all."""
         self.table.versions = {**self.table.versions, (broker, api_key): (least, most)}
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Operations of clients, as a history has them: what was asked, by whom, when, and how it ended.
+"""Operations of clients in a history: the client, what it did, when, and how it ended.
 
-An operation is invoked once and completed at most once, as in Jepsen: ``ok`` (it has happened),
-``fail`` (it has not happened and never will), or ``info`` (nothing is known).  One that is not
-completed yet counts as ``info``.
+An operation is invoked once and completed at most once, as in Jepsen: ``ok`` (it took effect),
+``fail`` (it did not and never will), or ``info`` (not known).  One that is not completed yet counts
+as ``info``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class ClientAct(StrEnum):
     READ = "read"
     """One record that a consumer was given."""
     SEEK = "seek"
-    """A consumer goes on elsewhere in a partition: a new assignment, or a seek."""
+    """A consumer changes its position in a partition: a new assignment, or a seek."""
     READ_TO_END = "read-to-end"
     """The process has read the whole partition, up to ``offset``."""
     WATERMARK = "watermark"
-    """The end of a partition, as a client was given it."""
+    """A client was given the end of a partition: ``offset``."""
     COMMIT = "commit"
     ABORT = "abort"
     COMMIT_OFFSET = "commit-offset"
     FETCH_OFFSET = "fetch-offset"
     RESET_OFFSET = "reset-offset"
-    """Someone moves a group's offset on purpose."""
+    """A group's offset is moved on purpose."""
     LEAD = "lead"
     """A broker leads a partition from now on, in ``epoch``; ``value`` is the topic id."""
     CONTROL = "control"
@@ -53,25 +53,26 @@ class Operation:
     """One operation; fields that its act does not have keep their defaults."""
 
     index: int
-    """The place in the order of invocations."""
+    """Number of the operation in the order of invocations, from 0."""
     process: str
     """The client: one producer, one consumer, or a broker."""
     act: ClientAct
     invoked_ns: int
-    """Since the history began, by a monotonic clock."""
+    """Nanoseconds since the history began, by a monotonic clock."""
     completed_ns: int | None = None
+    """The same for the completion; None: not completed."""
     completion: OperationResult = OperationResult.INFO
     topic: str = ""
     partition: int = -1
     value: str = ""
     offset: int = -1
-    """Of a record; the next one to read, for the offsets of groups and the ends of partitions."""
+    """Offset of a record; for offsets of groups and ends of partitions, the next one; -1: none."""
     transaction: str = ""
-    """The transaction's name, which no other one has; empty outside of transactions."""
+    """The unique name of the transaction; empty outside of transactions."""
     group: str = ""
     epoch: int = -1
     is_idempotent: bool = False
-    """A SEND whose producer promises no duplicates and no other order."""
+    """The producer of a SEND is idempotent: no duplicates, and records stay in order."""
     is_committed_only: bool = False
     """A reader with ``isolation.level=read_committed``."""
     error: str = ""
@@ -86,12 +87,12 @@ class Operation:
         return f"{self.topic}-{self.partition}"
 
     def is_before(self, other: Operation) -> bool:
-        """Whether it was completed when the other one was invoked."""
+        """Whether it was completed before or when the other one was invoked."""
         return self.completed_ns is not None and self.completed_ns <= other.invoked_ns
 
 
 def operation_text(operation: Operation) -> str:
-    """One line for people: from when to when, who, what, and how it ended."""
+    """The operation as one line: start and end in seconds, client, act, result and fields."""
     until = operation.completed_ns
     fields = [
         f"{operation.invoked_ns / _NS_PER_S:10.6f}",
@@ -112,5 +113,5 @@ def operation_text(operation: Operation) -> str:
 
 
 def history_text(operations: Iterable[Operation]) -> str:
-    """A history, an operation a line, in order of invocation."""
+    """The operations as text, one on each line."""
     return "".join(f"{operation_text(each)}\n" for each in operations)

@@ -1,7 +1,7 @@
-"""The pytest plugin: clusters as fixtures, and what they did in the report of a failed test.
+"""The pytest plugin: clusters as fixtures, and their state changes in reports of failed tests.
 
-pytest imports this module in every run of every user, so it imports nothing but pytest; the cluster
-comes in when a test asks for it.
+pytest imports this module in every run of every user, so it imports nothing but pytest.  The
+cluster is imported when a test asks for it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MARKER: Final = "kafka_cluster"
 _LINES_SHOWN: Final = 40
 _Owner: TypeAlias = pytest.Item | pytest.FixtureRequest
 _CLUSTERS: Final = pytest.StashKey[dict["KafkaCluster", _Owner]]()
-"""Those that run, each with the test or fixture with which it ends."""
+"""The running clusters, each with the test or fixture with which it ends."""
 _OWNERS: Final = pytest.StashKey[list[_Owner]]()
-"""The test that runs, and what is set up for it at this moment, innermost last."""
+"""The running test and the fixtures that are being set up for it, innermost last."""
 _OPTIONS: Final = {
     "kafka_brokers": "how many brokers a cluster has (default: 3)",
     "kafka_zookeeper": "embedded, shared, container, or HOST:PORT/CHROOT (default: shared)",
@@ -33,13 +33,13 @@ _OPTIONS: Final = {
 
 
 class StartCluster(Protocol):
-    """What ``kafka_cluster_factory`` is: starts a cluster that ends with who has asked for it."""
+    """The type of ``kafka_cluster_factory``: starts a cluster, which ends with its test."""
 
     def __call__(self, brokers: int | None = None, **settings: Any) -> KafkaCluster: ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and settings of the same names."""
+    """Adds the command-line options, and settings of the same names."""
     group = parser.getgroup("kafka_cluster", "real Kafka clusters as fixtures")
     for name, meaning in _OPTIONS.items():
         group.addoption(f"--{name.replace('_', '-')}", dest=name, help=meaning, metavar="VALUE")
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known."""
+    """Registers the marker."""
     config.stash[_CLUSTERS] = {}
     owners: list[_Owner] = []
     config.stash[_OWNERS] = owners
@@ -102,7 +102,7 @@ def kafka_cluster_factory(
 
 @pytest.fixture(scope="session")
 def kafka_cluster_session(kafka_cluster_factory: StartCluster) -> KafkaCluster:
-    """One cluster for all tests of this worker; tests leave it as they found it."""
+    """One cluster for all tests of this worker; each test must leave it as it found it."""
     return kafka_cluster_factory()
 
 
@@ -110,7 +110,7 @@ def kafka_cluster_session(kafka_cluster_factory: StartCluster) -> KafkaCluster:
 def kafka_cluster_module(
     request: pytest.FixtureRequest, kafka_cluster_factory: StartCluster
 ) -> KafkaCluster:
-    """One cluster for the tests of a file, which may have the marker; they leave it as it was."""
+    """One cluster for the tests of a file, which may have the marker; tests must not change it."""
     return kafka_cluster_factory(**_marked(request))
 
 
@@ -129,7 +129,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Clusters that a test starts itself are its own."""
+    """Clusters that a test starts itself end with the test."""
     owners: list[_Owner] = [item]
     item.config.stash[_OWNERS] = owners
     return (yield)
@@ -137,7 +137,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    """Clusters that a fixture starts while it is set up are its own."""
+    """Clusters that a fixture starts while it is set up end with the fixture."""
     owners = request.config.stash[_OWNERS]
     owners.append(request)
     try:
@@ -173,7 +173,7 @@ def _new_cluster(
 
 
 def _setting(config: pytest.Config, name: str) -> str | None:
-    """What the command line says, else the configuration file."""
+    """The value from the command line, else from the configuration file; None: neither has it."""
     found: str | None = config.getoption(name) or config.getini(name)
     return found or None
 
@@ -189,7 +189,7 @@ def _count(config: pytest.Config) -> int:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds to the report of a failed test what its clusters did."""
+    """Adds the journal and state changes of its clusters to the report of a failed test."""
     report = yield
     if report.failed and call.when != "teardown":
         for cluster in _clusters_of(item):
@@ -214,7 +214,7 @@ def _what_happened(item: pytest.Item, cluster: KafkaCluster) -> str:
     kept = _setting(item.config, "kafka_artefacts")
     if kept:
         target = Path(kept) / f"{item.nodeid.translate(_UNSAFE)}-{folder.name}"
-        # Without the brokers' data, which may be large.
+        # Leave out the brokers' data, which may be large.
         shutil.copytree(
             folder, target, ignore=shutil.ignore_patterns("data", "disk.img"), dirs_exist_ok=True
         )

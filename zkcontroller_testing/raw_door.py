@@ -1,4 +1,4 @@
-"""Before a listener under TLS: bytes pass unseen, so only cuts are possible."""
+"""The proxy before a listener with TLS: it cannot read requests, so it supports only cuts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkcontroller_testing.door import PIECE_BYTES, Door, DoorLink
 
 
 class RawDoor(Door[DoorLink]):
-    """Passes pieces of a stream on."""
+    """Passes bytes on without reading them."""
 
     @override
     def make_link(

@@ -21,26 +21,26 @@ from zkcontroller_testing.waiting import PATIENCE_S, NotInTime
 
 _SLICE_S: Final = 0.1
 _PACE_S: Final = 0.005
-"""How long a producer of a load rests after a record: some hundred a second are enough."""
+"""Pause of a load's producer after each record; some hundred records a second are enough."""
 _BATCH: Final = 500
 _ANSWER_S: Final = 5.0
 _ABORTED: Final = 3
 """Every third transaction of a load is aborted."""
 _RECORDS: Final = 2
-"""Of a transaction, in each partition."""
+"""Records of a load's transaction in each partition."""
 _QUIET: Final = {
     "log_level": 0,
-    # Back soon after a broker is: a test waits for it.
+    # Reconnect soon after a broker is back, because tests wait for it.
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 1_000,
 }
 _REFUSED: Final = ("MSG_SIZE_TOO_LARGE", "INVALID_TIMESTAMP", "TOPIC_AUTHORIZATION_FAILED")
-"""Errors after which a record is for certain in no log."""
+"""Errors after which a record is certainly not in the log."""
 
 
 def confluent_kafka() -> Any:
-    """The module; ConfigInvalid where it is not installed."""
+    """The module confluent_kafka; ConfigInvalid if it is not installed."""
     try:
         return import_module("confluent_kafka")
     except ImportError as error:
@@ -50,7 +50,7 @@ def confluent_kafka() -> Any:
 
 @contextmanager
 def _noted(invocations: Sequence[Invocation]) -> Iterator[None]:
-    """The invocations end with the block: well, or without a known end if the client fails."""
+    """Completes the invocations when the block ends: ``ok``, or ``info`` if the client fails."""
     try:
         yield
     except confluent_kafka().KafkaException as failure:
@@ -62,7 +62,7 @@ def _noted(invocations: Sequence[Invocation]) -> Iterator[None]:
 
 
 class _RecordedClient(ABC):
-    """What producers and consumers have in common: a name, and an end."""
+    """The common part of producers and consumers: a name and :meth:`close`."""
 
     def __init__(self, history: ClientHistory, kind: str) -> None:
         self.name = history.name(kind)
@@ -70,7 +70,7 @@ class _RecordedClient(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it."""
+        """Closes the client."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,12 +82,12 @@ class _RecordedClient(ABC):
 
 
 class RecordedProducer(_RecordedClient):
-    """Sends values that no other producer sends; for one thread."""
+    """A producer of unique values; for one thread."""
 
     def __init__(
         self, history: ClientHistory, *, is_transactional: bool, config: Mapping[str, Any]
     ) -> None:
-        """With transactions it waits until its coordinator knows it."""
+        """With transactions, waits until the transaction coordinator has given a producer id."""
         super().__init__(history, "transactor" if is_transactional else "producer")
         settings = {
             **history.client_config(),
@@ -109,7 +109,7 @@ class RecordedProducer(_RecordedClient):
             self._producer.init_transactions(PATIENCE_S)
 
     def send(self, topic: str, partition: int = 0, *, key: bytes | None = None) -> None:
-        """Sends the next value; :meth:`flush` waits for the answers."""
+        """Sends the next value; :meth:`flush` waits for the responses."""
         self._number += 1
         value = f"{self.name}:{self._number}"
         invocation = self._history.invoke(
@@ -124,7 +124,7 @@ class RecordedProducer(_RecordedClient):
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                # None where a later batch was acknowledged first, and this one by that.
+                # The offset is None if a later batch was acknowledged first, and this one by it.
                 invocation.ok(offset=-1 if message.offset() is None else message.offset())
             elif error.name() in _REFUSED:
                 invocation.fail(error)
@@ -140,28 +140,28 @@ class RecordedProducer(_RecordedClient):
         self._producer.poll(0)
 
     def flush(self, timeout_s: float = PATIENCE_S) -> int:
-        """Waits for the answers; returns how many records still have none."""
+        """Waits for the responses; returns the number of records that still have none."""
         left: int = self._producer.flush(timeout_s)
         return left
 
     def begin(self) -> None:
-        """Begins a transaction, to which the records belong that are sent from now on."""
+        """Begins a transaction for the records that are sent from now on."""
         self._transactions += 1
         self._transaction = f"{self.name}/{self._transactions}"
         self._producer.begin_transaction()
 
     def commit(self, timeout_s: float = PATIENCE_S) -> bool:
-        """Commits the transaction; one that can only be aborted is, and False is returned."""
+        """Commits the transaction; False: it failed, and was aborted if the error requires it."""
         return self._end(ClientAct.COMMIT, self._producer.commit_transaction, timeout_s)
 
     def abort(self, timeout_s: float = PATIENCE_S) -> bool:
-        """Aborts the transaction."""
+        """Aborts the transaction; False: it is not known whether it was aborted."""
         return self._end(ClientAct.ABORT, self._producer.abort_transaction, timeout_s)
 
     def commit_group_offset(
         self, consumer: RecordedConsumer, timeout_s: float = PATIENCE_S
     ) -> None:
-        """Adds to the transaction what the consumer's group has read."""
+        """Adds the consumer's positions, as offsets of its group, to the transaction."""
         with _noted(consumer.invoke_offsets(self._transaction)):
             self._producer.send_offsets_to_transaction(
                 consumer.positions(), consumer.group_metadata(), timeout_s
@@ -169,7 +169,7 @@ class RecordedProducer(_RecordedClient):
 
     @override
     def close(self) -> None:
-        """Waits for what is on its way."""
+        """Waits for the responses to all records sent."""
         self.flush()
 
     def _end(self, act: ClientAct, call: Callable[[float], None], timeout_s: float) -> bool:
@@ -194,7 +194,7 @@ class RecordedProducer(_RecordedClient):
 
 
 class RecordedConsumer(_RecordedClient):
-    """Reads one topic; for one thread."""
+    """A consumer of one topic; for one thread."""
 
     def __init__(
         self,
@@ -206,14 +206,14 @@ class RecordedConsumer(_RecordedClient):
         is_committed_only: bool,
         config: Mapping[str, Any],
     ) -> None:
-        """Without a group it reads all partitions from their start."""
+        """``group`` None: reads all partitions from their start."""
         super().__init__(history, "consumer" if group is None else "member")
         self._topic = topic
         self._partitions = partitions
         self._group = group
         self._is_committed_only = is_committed_only
         self._ends: dict[int, int] = {}
-        """Where the end of a partition was reached, which may lie behind markers."""
+        """The end offset reached in each partition, which may be after transaction markers."""
         self._module = confluent_kafka()
         self._consumer = self._module.Consumer(
             {
@@ -238,7 +238,7 @@ class RecordedConsumer(_RecordedClient):
             self._consumer.subscribe([topic], on_assign=self._assigned)
 
     def poll(self, timeout_s: float = _SLICE_S) -> list[tuple[int, int, str]]:
-        """Partition, offset and value of what came in this time."""
+        """Reads for this time; returns partition, offset and value of each record."""
         since_ns = self._history.now_ns()
         found = []
         for message in self._consumer.consume(_BATCH, timeout_s):
@@ -264,7 +264,7 @@ class RecordedConsumer(_RecordedClient):
         return found
 
     def read_to_end(self, timeout_s: float = 2 * PATIENCE_S) -> None:
-        """Reads up to where the partitions end now; NotInTime if that is not reached."""
+        """Reads up to the current ends of the partitions; NotInTime if they are not reached."""
         deadline = time.monotonic() + timeout_s
         ends = {p: self.watermark(p, timeout_s) for p in range(self._partitions)}
         while True:
@@ -287,7 +287,7 @@ class RecordedConsumer(_RecordedClient):
             ).ok(offset=position)
 
     def watermark(self, partition: int = 0, timeout_s: float = PATIENCE_S) -> int:
-        """The end of a partition, asked for now; NotInTime if no broker says it."""
+        """Asks for the end offset of a partition; NotInTime if no broker responds."""
         deadline = time.monotonic() + timeout_s
         place = self._module.TopicPartition(self._topic, partition)
         while True:
@@ -309,13 +309,13 @@ class RecordedConsumer(_RecordedClient):
                 return int(high)
 
     def positions(self) -> Sequence[Any]:
-        """The offsets that it reads next."""
+        """The next offset to read in each assigned partition."""
         assigned = self._consumer.assignment()
         found: Sequence[Any] = self._consumer.position(assigned)
         return found
 
     def commit(self) -> None:
-        """Commits for its group what it has read."""
+        """Commits its positions as offsets of its group."""
         positions = [each for each in self.positions() if each.offset >= 0]
         if not positions:
             return
@@ -323,12 +323,12 @@ class RecordedConsumer(_RecordedClient):
             self._consumer.commit(offsets=positions, asynchronous=False)
 
     def committed(self, timeout_s: float = PATIENCE_S) -> None:
-        """Asks for the offsets that its group has committed."""
+        """Fetches the committed offsets of its group, and records them."""
         places = [self._module.TopicPartition(self._topic, p) for p in range(self._partitions)]
         self._ask_committed(places, timeout_s)
 
     def invoke_offsets(self, transaction: str) -> list[Invocation]:
-        """Notes that the positions are being committed, by a transaction or without one."""
+        """Records that its positions are being committed; ``transaction``: its name, or empty."""
         return [
             self._history.invoke(
                 self.name,
@@ -344,12 +344,12 @@ class RecordedConsumer(_RecordedClient):
         ]
 
     def group_metadata(self) -> Any:
-        """What a transaction wants to know of the group."""
+        """The group's metadata that a transaction needs."""
         return self._consumer.consumer_group_metadata()
 
     @override
     def close(self) -> None:
-        """Leaves the group."""
+        """Closes the consumer, which leaves its group."""
         self._consumer.close()
 
     def _assigned(self, _: Any, places: Sequence[Any]) -> None:
@@ -377,12 +377,12 @@ class RecordedConsumer(_RecordedClient):
                 each.fail(failure)
             return
         for each, place in zip(invocations, found, strict=True):
-            # No offset at all lies before every other one.
+            # No committed offset counts as 0, the lowest one.
             each.ok(offset=max(place.offset, 0))
 
 
 class RecordedLoad:
-    """Clients of every kind, a thread each, while a ``with`` block runs."""
+    """Clients of every kind, each in its own thread, while a ``with`` block runs."""
 
     def __init__(
         self,
@@ -415,11 +415,11 @@ class RecordedLoad:
         ]
 
     def acknowledged(self) -> int:
-        """How many records were acknowledged so far."""
+        """The number of records acknowledged so far."""
         return self._history.acknowledged
 
     def wait_progress(self, records: int = 50, timeout_s: float = PATIENCE_S) -> None:
-        """Waits until so many more records are acknowledged; NotInTime if they are not."""
+        """Waits until ``records`` more records are acknowledged; NotInTime if they are not."""
         goal, deadline = self.acknowledged() + records, time.monotonic() + timeout_s
         while self.acknowledged() < goal:
             if self._failures:

@@ -1,4 +1,4 @@
-"""TCP ports that no other test process of this user takes: parallel workers do not collide."""
+"""Reserves TCP ports against other test processes of this user, for parallel workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkcontroller_cli.machine.ports import pick_free
 
 
 class ReservedPorts:
-    """Free ports below those of outgoing connections, kept until :meth:`close`."""
+    """Free ports below the range of outgoing connections, reserved until :meth:`close`."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.gettempdir()) / f"zkcontroller-ports-{os.getuid()}"
@@ -25,7 +25,7 @@ class ReservedPorts:
         taken: list[int] = []
         while True:
             port = pick_free(taken)
-            # The file stays: removing it would let two processes lock two files of one name.
+            # Do not remove the file: two processes could then lock two files of the same name.
             lock = (self._directory / str(port)).open("w", encoding="ascii")
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,7 +35,7 @@ class ReservedPorts:
             taken.append(port)
 
     def close(self) -> None:
-        """Gives them back."""
+        """Releases the ports."""
         for lock in self._locks:
             lock.close()
         self._locks.clear()

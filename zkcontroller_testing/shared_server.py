@@ -1,9 +1,9 @@
 """One ZooKeeper for all workers of a test run: started by the first, ended after the last.
 
-Each user of the server holds a shared lock on one file as long as it lives, and the kernel gives
-the lock back however it ends.  The server's keeper, a process of its own
-(``python -m zkcontroller_testing.shared_server DIRECTORY``), waits for the exclusive lock: it gets
-it when no user is left, and ends.
+Each worker that uses the server holds a shared lock on one file.  The kernel releases the lock when
+the worker ends, even if it crashes.  The server runs in a process of its own
+(``python -m zkcontroller_testing.shared_server DIRECTORY``), the keeper.  The keeper waits for the
+exclusive lock, gets it when no worker is left, and ends.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _READY_S: Final = 40.0
 
 
 class SharedServer:
-    """A user's hold on the ZooKeeper of a directory."""
+    """One worker's use of the shared ZooKeeper of a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._users: TextIO | None = None
 
     def acquire(self) -> str:
-        """``host:port`` of the server, which is started if none runs.
+        """Starts the server if none runs; returns its ``host:port``.
 
-        ConfigInvalid, ZooKeeperUnavailable: as of an embedded ZooKeeper.
+        Raises ZooKeeperUnavailable if it does not start, and the errors of an embedded ZooKeeper.
         """
         from zkcontroller_cli.machine.processes import last_lines, python_module, spawn, wait_until
 
@@ -40,12 +40,12 @@ class SharedServer:
         with (self._directory / "start.lock").open("w", encoding="ascii") as start:
             fcntl.flock(start, fcntl.LOCK_EX)
             self._users = (self._directory / "users.lock").open("w", encoding="ascii")
-            # Waits while the keeper of an earlier server, which has got it, is ending.
+            # If the keeper of an earlier server holds the exclusive lock, wait until it has ended.
             fcntl.flock(self._users, fcntl.LOCK_SH)
             address = self._directory / "connect"
             if address.exists():
                 return address.read_text(encoding="ascii")
-            # Refused here, where the reason can be seen.
+            # Check here that Java and the jars exist, so that the caller gets the error.
             find_java(), find_jars()
             console = self._directory / "console.log"
             keeper = spawn(python_module(__name__, str(self._directory)), console)
@@ -56,14 +56,14 @@ class SharedServer:
             return address.read_text(encoding="ascii")
 
     def release(self) -> None:
-        """Gives the server back."""
+        """Ends this worker's use of the server."""
         if self._users is not None:
             self._users.close()
             self._users = None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until no user is left; 1 if the server does not come up."""
+    """Runs the server until no worker is left; returns 1 if it does not start."""
     (directory,) = map(Path, arguments)
     address = directory / "connect"
     server = EmbeddedZooKeeper(directory / "data")

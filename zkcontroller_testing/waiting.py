@@ -1,4 +1,4 @@
-"""Waiting for what a cluster does by itself."""
+"""Waits until a condition about a cluster holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 PATIENCE_S: Final = 30.0
-"""How long a wait lasts at most, unless a test says otherwise."""
+"""Default timeout of a wait, in seconds."""
 _POLL_S: Final = 0.02
 _LONGEST_POLL_S: Final = 0.1
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class NotInTime(AssertionError):
-    """What a test waited for has not come; a test fails by it, as by an assertion."""
+    """A wait has timed out; as an AssertionError it makes the test fail."""
 
 
 class BrokerEnded(NotInTime):
-    """A broker's process ended while it was starting: no wait can help."""
+    """A broker's process ended while it was starting, so waiting longer is useless."""
 
 
 def until(
@@ -27,7 +27,7 @@ def until(
     what: Callable[[], str],
     timeout_s: float = PATIENCE_S,
 ) -> T:
-    """The first answer of ``look`` that is not None; NotInTime, with ``what``, if none comes."""
+    """Calls ``look`` until it returns not None; NotInTime with ``what`` after the timeout."""
     began = time.monotonic()
     while True:
         found = look()
@@ -36,5 +36,5 @@ def until(
         waited_s = time.monotonic() - began
         if waited_s >= timeout_s:
             raise NotInTime(f"not within {timeout_s:g} s: {what()}")
-        # What takes long, as the end of a session, is looked at less and less often.
+        # Poll more slowly the longer it takes, for example for the end of a session.
         time.sleep(min(max(_POLL_S, waited_s / 10), _LONGEST_POLL_S))

@@ -1,4 +1,4 @@
-"""One znode in a test's hands: read, overwrite, delete, watch."""
+"""A handle of one znode for tests: read, overwrite, delete, watch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_JSON: Final = b"{this is no JSON"
 
 
 class ZnodeHandle:
-    """A path below the cluster's chroot."""
+    """A handle of one znode; its path is below the cluster's chroot."""
 
     def __init__(self, session: ZooKeeperSession, path: str) -> None:
         self.path = path
@@ -38,14 +38,14 @@ class ZnodeHandle:
             self._session.write(Create(self.path, data))
 
     def corrupt(self, data: bytes = NOT_JSON) -> bytes | None:
-        """Overwrites the data with what no reader understands; returns what was there."""
+        """Overwrites the data with invalid JSON; returns the data before (None: no znode)."""
         before = self.get()
         self.set(data)
         return before
 
     @contextmanager
     def corrupted(self, data: bytes = NOT_JSON) -> Iterator[bytes | None]:
-        """Corrupt while a ``with`` block runs; then it has its data again, or is gone again."""
+        """Corrupts the data for a ``with`` block, then restores it or deletes the znode again."""
         before = self.corrupt(data)
         try:
             yield before
@@ -56,16 +56,16 @@ class ZnodeHandle:
                 self.set(before)
 
     def delete(self) -> bool:
-        """Whether it was there, and is no more."""
+        """Deletes the znode; False if it did not exist or could not be deleted."""
         return not isinstance(self._session.write(Delete(self.path, ANY_VERSION)), ZkCode)
 
     def watch(self) -> ZnodeWatch:
-        """What comes after this moment."""
+        """A watch for changes after this moment."""
         return ZnodeWatch(self._session, self.path)
 
 
 class ZnodeWatch:
-    """The state of a znode at a moment, to be compared with what comes."""
+    """A watch for changes of a znode, which compares with its last seen state."""
 
     def __init__(self, session: ZooKeeperSession, path: str) -> None:
         self._session = session
@@ -73,9 +73,9 @@ class ZnodeWatch:
         self._before = self._look()
 
     def wait(self, timeout_s: float = PATIENCE_S) -> bytes | None:
-        """The data after the next change (None: it was deleted); NotInTime if nothing changes.
+        """Waits for the next change; returns the data after it (None: deleted), or NotInTime.
 
-        Several changes that come at once may be seen as one, as ZooKeeper's own watches do.
+        Several quick changes may be seen as one, as with ZooKeeper's own watches.
         """
 
         def changed() -> tuple[Znode | None] | None:

@@ -1,7 +1,7 @@
-"""Before ZooKeeper, for one broker: knows the broker's session, so that a test can end it.
+"""The proxy of one broker before ZooKeeper: knows the broker's session, so a test can end it.
 
-ZooKeeper's clients and servers exchange frames of four bytes of size and a body.  The first answer
-on a connection holds the session's id and password.
+ZooKeeper's protocol has frames of four bytes of size and a body.  The first response on a
+connection contains the id and password of the session.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _PATIENCE_S: Final = 20.0
 
 @dataclass(eq=False)
 class AnswerLoss:
-    """Answers of ZooKeeper that shall be lost; ``count`` says how many were."""
+    """Responses of ZooKeeper to be lost; ``count`` is the number already lost."""
 
     operation: int
-    """ZooKeeper's number of it."""
+    """ZooKeeper's opcode of the requests, see :data:`OPERATIONS`."""
     times: int
     count: int = field(default=0, init=False)
 
     def applies(self, operation: int) -> bool:
-        """Whether the answer to this request is lost; counts it if it is."""
+        """Whether the response to this request is to be lost; if so, counts it."""
         if operation != self.operation or self.count == self.times:
             return False
         self.count += 1
@@ -45,29 +45,29 @@ class AnswerLoss:
 class _ZooKeeperLink(DoorLink):
     has_asked = False
     is_open = False
-    """Whether the first request and the first answer, which open the session, are through."""
+    """Whether the first response, which opens the session, has come."""
     losing_xid: int | None = None
-    """The request whose answer is not to come through."""
+    """The xid of the request whose response is to be lost; None: there is none."""
 
 
 class ZooKeeperDoor(Door[_ZooKeeperLink]):
-    """Passes frames on, and remembers the session that the latest connection belongs to."""
+    """Passes frames on, and remembers the session of the latest connection."""
 
     def __init__(self, peer: Peer, servers: Callable[[], Sequence[tuple[str, int]]]) -> None:
         super().__init__(servers)
         self._peer = peer
         self.session: tuple[int, bytes] | None = None
-        """Id and password."""
+        """Id and password of the session; None: none was opened yet."""
         self._losses: list[AnswerLoss] = []
 
     def lose_answers(self, operation: str, times: int) -> AnswerLoss:
-        """The answers to the next requests of this kind are lost, and their connections break."""
+        """Loses the responses to the next requests of this kind, and breaks the connections."""
         loss = AnswerLoss(OPERATIONS[operation], times)
         self._losses.append(loss)
         return loss
 
     def forget_losses(self) -> None:
-        """Loses no answer from now on."""
+        """Loses no more responses from now on."""
         self._losses.clear()
 
     @override
@@ -106,10 +106,10 @@ class ZooKeeperDoor(Door[_ZooKeeperLink]):
 
 
 def end_session(server: tuple[str, int], session: tuple[int, bytes]) -> None:
-    """Has the server end the session, as if its time had run out.
+    """Ends a ZooKeeper session, as if it had expired.
 
-    A second connection resumes the session and closes it.  Both requests go out in one write, so
-    that the session's own client cannot win it back in between.
+    A second connection resumes the session and closes it.  Both requests are sent in one write, so
+    that the session's own client cannot resume it in between.
     """
     session_id, password = session
     resume = struct.pack("!iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"

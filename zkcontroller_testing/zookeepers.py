@@ -1,4 +1,4 @@
-"""The ZooKeeper of a cluster: its own, one that test workers share, a container's, any other."""
+"""Starts the ZooKeeper of a cluster: embedded, shared, in a container, or a given one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _numbers = itertools.count(1)
 
 
 class RunningZooKeeper(NamedTuple):
-    """A server, and the part of its tree that is one cluster's."""
+    """A ZooKeeper server, and the chroot of one cluster in it."""
 
     where: ConnectString
     stop: Callable[[], None]
     is_left_behind: bool
-    """Whether the server lives on: then the cluster removes what it has written."""
+    """Whether the server runs on after the test, so that the chroot must be removed."""
 
     @property
     def connect(self) -> str:
@@ -35,10 +35,11 @@ class RunningZooKeeper(NamedTuple):
 
 
 def start_zookeeper(kind: str, directory: Path, shared: Path | None = None) -> RunningZooKeeper:
-    """The ZooKeeper that ``kind`` names: embedded, shared, container, or ``host:port/chroot``.
+    """Starts the ZooKeeper of this kind: embedded, shared, container, or ``host:port/chroot``.
 
-    Every cluster has a chroot of its own below that one.  ``shared``: the folder of the shared
-    server.  ConfigInvalid, ZooKeeperUnavailable: there is none to be had.
+    Every cluster gets a chroot of its own in it.  ``shared``: the folder of the shared server; if
+    None, the kind ``shared`` is the same as ``embedded``.  Raises ConfigInvalid or
+    ZooKeeperUnavailable if there is no such ZooKeeper.
     """
     if kind in (EMBEDDED, SHARED):
         is_shared = kind == SHARED and shared is not None
