@@ -223,7 +223,7 @@ class KafkaCluster:
         return self._brokers.running(broker_id).pid
 
     def logs_directory(self, broker_id: int) -> Path:
-        """The folder of ``server.log``, ``state-change.log``, ``state-changes.jsonl`` and others."""
+        """The folder of ``server.log``, ``state-change.log``, ``state-changes.jsonl``."""
         return self._file.logs_directory(broker_id)
 
     def metadata(self, broker_id: int, timeout_s: float = PATIENCE_S) -> MetadataAnswer:
