@@ -46,7 +46,7 @@ servers: Final[dict[int, int]] = {}
 
 @cache
 def is_available() -> bool:
-    """Whether this system supports a fork server: Linux with pidfd_open, from 5.3 on."""
+    """Whether this system supports a fork server: Linux with pidfds that can be waited for, from 5.4 on."""
     if sys.platform != "linux":
         return False
     try:
