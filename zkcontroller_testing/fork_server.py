@@ -46,7 +46,7 @@ servers: Final[dict[int, int]] = {}
 
 @cache
 def is_available() -> bool:
-    """Whether this system supports a fork server: Linux with pidfds that can be waited for, from 5.4 on."""
+    """Whether the system supports a fork server: it needs Linux 5.4 or newer, for its pidfds."""
     if sys.platform != "linux":
         return False
     try:

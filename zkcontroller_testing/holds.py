@@ -82,7 +82,7 @@ class HoldServer:
         return arm
 
     def disarm(self, arm: int) -> None:
-        """Releases all controllers that this arm holds."""
+        """Ends the hold that :meth:`arm` has numbered so; all controllers held by it go on."""
         with self.changed:
             point = self._points.pop(arm, None)
             self._say_to(None, 0)

@@ -67,7 +67,7 @@ def report_of(
     *,
     seconds: float | None = None,
 ) -> MoveReport:
-    """The report of one move; ``seconds``: the time since the reading that its rate is based on."""
+    """The report of one move; ``seconds``: since the look before, for stalls."""
     removing = set(move.removing_replicas)
     return MoveReport(
         move.topic,

@@ -150,7 +150,7 @@ def say_what_stands(runner: MoveRunner) -> None:
 
 
 def say_interrupted(runner: MoveRunner, what: str) -> None:
-    """Show after Ctrl-C or an error what continues without the command, and the next commands."""
+    """Show, after Ctrl-C or an error, which moves continue by themselves, and what to run next."""
     say_what_stands(runner)
     if runner.edits:
         say(f"when all has moved, this removes it:  zkctl reassign verify {what}")

@@ -170,7 +170,7 @@ class Listing(Widget, can_focus=True):
             self.cursor = found
 
     def move(self, by: int) -> None:
-        """Move the cursor by so many rows, and scroll so that it is visible."""
+        """Move the cursor by the given number of rows, and scroll so that the cursor is visible."""
         self.cursor = min(max(0, self.cursor + by), max(0, len(self.keys) - 1))
         room = self.room
         self._top = min(self._top, self.cursor, max(0, len(self.keys) - room))

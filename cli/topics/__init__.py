@@ -1,5 +1,5 @@
-"""``zkctl topic``: verbs that create, describe, alter and delete topics; offsets and records.
+"""``zkctl topic``: create, describe, alter and delete topics, and their offsets and records.
 
 :mod:`.reading` reads topics from brokers or ZooKeeper; :mod:`.changes`, :mod:`.delete`,
-:mod:`.offsets` and :mod:`.records` are verbs; :mod:`.presence` proves that a topic is deleted.
+:mod:`.offsets` and :mod:`.records` hold verbs; :mod:`.presence` proves that a topic is deleted.
 """

@@ -137,10 +137,10 @@ def metadata_differences(
     unknown: Iterable[str],
     wanted: TopicFilter,
 ) -> Iterator[Difference]:
-    """The differences in a broker's Metadata response.
+    """Where a broker's Metadata response differs from ZooKeeper.
 
-    ``unknown``: topics that the broker does not know.  ``wanted`` limits the topics that only the
-    broker has.
+    ``unknown``: topics that the broker does not know.  Of the topics that only the broker has,
+    those that pass ``wanted`` are reported.
     """
     if not answer.brokers:
         # The broker has received no UpdateMetadata since it started, so its cache is empty.

@@ -16,7 +16,7 @@ MOST_NAMED: Final = 20
 
 
 class WaitKind(StrEnum):
-    """The kinds of conditions."""
+    """What ``zkctl wait`` can wait for."""
 
     ISR = "isr"
     CONTROLLER = "controller"

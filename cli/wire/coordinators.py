@@ -1,6 +1,6 @@
 """Requests to coordinators: found by FindCoordinator, asked again while they move or load.
 
-FindCoordinator is sent in version 3, with one key per request, which older versions have too.
+FindCoordinator is sent in version 3, which has one key per request, as older versions have.
 """
 
 from __future__ import annotations

@@ -40,5 +40,5 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def is_expired(max_timestamp: int, expiry_timestamp: int, now_ms: int) -> bool:
-    """Whether the token's maximum lifetime or its last renewal has expired; all in milliseconds."""
+    """Whether the token's maximum lifetime or its last renewal is over; times in milliseconds."""
     return max_timestamp < now_ms or expiry_timestamp < now_ms

@@ -90,7 +90,7 @@ class Recognised(NamedTuple):
 
 def recognise(positions: list[Position], entries: list[Entry], heads: dict[str, str]) -> Recognised:
     """Compares files with known positions.  ``heads``: by path, of the files that changed."""
-    # If two positions have one inode, it belongs to the file that is not gone.
+    # Of two positions with the same inode, the one whose file still exists counts.
     in_order = sorted(positions, key=lambda position: not position.is_gone)
     known = {(p.device, p.inode): p for p in in_order}
     gone_before = [p for p in positions if p.is_gone and known[p.device, p.inode] is not p]

@@ -20,7 +20,7 @@ MOVE, SHRINK, DARK = "move", "shrink", "dark"
 
 
 class DepartureChange(NamedTuple):
-    """A change that a departure caused: a moved leader, a shrunk ISR or a time without a leader."""
+    """What a broker's departure changed: a leader, an ISR, or a time without a leader."""
 
     broker: int
     """The broker that departed."""

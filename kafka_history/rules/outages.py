@@ -67,7 +67,7 @@ def outage_sums(outages: Sequence[Outage], end_ms: int) -> OutageSums:
 def partition_sums(
     states: Sequence[State], windows: Iterable[Window], end_ms: int
 ) -> Iterator[PartitionSums]:
-    """The sums of one partition; none if no state of it is known."""
+    """The partition's time without a leader, summed; yields nothing if it has no known state."""
     if states:
         yield PartitionSums(
             states[0].topic,

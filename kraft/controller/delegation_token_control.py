@@ -142,7 +142,7 @@ class DelegationTokenControlManager:
             self._ids_by_hmac[proof] = record.token_id
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """A record for every token at offset ``epoch``."""
+        """A record for each token that existed at the log offset ``epoch``."""
         for token in self._tokens.values(epoch=epoch):
             if not version.is_delegation_token_supported:
                 version.refuse_loss("delegation tokens")

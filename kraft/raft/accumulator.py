@@ -55,7 +55,7 @@ def check_batch_size(values: Sequence[bytes]) -> int:
 
 
 class BatchAccumulator:
-    """Batches of one epoch, from its first offset on."""
+    """Collects records of one leader epoch into batches, until they are drained to the log."""
 
     def __init__(self, epoch: int, base_offset: int, linger_ms: int) -> None:
         self.epoch = epoch

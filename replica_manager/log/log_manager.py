@@ -457,7 +457,7 @@ class LogManager:
         try:
             return log.delete_old_segments()
         except KafkaStorage:
-            return 0  # the directory is offline now
+            return 0  # none was deleted: the log directory is offline now
 
     def remove_expired_producers(self) -> None:
         """Removes idle producers past ``producer.id.expiration.ms`` from every log."""

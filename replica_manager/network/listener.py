@@ -238,9 +238,10 @@ class SocketServer:
                 sock.close()
 
     async def _exceeds_ip_rate(self, sock: socket.socket, address: str, listener_name: str) -> bool:
-        """Whether the connection is over its address's rate; first waits for the other rates.
+        """Whether the connection exceeds the connection rate of its address.
 
-        Such a connection is closed after its throttle time.
+        Waits first for as long as the rates of the broker and of the listener demand.  The caller
+        closes a connection that exceeds its rate, after the throttle time.
         """
         if self._rates is None:
             return False

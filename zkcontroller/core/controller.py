@@ -383,7 +383,7 @@ class KafkaController:
     # ------------------------------------------------------------------ gauges
 
     def gauges(self) -> dict[str, int]:
-        """``kafka.controller:type=KafkaController`` by name; 0 where this broker is not active."""
+        """The gauges of ``kafka.controller:type=KafkaController``; 0 on an inactive broker."""
         context, table = self.context, self.context.table
         deleting = [
             state

@@ -98,7 +98,7 @@ def code_of(value: int) -> ZkCode:
 
 
 def encode_read(path: str, *, watch: bool) -> bytes:
-    """The body of getData, getChildren and exists."""
+    """The body of a getData, getChildren or exists request."""
     return _string(path) + (b"\1" if watch else b"\0")
 
 

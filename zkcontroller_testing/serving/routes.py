@@ -277,7 +277,7 @@ def _wait_unregistered(request: ServedRequest[bodies.WaitFields]) -> None:
 
 
 def _wait_registered(request: ServedRequest[bodies.RegisteredFields]) -> bodies.EpochAnswer:
-    """Waits until these brokers are registered, anew if ``after_epoch`` says so."""
+    """Waits until these brokers are registered; with ``after_epoch``, by a newer broker epoch."""
     body = request.body
     _known(request, "broker_ids", *body.broker_ids)
     return bodies.EpochAnswer(

@@ -67,7 +67,7 @@ class Numbered(Generic[T]):
         return found
 
     def pop(self, number: int) -> T:
-        """Forgets it; ``not_found`` as of :meth:`get`."""
+        """Removes and returns the one of this number; ``not_found`` if there is none."""
         found = self.get(number)
         self._kept.pop(number, None)
         return found
