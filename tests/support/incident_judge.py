@@ -546,7 +546,7 @@ class _Judge:
             self._false(f"reassignment {self._shown(row)}")
 
     def _log_dirs(self) -> None:
-        """A directory that failed with the disk; all that was in it."""
+        """Each full disk with the failure of its log directory, and why it failed."""
         self._matched(
             "log_dir_failures",
             self._of("fill disk"),
