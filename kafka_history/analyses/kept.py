@@ -76,11 +76,6 @@ def keep_findings(folder: Path, found: Iterable[tuple[Any, ...]], kind: type[Fin
             for at, column in enumerate(columns)
         }
     )
-    keep_table(folder, table)
-
-
-def keep_table(folder: Path, table: pa.Table) -> None:
-    """Stores the rows of a table as Parquet in the folder."""
 
     def write(mine: Path) -> None:
         mine.mkdir(parents=True)

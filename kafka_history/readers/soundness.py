@@ -22,7 +22,7 @@ from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.problems import HistoryInvalid
 
 SMALL_ROWS: Final = 100_000
-"""Up to this many rows, Spark is fastest with a single task."""
+"""Up to this many rows are gathered by one job of Spark; the driver applies the rules to them."""
 LOCAL_ROWS: Final = 1_000_000
 """Above this many rows, Spark is used by default."""
 BATCH_ROWS: Final = 50_000

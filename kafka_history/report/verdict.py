@@ -57,7 +57,7 @@ def verdict(found: Finding) -> dict[str, Any]:
             "topic_count": len(topics),
             "partitions": found["leaderless_summary"]["partitions"],
         },
-        "causes": [cause for cause in causes if cause in gravest],
+        "causes": sorted(gravest, key=_by_time),
         "ordered": [cause for cause in causes if cause["how"] in ORDERED][:ORDERED_MAX],
     }
 
@@ -227,7 +227,11 @@ def _causes(found: Finding) -> list[dict[str, Any]]:
         for tenure in found["tenures"]
         if tenure["ended_by"] == "controller_moved"
     ]
-    return sorted(causes, key=lambda cause: (cause["at_ms"], cause["broker"]))
+    return sorted(causes, key=_by_time)
+
+
+def _by_time(cause: Finding) -> tuple[int, int]:
+    return cause["at_ms"], cause["broker"]
 
 
 def _names(names: list[str]) -> str:

@@ -44,13 +44,14 @@ class CheckpointFile:
     def __init__(self, log_dir: Path, file_name: str) -> None:
         self.log_dir = log_dir
         self.file_name = file_name
+        self.path = log_dir / file_name
         self._lock = threading.Lock()
         self._planned = 0
         self._written = 0
 
     def read(self) -> dict[TopicPartition, int]:
         """The offsets in the file; CheckpointMalformed or OSError if it cannot be read."""
-        return read_offsets(self.log_dir / self.file_name)
+        return read_offsets(self.path)
 
     def plan(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
         """A write of ``offsets``, to be run in an executor."""
@@ -61,7 +62,7 @@ class CheckpointFile:
         """Writes the offsets of plan ``number``, unless a later plan has been written."""
         with self._lock:
             if number > self._written:
-                write_offsets(self.log_dir / self.file_name, offsets)
+                write_offsets(self.path, offsets)
                 self._written = number
 
 
@@ -76,7 +77,7 @@ class CheckpointWrite(NamedTuple):
 
     @property
     def path(self) -> Path:
-        return self.log_dir / self.file_name
+        return self.file.path
 
     def run(self) -> None:
         """Writes the checkpoint file.  Blocks; for an executor.  OSError if the disk fails."""

@@ -233,7 +233,8 @@ def test_a_token_lives_its_life_at_both_brokers(
     assert "and not by a token" in refused.stderr
 
     # The renewer prolongs it by its id, the owner ends it by its HMAC.
-    renewed = as_admin("token", "renew", token["token_id"], "--period", "60000", "--yes")
+    named = ("--", token["token_id"])  # which may begin with a dash
+    renewed = as_admin("token", "renew", "--period", "60000", "--yes", *named)
     file = tmp_path / "hmac"
     file.write_text(token["hmac"] + "\n")
     ended = as_user("alice", "token", "expire", "--hmac-file", str(file), "--yes", broker_id=2)
@@ -244,7 +245,7 @@ def test_a_token_lives_its_life_at_both_brokers(
     assert ended.exit_code == 0, ended.stderr
     assert ended.json["is_shown"]
     assert as_admin("token", "list") == []
-    again = as_user("alice", "token", "expire", token["token_id"], "--yes")
+    again = as_user("alice", "token", "expire", "--yes", *named)
     assert again.exit_code == REFUSED
     assert "you see no token" in again.stderr
 

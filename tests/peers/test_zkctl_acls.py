@@ -362,10 +362,11 @@ def test_tokens_are_those_that_kafkas_tool_describes(real: GuardedCluster, tmp_p
 
     made = real.run(*by_sasl, "token", "create", "--renewer", "User:admin", "--yes")
     token = made.json
+    named = ("--", token["token_id"])  # which may begin with a dash
     described = run_tool(TOKEN_COMMAND, *by_sasl, "--describe", "--owner-principal", "User:alice")
-    renewed = real.run(*by_sasl, "token", "renew", token["token_id"], "--period", "60000", "--yes")
+    renewed = real.run(*by_sasl, "token", "renew", "--period", "60000", "--yes", *named)
     for_another = real.run(*by_sasl, "token", "create", "--owner", "User:carol", "--yes")
-    ended = real.run(*by_sasl, "token", "expire", token["token_id"], "--yes")
+    ended = real.run(*by_sasl, "token", "expire", "--yes", *named)
     left = real.run(*by_sasl, "token", "list")
 
     assert made.exit_code == 0, made.stderr

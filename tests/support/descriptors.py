@@ -29,13 +29,11 @@ def leaked_descriptors(before: int) -> int:
     A thread of something else in this process, such as a client of a shared cluster, may have one
     open for a moment.
     """
-    leaked = max(open_descriptors() - before, 0)
     for _ in range(TRIES):
-        if leaked == 0:
-            break
+        if open_descriptors() <= before:
+            return 0
         time.sleep(PAUSE_S)
-        leaked = max(open_descriptors() - before, 0)
-    return leaked
+    return max(open_descriptors() - before, 0)
 
 
 def highest_descriptor() -> int:
