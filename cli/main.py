@@ -166,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except click.ClickException as error:
         error.show()
+        _show_use_of_dashes(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("zkctl: interrupted", err=True)
@@ -179,6 +180,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 the last resort: a sentence instead of a traceback
         return _report(error, settings)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _show_use_of_dashes(error: click.ClickException) -> None:
+    """Say how a value that begins with a dash is given, where the verb takes values.
+
+    Such are one in 64 of the token ids that Kafka makes.
+    """
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return
+    values = [each for each in error.ctx.command.params if isinstance(each, click.Argument)]
+    if values and not error.option_name.startswith("--"):
+        verb = error.ctx.command_path
+        shown = values[0].make_metavar(error.ctx)
+        click.echo(
+            f"A value that begins with a dash is given behind --: {verb} -- {shown}", err=True
+        )
 
 
 def _complete(settings: Settings, *, is_process: bool) -> int:

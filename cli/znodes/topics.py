@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
     DeleteTopicsZnode,
     DeleteTopicZnode,
-    encode_topic_id,
 )
 from zkcontroller_cli.values.topic_names import INTERNAL_TOPICS
 from zkcontroller_cli.znodes.partitions import (
@@ -95,4 +95,4 @@ def _from_znodes(
 
 def topic_id_text(topic_id: UUID | None) -> str | None:
     """The topic id as Kafka prints it; None for a topic without an id."""
-    return None if topic_id is None else encode_topic_id(topic_id)
+    return None if topic_id is None else uuid_text(topic_id)

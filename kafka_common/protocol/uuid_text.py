@@ -21,7 +21,10 @@ def uuid_text(value: UUID) -> str:
 
 
 def parse_uuid(text: str) -> UUID:
-    """The id in that text, padded or not; ValueError if it is invalid."""
+    """The id in that text; ValueError if it is invalid.
+
+    As in Java, the text may be padded, and its last four bits mean nothing.
+    """
     found = _TEXT.fullmatch(text)
     if found is None:
         raise ValueError(f"not an id of 22 characters in base64: {text[:_SHOWN_CHARACTERS]!r}")

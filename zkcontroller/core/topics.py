@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kafka_common.errors import IllegalState, ZnodeCorrupt
 from kafka_common.model import ReplicaAssignment
+from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
 from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.elections import OfflineElection
@@ -28,8 +29,6 @@ from zkcontroller.zookeeper.znodes import (
     TopicPartitionsZnode,
     TopicsZnode,
     TopicZnode,
-    encode_topic_id,
-    new_topic_id,
 )
 
 
@@ -257,7 +256,7 @@ class TopicChanges:
         beginning.
         """
         known = self._context.table.topics
-        ids = [known[read.topic].topic_id or new_topic_id(self._new_uuid) for read in topics]
+        ids = [known[read.topic].topic_id or usable_uuid(self._new_uuid) for read in topics]
         results = yield from self._tools.write(
             [
                 SetData(
@@ -307,7 +306,7 @@ class TopicChanges:
         known = table.topics.get(topic)
         if known is None:
             return f"TopicIdReplicaAssignment({topic},None,Map())"
-        topic_id = "None" if known.topic_id is None else f"Some({encode_topic_id(known.topic_id)})"
+        topic_id = "None" if known.topic_id is None else f"Some({uuid_text(known.topic_id)})"
         parts = ", ".join(
             f"{table.text(row)} -> {assignment_text(table.assignment(row))}" for row in known.rows
         )

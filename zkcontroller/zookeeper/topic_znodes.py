@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -14,6 +13,7 @@ import orjson
 
 from kafka_common.errors import ZnodeCorrupt
 from kafka_common.model import ReplicaAssignment
+from kafka_common.protocol.uuid_text import parse_uuid, uuid_text
 from zkcontroller.zookeeper.scala_order import mutable_hash_map_order
 from zkcontroller.zookeeper.znode_json import INT32_MAX, JsonFields, broker_ids, json_integers
 
@@ -47,7 +47,7 @@ class TopicZnode:
         }
         topic_id = b""
         if self.topic_id is not None:
-            topic_id = b'"topic_id":"%s",' % encode_topic_id(self.topic_id).encode()
+            topic_id = b'"topic_id":"%s",' % uuid_text(self.topic_id).encode()
         return b'{"partitions":%s,%s"adding_replicas":%s,"removing_replicas":%s,"version":3}' % (
             _encode_replica_map(all_replicas),
             topic_id,
@@ -137,32 +137,12 @@ def _order_of_first(count: int) -> tuple[str, ...]:
     return tuple(mutable_hash_map_order([str(partition) for partition in range(count)]))
 
 
-def encode_topic_id(topic_id: UUID) -> str:
-    """The id as Kafka prints it, in 22 characters (``Uuid.toString``)."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode()[:22]
-
-
-def new_topic_id(new_uuid: Callable[[], UUID]) -> UUID:
-    """Calls ``new_uuid`` until it returns an id that may be used.
-
-    The ids 0 and 1 are reserved, and tools take a text that begins with a dash for an option.
-    Source: Kafka ``Uuid.randomUuid``.
-    """
-    while True:
-        topic_id = new_uuid()
-        if topic_id.int > 1 and not encode_topic_id(topic_id).startswith("-"):
-            return topic_id
-
-
 def decode_topic_id(path: str, text: str) -> UUID:
     """The id in 22 characters; ZnodeCorrupt at ``path`` if they are invalid."""
-    # Java's decoder also accepts padding, and ignores the last four bits.
-    if not _TOPIC_ID.fullmatch(text):
-        raise ZnodeCorrupt(path, f"not a topic id: {text[:40]!r}")
-    return UUID(bytes=base64.urlsafe_b64decode(text[:22] + "=="))
-
-
-_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?")
+    try:
+        return parse_uuid(text)
+    except ValueError as refused:
+        raise ZnodeCorrupt(path, f"topic id: {refused}") from refused
 
 
 class TopicPartitionsZnode:

@@ -58,8 +58,6 @@ from zkcontroller.zookeeper.topic_znodes import (
     TopicZnode,
     decode_topic_id,
     encode_partition_state,
-    encode_topic_id,
-    new_topic_id,
 )
 
 __all__ = [
@@ -95,8 +93,6 @@ __all__ = [
     "decode_topic_id",
     "describe",
     "encode_partition_state",
-    "encode_topic_id",
-    "new_topic_id",
 ]
 
 PERSISTENT_PATHS: Final = (

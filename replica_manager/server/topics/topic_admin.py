@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.model import Broker, ReplicaAssignment
 from kafka_common.protocol.inter_broker_versions import is_topic_id_supported
+from kafka_common.protocol.uuid_text import usable_uuid
 from kafka_common.topic_names import has_collision_characters
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.request_errors import RequestRefused
@@ -45,7 +46,6 @@ from zkcontroller.zookeeper.znodes import (
     DeleteTopicZnode,
     TopicsZnode,
     TopicZnode,
-    new_topic_id,
 )
 
 _log = logging.getLogger("kafka.zk.AdminZkClient")
@@ -140,7 +140,7 @@ class TopicAdmin:
         topic_creation.check_config(config, broker_config.values)
         topic_id = None
         if is_topic_id_supported(broker_config.inter_broker_version):
-            topic_id = new_topic_id(uuid4)
+            topic_id = usable_uuid(uuid4)
         return CreatedTopic(name, topic_id, assignment, config)
 
     def _create(self, topic: CreatedTopic) -> None:

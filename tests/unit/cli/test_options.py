@@ -438,3 +438,13 @@ def test_help_shows_commands_first_and_global_options_once(
         assert shown.index("\nCommands:") < shown.index("\nOptions:")
     if name != "zkctl":
         assert "Global options (addresses, -o, --timeout, …): zkctl --help" in shown
+
+
+def test_who_gives_a_value_that_begins_with_a_dash_reads_how(zkctl: Zkctl) -> None:
+    renewed = zkctl("token", "renew", "-fXu3zLVyQ8qnNvBQ7cGZtw")
+    mistyped = zkctl("token", "renew", "--hmca-file", "hmac")
+    listed = zkctl("token", "list", "-Q")
+
+    assert "behind --: zkctl token renew -- [TOKEN_ID]\n" in renewed.stderr
+    assert {answer.exit_code for answer in (renewed, mistyped, listed)} == {2}
+    assert "behind --" not in mistyped.stderr + listed.stderr

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from kafka_common.model import ReplicaAssignment
+from kafka_common.protocol.uuid_text import uuid_text
 from tests.support.cli_world import ORDERS_ID, Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
@@ -15,7 +16,6 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
     TopicPartitionZnode,
     TopicZnode,
-    encode_topic_id,
 )
 
 HERE: Final = ("-z", "zookeeper:2181", "-o", "json", "--timeout", "5")
@@ -104,7 +104,7 @@ def test_topics_that_set_configurations_are_listed_with_them(cluster: Zkctl) -> 
 
 
 def test_a_topic_is_found_by_its_id(cluster: Zkctl) -> None:
-    topic_id = encode_topic_id(ORDERS_ID)
+    topic_id = uuid_text(ORDERS_ID)
 
     found = cluster("topic", "describe", *HERE, "--topic-id", topic_id)
     lost = cluster("topic", "describe", *HERE, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_common.errors import ZnodeCorrupt
 from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
     ClusterIdZnode,
@@ -32,8 +33,6 @@ from zkcontroller.zookeeper.znodes import (
     TopicZnode,
     decode_topic_id,
     describe,
-    encode_topic_id,
-    new_topic_id,
 )
 
 STATE_PATH: Final = PartitionStateZnode.path("t", 3)
@@ -371,7 +370,7 @@ def test_what_is_no_topic_id_is_refused(text: str) -> None:
 
 @given(st.uuids())
 def test_topic_ids_survive_a_round_trip(topic_id: UUID) -> None:
-    text = encode_topic_id(topic_id)
+    text = uuid_text(topic_id)
 
     assert len(text) == 22
     assert decode_topic_id("/x", text) == decode_topic_id("/x", text + "==") == topic_id
@@ -379,10 +378,10 @@ def test_topic_ids_survive_a_round_trip(topic_id: UUID) -> None:
 
 def test_a_new_topic_gets_no_reserved_id_and_none_that_reads_as_an_option() -> None:
     dash = UUID(bytes=b"\xf8" + bytes(15))
-    assert encode_topic_id(dash).startswith("-")
+    assert uuid_text(dash).startswith("-")
     made_up = iter([UUID(int=0), UUID(int=1), dash, UUID(int=2), UUID(int=3)])
 
-    assert new_topic_id(lambda: next(made_up)) == UUID(int=2)
+    assert usable_uuid(lambda: next(made_up)) == UUID(int=2)
 
 
 def test_features_of_both_versions_are_read_and_levels_checked() -> None:
