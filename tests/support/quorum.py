@@ -29,9 +29,9 @@ CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 QUICK: Final = QuorumConfig(
     election_timeout_ms=300, fetch_timeout_ms=1_200, election_backoff_max_ms=200
 )
-"""Longer than a Fetch may wait for records, which is not configurable."""
+"""For tests in which a leader goes; longer than a Fetch may wait, which is not configurable."""
 PATIENT: Final = replace(QUICK, fetch_timeout_ms=20_000)
-"""For tests in which no leader goes: none loses its office because the machine is busy."""
+"""For all others: no leader loses its office because the machine is busy."""
 PATIENCE_S: Final = 20.0
 
 
@@ -120,7 +120,7 @@ class Quorum:
             voters=self.voters,
             listeners=(Endpoint(endpoint.host, endpoint.port, "CONTROLLER", "PLAINTEXT"),),
             advertised={"CONTROLLER": endpoint},
-            quorum=QUICK,
+            quorum=PATIENT,
         )
 
     async def start(self, *node_ids: int, **changes: object) -> None:

@@ -25,7 +25,7 @@ from kraft.controller.topic_requests import CreatableTopic, CreateTopicsRequest
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kraft.node.controller_configuration import BrokerConfigSchema
-from tests.support.quorum import CLUSTER_ID, PATIENT
+from tests.support.quorum import CLUSTER_ID
 from tests.support.quorum_controllers import Controllers
 
 HOUR_MS = 3_600_000
@@ -66,7 +66,7 @@ def test_a_broker_value_that_is_no_integer_deposes_no_controller(tmp_path: Path)
     async def run() -> None:
         quorum = Controllers(tmp_path)
         try:
-            await quorum.start(1, 2, 3, quorum=PATIENT)
+            await quorum.start(1, 2, 3)
             active = await quorum.active()
             leader, ask = quorum.leaders(), quorum.nodes[active].controller.ask
             await register_a_broker(ask)

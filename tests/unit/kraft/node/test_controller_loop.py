@@ -24,7 +24,7 @@ from kraft.controller.quorum_controller_values import FatalFault
 from kraft.controller.result import VersionedRecord
 from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
 from kraft.node.controller_loop import ControllerLoop
-from tests.support.quorum import PATIENCE_S, PATIENT, QUICK, in_the_end
+from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
 
@@ -66,7 +66,7 @@ def compute(for_ms: int) -> None:
 
 def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: Path) -> None:
     async def scenario(quorum: Controllers) -> None:
-        await quorum.start(1, 2, 3)
+        await quorum.start(1, 2, 3, quorum=QUICK)
         active = await quorum.active()
         epoch = quorum.leaders()[active]
         busy_ms = 3 * QUICK.fetch_timeout_ms
@@ -104,7 +104,7 @@ def test_the_controller_is_looked_at_in_its_own_thread_between_two_steps(tmp_pat
 
 def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -> None:
     async def scenario(quorum: Controllers) -> None:
-        await quorum.start(1, 2, 3, quorum=PATIENT)
+        await quorum.start(1, 2, 3)
         active = await quorum.active()
 
         await asyncio.gather(*(quorum.configure(active, str(number)) for number in range(50)))

@@ -25,7 +25,7 @@ from kraft.controller.quorum_controller_requests import (
     IncrementalAlterConfigs,
 )
 from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
-from tests.support.quorum import PATIENT, eventually
+from tests.support.quorum import eventually
 from tests.support.quorum_controller_world import QuorumWorld, topic
 from tests.support.quorum_controllers import Controllers, told
 
@@ -190,7 +190,7 @@ def test_unclean_elections_count_from_the_time_when_it_knew_what_there_was(
 
 def test_a_node_serves_them_and_times_what_its_controller_does(tmp_path: Path) -> None:
     async def scenario(quorum: Controllers) -> None:
-        await quorum.start(1, 2, 3, quorum=PATIENT)
+        await quorum.start(1, 2, 3)
         active = await quorum.active()
         for number in range(12):
             await quorum.configure(active, str(number))

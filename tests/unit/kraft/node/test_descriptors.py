@@ -20,7 +20,7 @@ from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from kraft.raft.values import ElectionState, OffsetAndEpoch
 from tests.support.descriptors import no_more_files, open_descriptors
-from tests.support.quorum import PATIENT, Quorum, eventually
+from tests.support.quorum import Quorum, eventually
 
 ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
 RECORD = b"\1\x14\0\0" * 40
@@ -33,7 +33,7 @@ def told(directory: Path, scenario: Scenario, voters: Sequence[int] = (1,)) -> N
     async def run() -> None:
         quorum = Quorum(directory, voters)
         try:
-            await quorum.start(*voters, log=ROLLS_AT_ONCE, quorum=PATIENT)
+            await quorum.start(*voters, log=ROLLS_AT_ONCE)
             await quorum.leader()
             await scenario(quorum)
         finally:

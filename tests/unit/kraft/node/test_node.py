@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.exposition import exposition_of
-from tests.support.quorum import Quorum, eventually
+from tests.support.quorum import QUICK, Quorum, eventually
 
 Scenario = Callable[[Quorum], Awaitable[None]]
 
@@ -60,7 +60,7 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back_with_the_same_log(
     tmp_path: Path,
 ) -> None:
     async def scenario(quorum: Quorum) -> None:
-        await quorum.start(1, 2, 3)
+        await quorum.start(1, 2, 3, quorum=QUICK)
         first = await quorum.leader()
         first_epoch = quorum.leaders()[first]
         await append(quorum, first, b"\1\x14\0\0")

@@ -32,7 +32,7 @@ from kraft.raft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
 from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 from kraft.raft.wire import api_key_of, write_request
 from tests.support.certificates import Authority
-from tests.support.quorum import CLUSTER_ID, eventually, in_the_end
+from tests.support.quorum import CLUSTER_ID, QUICK, eventually, in_the_end
 from tests.support.secured_quorum import (
     AUTHORIZED,
     PASSWORDS,
@@ -109,7 +109,7 @@ def test_a_voter_with_another_password_is_none(tmp_path: Path) -> None:
             )
         }
         try:
-            await quorum.start(1, 2)
+            await quorum.start(1, 2, quorum=QUICK)
             # Each asks for votes, again and again, and 2 is not let in by 1; 1 is let in by 2,
             # whose answer to a Fetch it would get, but 2 as a follower cannot fetch from 1.
             await eventually(

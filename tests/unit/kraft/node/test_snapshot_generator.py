@@ -36,7 +36,7 @@ from kraft.metadata.records import (
 from kraft.node.snapshot_generator import CommittedProgress, SnapshotGenerator
 from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
 from kraft.raft.values import OffsetAndEpoch
-from tests.support.quorum import PATIENT, eventually, in_the_end
+from tests.support.quorum import eventually, in_the_end
 from tests.support.quorum_controller_world import QuorumWorld
 from tests.support.quorum_controllers import Controllers, stable_offset, told
 from tests.support.state_records import stable_records
@@ -63,7 +63,7 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
     monkeypatch.setattr("kraft.raft.kafka_raft_client.CLEANER_PERIOD_MS", 100)
 
     async def scenario(quorum: Controllers) -> None:
-        await quorum.start(1, 2, 3, quorum=PATIENT)
+        await quorum.start(1, 2, 3)
         active = await quorum.active()
 
         for number in range(30):
@@ -74,7 +74,7 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
         wiped = next(each for each in quorum.nodes if each != active)
         await quorum.kill(wiped)
         (tmp_path / f"node-{wiped}").rename(tmp_path / "gone")
-        await quorum.start(wiped, quorum=PATIENT)
+        await quorum.start(wiped)
         await quorum.configure(active, "last")
         end = quorum.nodes[active].driver.node.log.end_offset
         await eventually(
@@ -108,7 +108,7 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
 
 def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_path: Path) -> None:
     async def scenario(quorum: Controllers) -> None:
-        await quorum.start(1, 2, 3, quorum=PATIENT)
+        await quorum.start(1, 2, 3)
         active = await quorum.active()
         mbean = "kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedBytes"
         assert quorum.metrics[active].snapshot()[mbean]["Value"] == 0
