@@ -53,6 +53,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeepe
         yield server
 
 
+def why_unavailable(open_client: OpenClient, connect: str, properties: dict[str, str]) -> str:
+    """What the error says; a busy machine may need longer than the first wait to find out why."""
+    for timeout_ms in (1_500, 6_000, 20_000):
+        with pytest.raises(ZooKeeperUnavailable) as raised:
+            open_client(connect, tls=context(properties), connection_timeout_ms=timeout_ms)
+        unexplained = f"no connection to ZooKeeper at {connect} within {timeout_ms} ms"
+        if str(raised.value) != unexplained:
+            break
+    return str(raised.value)
+
+
 def context(properties: dict[str, str]) -> Any:
     return zookeeper_tls(BrokerConfig.parse({"zookeeper.connect": "z:1", **properties}).values)
 
@@ -173,8 +184,7 @@ def test_a_server_of_another_authority_is_not_spoken_to(
 ) -> None:
     trusting = server.trusting(zookeeper__ssl__truststore__location=server.path("other.pem"))
 
-    with pytest.raises(ZooKeeperUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        open_client(server.secure, tls=context(trusting), connection_timeout_ms=1_500)
+    assert "CERTIFICATE_VERIFY_FAILED" in why_unavailable(open_client, server.secure, trusting)
 
 
 def test_a_server_of_another_name_is_not_spoken_to_unless_names_do_not_count(
@@ -183,8 +193,8 @@ def test_a_server_of_another_name_is_not_spoken_to_unless_names_do_not_count(
     elsewhere = server.secure.replace("127.0.0.1", "127.0.0.2")
     unchecked = server.trusting(zookeeper__ssl__endpoint__identification__algorithm="")
 
-    with pytest.raises(ZooKeeperUnavailable, match=r"not valid for '127\.0\.0\.2'"):
-        open_client(elsewhere, tls=context(server.trusting()), connection_timeout_ms=1_500)
+    why = why_unavailable(open_client, elsewhere, server.trusting())
+    assert "not valid for '127.0.0.2'" in why
     assert open_client(elsewhere, tls=context(unchecked)).session.session_id
 
 
