@@ -6,10 +6,10 @@ that counts descriptors, or lowers their limit, must not be in the middle when t
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import resource
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -23,16 +23,16 @@ def open_descriptors() -> int:
     return len(_numbers())
 
 
-def leaked_descriptors(before: int) -> int:
+async def leaked_descriptors(before: int) -> int:
     """How many more than ``before`` stay open.
 
     A thread of something else in this process, such as a client of a shared cluster, may have one
-    open for a moment.
+    open for a moment, and the event loop closes a connection some turns after its last byte.
     """
     for _ in range(TRIES):
         if open_descriptors() <= before:
             return 0
-        time.sleep(PAUSE_S)
+        await asyncio.sleep(PAUSE_S)
     return max(open_descriptors() - before, 0)
 
 

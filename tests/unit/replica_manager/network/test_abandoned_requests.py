@@ -79,7 +79,7 @@ def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_waiter()
                     reset(client)
 
                 await until(lambda: server.connection_count == 0)
-                assert leaked_descriptors(before) == 0
+                assert await leaked_descriptors(before) == 0
                 await until(lambda: len(room) == 0 and server.unfinished_count == 0)
 
     run(steps())
@@ -331,7 +331,7 @@ def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
 
             await until(lambda: server.connection_count == 0 and len(waiting) == 0)
             await until(lambda: server.unfinished_count == 0)
-            assert leaked_descriptors(before) == 0
+            assert await leaked_descriptors(before) == 0
 
     run(steps())
 

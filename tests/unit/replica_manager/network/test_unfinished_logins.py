@@ -62,7 +62,7 @@ def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
 
-            assert leaked_descriptors(before) == 0
+            assert await leaked_descriptors(before) == 0
 
     run(steps())
 
