@@ -15,7 +15,7 @@ DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "serve.md"
 
 
 def _requests() -> str:
-    lines = ["| request | fields | answer | what it does |", "|---|---|---|---|"]
+    lines = ["| request | fields | response | what it does |", "|---|---|---|---|"]
     for route in ROUTES:
         fields = ", ".join(
             f"`{each.name}`" if each.required else each.name

@@ -17,7 +17,7 @@ _JSON: Final = "application/json"
 
 
 def document(routes: Sequence[ApiRoute]) -> dict[str, Any]:
-    """What ``GET /openapi.json`` answers."""
+    """The OpenAPI document of the routes, as ``GET /openapi.json`` sends it."""
     types = [bodies.ErrorAnswer]
     types += [route.body for route in routes if route.has_body]
     types += [route.answer for route in routes if isinstance(route.answer, type)]
@@ -31,7 +31,7 @@ def document(routes: Sequence[ApiRoute]) -> dict[str, Any]:
         "info": {
             "title": "zkctl serve",
             "version": version("zkcontroller"),
-            "description": "Real Kafka clusters for tests, and what can happen to them.",
+            "description": "Real Kafka clusters for tests, and faults to cause in them.",
         },
         "paths": paths,
         "components": {
@@ -58,7 +58,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
 
 
 def _responses(route: ApiRoute) -> dict[str, Any]:
-    success: dict[str, Any] = {"description": "It is done."}
+    success: dict[str, Any] = {"description": "Success."}
     if route.answer is not None:
         is_struct = issubclass(route.answer, msgspec.Struct) if _is_class(route.answer) else False
         schema = _reference(route.answer) if is_struct else {"type": "object"}
