@@ -529,7 +529,7 @@ class KafkaCluster:
         """
         self._brokers.entry(broker_id)
         self._note(f"lose an answer to {operation} of {broker_id}")
-        return self._network.lose_answers(broker_id, operation, times)
+        return self._network.lose_responses(broker_id, operation, times)
 
     def heal(self) -> None:
         """Ends all cuts and faults, and the effects of :meth:`offer_versions`."""

@@ -92,19 +92,19 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
     def _kit(self) -> KitHttpServer:
         return cast(KitHttpServer, self.server)
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         # The rest of a body that was not read must not be taken for the next request.
         self.close_connection, stays_open = True, not self.close_connection
         try:
             body = self._read_body()
             self.close_connection = not stays_open
-            status, answer = self._done(body)
+            status, response = self._done(body)
         except ApiRefusal as refused:
             self._refuse(refused)
             return
-        self._send(status, None if answer is None else msgspec.json.encode(answer))
+        self._send(status, None if response is None else msgspec.json.encode(response))
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _answer  # noqa: N815 - http.server calls them so
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _respond  # noqa: N815 - http.server calls them so
 
     def _done(self, body: bytes) -> tuple[int, object]:
         """The status and the response of the request; ApiRefusal if it is refused."""

@@ -20,7 +20,7 @@ def document(routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """The OpenAPI document of the routes, as ``GET /openapi.json`` sends it."""
     types = [bodies.ErrorAnswer]
     types += [route.body for route in routes if route.has_body]
-    types += [route.answer for route in routes if isinstance(route.answer, type)]
+    types += [route.response for route in routes if isinstance(route.response, type)]
     structs = [each for each in dict.fromkeys(types) if issubclass(each, msgspec.Struct)]
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REFERENCES)
     paths: dict[str, dict[str, Any]] = {}
@@ -59,9 +59,11 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
 
 def _responses(route: ApiRoute) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Success."}
-    if route.answer is not None:
-        is_struct = issubclass(route.answer, msgspec.Struct) if _is_class(route.answer) else False
-        schema = _reference(route.answer) if is_struct else {"type": "object"}
+    if route.response is not None:
+        is_struct = (
+            issubclass(route.response, msgspec.Struct) if _is_class(route.response) else False
+        )
+        schema = _reference(route.response) if is_struct else {"type": "object"}
         success["content"] = {_JSON: {"schema": schema}}
     found: dict[str, Any] = {str(int(route.status)): success}
     for status in sorted({int(each) for each, _ in CODES.values()}):

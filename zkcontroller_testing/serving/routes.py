@@ -591,10 +591,10 @@ def _ledger(request: ServedRequest[bodies.NewLedgerFields]) -> bodies.LedgerAnsw
     with served.lock:
         served.ledgers.check_room()
         kept = KeptLedger(served.kafka.ledger(topic, request.body.partition))
-        return _ledger_answer(served.ledgers.add(kept), kept)
+        return _ledger_response(served.ledgers.add(kept), kept)
 
 
-def _ledger_answer(number: int, kept: KeptLedger) -> bodies.LedgerAnswer:
+def _ledger_response(number: int, kept: KeptLedger) -> bodies.LedgerAnswer:
     return bodies.LedgerAnswer(
         ledger=number,
         topic=kept.ledger.topic,
@@ -610,7 +610,7 @@ def _kept_ledger(request: ServedRequest[Any]) -> KeptLedger:
 
 def _show_ledger(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
     """A ledger, and how many of its records were acknowledged."""
-    return _ledger_answer(request.number("ledger"), _kept_ledger(request))
+    return _ledger_response(request.number("ledger"), _kept_ledger(request))
 
 
 def _produce(request: ServedRequest[bodies.ProduceFields]) -> bodies.OffsetsAnswer:
@@ -627,7 +627,7 @@ def _start_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAn
             raise refusal("wrong_state", "the ledger is producing already")
         kept.producing = contextlib.ExitStack()
         kept.producing.enter_context(kept.ledger.producing())
-    return _ledger_answer(request.number("ledger"), kept)
+    return _ledger_response(request.number("ledger"), kept)
 
 
 def _stop_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
@@ -638,7 +638,7 @@ def _stop_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAns
             raise refusal("wrong_state", "the ledger is not producing")
         producing, kept.producing = kept.producing, None
     producing.close()
-    return _ledger_answer(request.number("ledger"), kept)
+    return _ledger_response(request.number("ledger"), kept)
 
 
 def _records(records: Mapping[int, bytes]) -> bodies.LedgerRecords:
@@ -741,7 +741,7 @@ class ApiRoute:
         return found
 
     @functools.cached_property
-    def answer(self) -> type[Any] | None:
+    def response(self) -> type[Any] | None:
         """The class of the response; None if it has no body."""
         found: type[Any] = get_type_hints(self.do)["return"]
         return None if found is type(None) else found
