@@ -142,7 +142,7 @@ class QuorumRequests:
         except Exception as failure:  # a defect in one request must not affect others
             _log_failure(header, context)
             if header.api_key not in OFFERED:
-                raise ConnectionAbortedError("there is no answer") from failure
+                raise ConnectionAbortedError("there is no response") from failure
             error = ErrorCode.unknown_server_error
             body, mute_ms = write_refusal(header.api_key, header.api_version, error), 0
         head = response_header(header.api_key, header.api_version, header.correlation_id)
