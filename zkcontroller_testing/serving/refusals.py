@@ -38,7 +38,7 @@ CODES = {
     "cross_site": (HTTPStatus.FORBIDDEN, "a web page sent it, or its Host is not this machine"),
     "not_found": (HTTPStatus.NOT_FOUND, "no such path, cluster, broker, partition, fault, …"),
     "method_not_allowed": (HTTPStatus.METHOD_NOT_ALLOWED, "the path has only the methods in Allow"),
-    "wrong_state": (HTTPStatus.CONFLICT, "not possible now: the broker runs, or does not"),
+    "wrong_state": (HTTPStatus.CONFLICT, "not possible now, as to start a broker that runs"),
     "refused": (HTTPStatus.CONFLICT, "a broker refuses it: the topic exists, for example"),
     "broker_ended": (HTTPStatus.CONFLICT, "a broker ended while starting; its last lines follow"),
     "not_installed": (HTTPStatus.CONFLICT, "Java, jars or Docker are not installed"),
