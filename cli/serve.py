@@ -23,7 +23,7 @@ _MOST_CLUSTERS: Final = 50
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Where to listen  [default: a free port, which the answer names]",
+    help="Port to listen at  [default: a free port, which the output names]",
 )
 @click.option(
     "--host",
@@ -55,11 +55,11 @@ _MOST_CLUSTERS: Final = 50
 def command(
     port: int, host: str, token_file: Path | None, artefacts: Path | None, most_clusters: int
 ) -> None:
-    """Real clusters for tests in any language, by HTTP and JSON: start them, and hurt them.
+    """Serves real clusters, and faults in them, to tests in any language by HTTP and JSON.
 
-    It prints one line of JSON, {"url": …}, when it listens; GET /openapi.json describes the rest.
-    All clusters end with it: by SIGTERM, by Ctrl-C, and when its stdin ends, if that is a pipe, as
-    it is when the program that started it is gone.
+    Prints one line of JSON, {"url": …}, when it listens; GET /openapi.json describes the requests.
+    SIGTERM and Ctrl-C end it and all clusters.  So does the end of stdin, if stdin is a pipe: the
+    program that started it is gone.
 
     Examples:
       zkctl serve

@@ -15,18 +15,18 @@ DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "serve.md"
 
 
 def _requests() -> str:
-    lines = ["| request | fields | answer | what it does |", "|---|---|---|---|"]
+    lines = ["| request | fields | response | what it does |", "|---|---|---|---|"]
     for route in ROUTES:
         fields = ", ".join(
             f"`{each.name}`" if each.required else each.name
             for each in msgspec.structs.fields(route.body)
         )
-        is_struct = hasattr(route.answer, "__struct_fields__")
-        answer = ", ".join(getattr(route.answer, "__struct_fields__", ()))
-        if route.answer is not None and not is_struct:
-            answer = "the document"
+        is_struct = hasattr(route.response, "__struct_fields__")
+        response = ", ".join(getattr(route.response, "__struct_fields__", ()))
+        if route.response is not None and not is_struct:
+            response = "the document"
         text = route.summary.replace("``", "`")
-        lines.append(f"| `{route.method} {route.path}` | {fields} | {answer} | {text} |")
+        lines.append(f"| `{route.method} {route.path}` | {fields} | {response} | {text} |")
     return "\n".join(lines) + "\n"
 
 

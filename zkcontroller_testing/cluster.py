@@ -528,8 +528,8 @@ class KafkaCluster:
         and writes by multis.  ``count`` of the returned value is the number of lost responses.
         """
         self._brokers.entry(broker_id)
-        self._note(f"lose an answer to {operation} of {broker_id}")
-        return self._network.lose_answers(broker_id, operation, times)
+        self._note(f"lose the response to {operation} of {broker_id}")
+        return self._network.lose_responses(broker_id, operation, times)
 
     def heal(self) -> None:
         """Ends all cuts and faults, and the effects of :meth:`offer_versions`."""

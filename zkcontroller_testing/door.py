@@ -105,7 +105,7 @@ class Door(ABC, Generic[LinkT]):
         """Handles a frame from the client; normally sends it to the server."""
 
     @abstractmethod
-    async def answer(self, link: LinkT, frame: bytes) -> None:
+    async def response(self, link: LinkT, frame: bytes) -> None:
         """Handles a frame from the server; normally sends it to the client."""
 
     async def read(self, source: asyncio.StreamReader) -> bytes:
@@ -130,7 +130,7 @@ class Door(ABC, Generic[LinkT]):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._requests(link))
-                group.create_task(self._answers(link))
+                group.create_task(self._responses(link))
         except* (OSError, EOFError):
             pass
         finally:
@@ -147,9 +147,9 @@ class Door(ABC, Generic[LinkT]):
         while True:
             await self.request(link, await self.read(link.from_client))
 
-    async def _answers(self, link: LinkT) -> None:
+    async def _responses(self, link: LinkT) -> None:
         while True:
-            await self.answer(link, await self.read(link.from_server))
+            await self.response(link, await self.read(link.from_server))
 
 
 async def read_frame(source: asyncio.StreamReader) -> bytes:

@@ -57,7 +57,7 @@ class _Awaited:
     """A response that a client waits for."""
 
     header: RequestHeader | None
-    own_answer: bytes | None = None
+    own_response: bytes | None = None
     """The response made by the proxy; None: the broker sends it."""
     is_lost: bool = False
 
@@ -121,16 +121,16 @@ class KafkaDoor(Door[KafkaLink]):
             link.abort()
             return
         if fault is not None and fault.action is Action.ERROR:
-            answer = await asyncio.to_thread(_refusal, frame, fault)
-            link.awaited.append(_Awaited(header, own_answer=answer))
-            await self._send_own_answers(link)
+            response = await asyncio.to_thread(_refusal, frame, fault)
+            link.awaited.append(_Awaited(header, own_response=response))
+            await self._send_own_responses(link)
             return
-        if _is_answered(header, frame):
+        if _has_response(header, frame):
             link.awaited.append(_Awaited(header, is_lost=fault is not None))
         await send_frame(link.to_server, frame)
 
     @override
-    async def answer(self, link: KafkaLink, frame: bytes) -> None:
+    async def response(self, link: KafkaLink, frame: bytes) -> None:
         if self.is_lost(link):
             return
         awaited = link.awaited.popleft() if link.awaited else _Awaited(None)
@@ -138,12 +138,12 @@ class KafkaDoor(Door[KafkaLink]):
             link.abort()
             return
         await send_frame(link.to_client, self._narrowed(awaited.header, frame))
-        await self._send_own_answers(link)
+        await self._send_own_responses(link)
 
-    async def _send_own_answers(self, link: KafkaLink) -> None:
-        while link.awaited and (answer := link.awaited[0].own_answer) is not None:
+    async def _send_own_responses(self, link: KafkaLink) -> None:
+        while link.awaited and (response := link.awaited[0].own_response) is not None:
             link.awaited.popleft()
-            await send_frame(link.to_client, answer)
+            await send_frame(link.to_client, response)
 
     def _narrowed(self, header: RequestHeader | None, frame: bytes) -> bytes:
         """The response, if of ApiVersions limited to the versions that the test allows."""
@@ -151,9 +151,9 @@ class KafkaDoor(Door[KafkaLink]):
         if header is None or header.api_key != ApiKey.API_VERSIONS or not versions:
             return frame
         head = response_header(header.api_key, header.api_version, header.correlation_id)
-        answer: Any = read_response(header.api_key, header.api_version, frame, len(head))
+        response: Any = read_response(header.api_key, header.api_version, frame, len(head))
         rows = []
-        for row in answer.api_keys:
+        for row in response.api_keys:
             key = int(row.api_key)
             least, most = versions.get((self._broker_id, key)) or versions.get(
                 (None, key), (row.min_version, row.max_version)
@@ -166,7 +166,7 @@ class KafkaDoor(Door[KafkaLink]):
                         max_version=i16(min(most, row.max_version)),
                     )
                 )
-        return head + write(replace(answer, api_keys=tuple(rows)))
+        return head + write(replace(response, api_keys=tuple(rows)))
 
 
 def _header(frame: bytes) -> RequestHeader | None:
@@ -177,7 +177,7 @@ def _header(frame: bytes) -> RequestHeader | None:
         return None
 
 
-def _is_answered(header: RequestHeader | None, frame: bytes) -> bool:
+def _has_response(header: RequestHeader | None, frame: bytes) -> bool:
     """Whether the request gets a response; False only for a Produce with acks=0."""
     if header is None or header.api_key != ApiKey.PRODUCE:
         return True
@@ -195,6 +195,6 @@ def _refusal(frame: bytes, fault: Fault) -> bytes:
     from replica_manager.server.dispatch import refusal
     from replica_manager.server.zookeeper_handlers import HANDLERS
 
-    answer = refusal(HANDLERS, frame, fault.error)
-    assert answer is not None, f"no broker answers {fault.api_key.name} in this version"
-    return answer[4:]
+    response = refusal(HANDLERS, frame, fault.error)
+    assert response is not None, f"no broker answers {fault.api_key.name} in this version"
+    return response[4:]

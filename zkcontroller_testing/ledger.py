@@ -145,9 +145,9 @@ class Ledger:
                 ),
             ),
         )
-        answer = await self._ask_leader(request)
-        assert isinstance(answer, ProduceResponse), "request() answers in kind"
-        (row,) = answer.responses[0].partition_responses
+        response = await self._ask_leader(request)
+        assert isinstance(response, ProduceResponse), "request() answers in kind"
+        (row,) = response.responses[0].partition_responses
         await self._check(row.error_code)
         self.acknowledged[int(row.base_offset)] = value
         return int(row.base_offset)
@@ -200,9 +200,9 @@ class Ledger:
                 ),
             ),
         )
-        answer = await self._ask_leader(request)
-        assert isinstance(answer, ListOffsetsResponse), "request() answers in kind"
-        (row,) = answer.topics[0].partitions
+        response = await self._ask_leader(request)
+        assert isinstance(response, ListOffsetsResponse), "request() answers in kind"
+        (row,) = response.topics[0].partitions
         await self._check(row.error_code)
         return int(row.offset)
 
@@ -226,9 +226,9 @@ class Ledger:
             ),
             forgotten_topics_data=(),
         )
-        answer = await self._ask_leader(request)
-        assert isinstance(answer, FetchResponse), "request() answers in kind"
-        (row,) = answer.responses[0].partitions
+        response = await self._ask_leader(request)
+        assert isinstance(response, FetchResponse), "request() answers in kind"
+        (row,) = response.responses[0].partitions
         await self._check(row.error_code)
         return int(row.high_watermark), bytes(row.records or b"")
 
@@ -258,7 +258,7 @@ class Ledger:
             except OSError:
                 continue
             try:
-                answer = await connection.request(
+                response = await connection.request(
                     MetadataRequest(
                         topics=(MetadataRequestTopic(topic_id=None, name=TopicName(self.topic)),),
                         allow_auto_topic_creation=False,
@@ -269,17 +269,17 @@ class Ledger:
                 continue
             finally:
                 await connection.close()
-            assert isinstance(answer, MetadataResponse), "request() answers in kind"
+            assert isinstance(response, MetadataResponse), "request() answers in kind"
             leader = next(
                 (
                     each.leader_id
-                    for topic in answer.topics
+                    for topic in response.topics
                     for each in topic.partitions
                     if each.partition_index == self.partition
                 ),
                 None,
             )
-            address = next((b for b in answer.brokers if b.node_id == leader), None)
+            address = next((b for b in response.brokers if b.node_id == leader), None)
             if address is not None:
                 return await _open(address.host, address.port)
         raise ConnectionError(f"no broker names a leader of {self.topic}-{self.partition}")

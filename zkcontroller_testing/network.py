@@ -71,11 +71,11 @@ class Network:
         """Id and password of the broker's ZooKeeper session; None: it has none yet."""
         return self._sessions[broker_id].session
 
-    def lose_answers(self, broker_id: int, operation: str, times: int) -> AnswerLoss:
+    def lose_responses(self, broker_id: int, operation: str, times: int) -> AnswerLoss:
         """Loses the responses to the broker's next ``times`` ZooKeeper requests of this kind."""
         if operation not in OPERATIONS:
             raise ConfigInvalid("operation", operation, f"is none of {', '.join(OPERATIONS)}")
-        return self._sessions[broker_id].lose_answers(operation, times)
+        return self._sessions[broker_id].lose_responses(operation, times)
 
     def cut(self, a: Peer, b: Peer, *, one_way: bool, silent: bool) -> None:
         """Cuts what ``a`` sends to ``b`` and, unless it is one way, the reverse."""

@@ -34,7 +34,7 @@ class RawDoor(Door[DoorLink]):
             await link.to_server.drain()
 
     @override
-    async def answer(self, link: DoorLink, frame: bytes) -> None:
+    async def response(self, link: DoorLink, frame: bytes) -> None:
         if not self.is_lost(link):
             link.to_client.write(frame)
             await link.to_client.drain()

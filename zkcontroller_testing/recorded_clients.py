@@ -23,7 +23,7 @@ _SLICE_S: Final = 0.1
 _PACE_S: Final = 0.005
 """Pause of a load's producer after each record; some hundred records a second are enough."""
 _BATCH: Final = 500
-_ANSWER_S: Final = 5.0
+_RESPONSE_S: Final = 5.0
 _ABORTED: Final = 3
 """Every third transaction of a load is aborted."""
 _RECORDS: Final = 2
@@ -299,7 +299,7 @@ class RecordedConsumer(_RecordedClient):
                 is_committed_only=self._is_committed_only,
             )
             try:
-                _, high = self._consumer.get_watermark_offsets(place, _ANSWER_S)
+                _, high = self._consumer.get_watermark_offsets(place, _RESPONSE_S)
             except self._module.KafkaException as failure:
                 invocation.fail(failure)
                 if time.monotonic() > deadline:
@@ -357,7 +357,7 @@ class RecordedConsumer(_RecordedClient):
             self._history.invoke(
                 self.name, ClientAct.SEEK, topic=self._topic, partition=place.partition
             ).ok()
-        self._ask_committed(places, _ANSWER_S)
+        self._ask_committed(places, _RESPONSE_S)
 
     def _ask_committed(self, places: Sequence[Any], timeout_s: float) -> None:
         invocations = [

@@ -60,7 +60,7 @@ class ZooKeeperDoor(Door[_ZooKeeperLink]):
         """Id and password of the session; None: none was opened yet."""
         self._losses: list[AnswerLoss] = []
 
-    def lose_answers(self, operation: str, times: int) -> AnswerLoss:
+    def lose_responses(self, operation: str, times: int) -> AnswerLoss:
         """Loses the responses to the next requests of this kind, and breaks the connections."""
         loss = AnswerLoss(OPERATIONS[operation], times)
         self._losses.append(loss)
@@ -92,7 +92,7 @@ class ZooKeeperDoor(Door[_ZooKeeperLink]):
         await send_frame(link.to_server, frame)
 
     @override
-    async def answer(self, link: _ZooKeeperLink, frame: bytes) -> None:
+    async def response(self, link: _ZooKeeperLink, frame: bytes) -> None:
         if not link.is_open:
             link.is_open = True
             _, _, session_id, length = _SESSION.unpack_from(frame)

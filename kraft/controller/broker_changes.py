@@ -43,7 +43,7 @@ class AssignedDirectory(NamedTuple):
     topics: tuple[tuple[UUID, tuple[int, ...]], ...]
 
 
-class AnsweredDirectory(NamedTuple):
+class AssignedDirectoryResult(NamedTuple):
     """The result for each partition of one log directory."""
 
     directory: UUID
@@ -144,7 +144,7 @@ class BrokerChanges:
 
     def assign_replicas_to_dirs(
         self, broker_id: int, broker_epoch: int, directories: Iterable[AssignedDirectory]
-    ) -> ControllerResult[tuple[AnsweredDirectory, ...]]:
+    ) -> ControllerResult[tuple[AssignedDirectoryResult, ...]]:
         """Records in which log directories the broker's replicas are.
 
         Deviation: the partitions keep their ELRs; Kafka 3.9 clears them without a reason.
@@ -171,7 +171,7 @@ class BrokerChanges:
                         unreachable[key] = None
                     partition_results.append((partition_id, error))
                 topic_results.append((topic_id, tuple(partition_results)))
-            directory_results.append(AnsweredDirectory(directory, tuple(topic_results)))
+            directory_results.append(AssignedDirectoryResult(directory, tuple(topic_results)))
         records += self._changes.leader_and_isr_updates(unreachable, broker_to_remove=broker_id)
         return ControllerResult.of(records, tuple(directory_results))
 

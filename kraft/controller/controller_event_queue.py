@@ -43,7 +43,7 @@ class ControllerEventQueue(Generic[E]):
     """Events in order; an event whose deadline has passed is taken first, as timed out.
 
     The owner limits its size: the quorum's events come one at a time, and at most
-    ``quorum_controller.MAX_UNANSWERED_REQUESTS`` requests are accepted.
+    ``quorum_controller.MAX_PENDING_REQUESTS`` requests are accepted.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ class DeferredEventQueue(Generic[E]):
     """Waiting events, in the order of the offsets they wait for.
 
     Each belongs to a request without a response, so there are at most
-    ``quorum_controller.MAX_UNANSWERED_REQUESTS``.
+    ``quorum_controller.MAX_PENDING_REQUESTS``.
     """
 
     def __init__(self) -> None:

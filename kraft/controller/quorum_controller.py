@@ -75,7 +75,7 @@ from kraft.controller.quorum_controller_values import (
 from kraft.controller.result import MAX_RECORDS_PER_BATCH
 from kraft.metadata.bootstrap import BootstrapMetadata
 
-MAX_UNANSWERED_REQUESTS: Final = 100_000
+MAX_PENDING_REQUESTS: Final = 100_000
 """The most requests that wait in the queue or for a commit; further ones are refused."""
 
 
@@ -108,7 +108,7 @@ class QuorumController:
             self._tasks.reschedule_fencing,
             self._count_timed_out_heartbeat,
         )
-        self._unanswered = 0
+        self._pending_requests = 0
         self._outputs: list[ControllerOutput] = []
 
     @property
@@ -140,9 +140,9 @@ class QuorumController:
         request, request_id = happened.request, happened.request_id
         if is_empty(request):
             return [ControllerRequestCompleted(request_id, empty_response(request))]
-        if self._unanswered >= MAX_UNANSWERED_REQUESTS:
+        if self._pending_requests >= MAX_PENDING_REQUESTS:
             return [ControllerRequestFailed(request_id, _timeout("too many requests wait already"))]
-        self._unanswered += 1
+        self._pending_requests += 1
         event: ControllerEvent
         if isinstance(request, ReadRequest):
             event = ReadEvent(request, request_id)
@@ -349,11 +349,11 @@ class QuorumController:
             self._complete(event.request_id, event.result.response)
 
     def _complete(self, request_id: int, response: object) -> None:
-        self._unanswered -= 1
+        self._pending_requests -= 1
         self._outputs.append(ControllerRequestCompleted(request_id, response))
 
     def _fail(self, request_id: int, error: ApiException) -> None:
-        self._unanswered -= 1
+        self._pending_requests -= 1
         self._outputs.append(ControllerRequestFailed(request_id, error))
 
     def _take_outputs(self) -> list[ControllerOutput]:

@@ -228,7 +228,7 @@ class ControllerLoop:
         request_id = self._responses.new_id()
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
         happened = ControllerRequestReceived(request_id, request, deadline_ms, apply_quota)
-        return await self._answer_to(request_id, lambda _: happened)
+        return await self._response_to(request_id, lambda _: happened)
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
         """The result of ``read``, called with the controller between two events.
@@ -236,22 +236,22 @@ class ControllerLoop:
         ``read`` runs in the controller's thread and delays it.  It must not change anything, nor
         return an object that changes later.  ConnectionAbortedError if the controller has ended.
         """
-        result: T = await self._answer_to(
-            self._responses.new_id(), lambda answer: _Look(read, answer)
+        result: T = await self._response_to(
+            self._responses.new_id(), lambda response: _Look(read, response)
         )
         return result
 
-    async def _answer_to(
+    async def _response_to(
         self,
         request_id: int,
         asked: Callable[[asyncio.Future[Any]], ControllerRequestReceived | _Look],
     ) -> Any:
         if self._is_closed or self.failure.done():
             raise ConnectionAbortedError("the controller stops")
-        with self._responses.expected(request_id) as answer:
-            self._put(asked(answer))
+        with self._responses.expected(request_id) as response:
+            self._put(asked(response))
             with abandonable():  # the controller still handles it
-                return await answer
+                return await response
 
     def _put(self, happened: _Happened | _Stop) -> None:
         self._waiting.put(_QueueItem(happened, time.monotonic_ns()))

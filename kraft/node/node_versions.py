@@ -56,7 +56,7 @@ class NodeVersions:
         self._known = _UNKNOWN
         self._asking: asyncio.Task[None] | None = None
 
-    async def answer(self, header: RequestHeader, data: bytes, start: int) -> ResponsePayload:
+    async def respond(self, header: RequestHeader, data: bytes, start: int) -> ResponsePayload:
         """The response to the request at ``start``; InvalidFrame if it is malformed."""
         first, last = API_VERSIONS
         version = header.api_version

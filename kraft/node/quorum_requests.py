@@ -50,12 +50,12 @@ from kraft.node.controller_apis.envelope import (
     open_envelope,
     write_envelope,
 )
-from kraft.node.controller_apis.sasl import OFFERED_FOR_LOGINS, answer_late_login
+from kraft.node.controller_apis.sasl import OFFERED_FOR_LOGINS, respond_to_late_login
 from kraft.node.controller_apis.table import (
     OFFERED_BY_CONTROLLER,
-    AnsweredBody,
-    answer,
+    ResponseBody,
     check_version,
+    respond,
 )
 from kraft.node.described_config import UNCONFIGURED
 from kraft.node.node_versions import API_VERSIONS, NodeVersions
@@ -142,7 +142,7 @@ class QuorumRequests:
         except Exception as failure:  # a defect in one request must not affect others
             _log_failure(header, context)
             if header.api_key not in OFFERED:
-                raise ConnectionAbortedError("there is no answer") from failure
+                raise ConnectionAbortedError("there is no response") from failure
             error = ErrorCode.unknown_server_error
             body, mute_ms = write_refusal(header.api_key, header.api_version, error), 0
         head = response_header(header.api_key, header.api_version, header.correlation_id)
@@ -150,13 +150,13 @@ class QuorumRequests:
 
     async def _whole_body(
         self, header: RequestHeader, data: bytes, start: int, context: ControllerRequestContext
-    ) -> AnsweredBody:
+    ) -> ResponseBody:
         if header.api_key == ApiKey.API_VERSIONS:
-            return AnsweredBody(write(await self._versions.answer(header, data, start)))
+            return ResponseBody(write(await self._versions.respond(header, data, start)))
         if header.api_key == ApiKey.ENVELOPE and self._services is not None:
             check_version(header)
             call = Call(context, self._services)
-            return AnsweredBody(await self._envelope(header, data, start, call))
+            return ResponseBody(await self._envelope(header, data, start, call))
         return await self._body(header, data, start, context, self._services)
 
     async def _body(
@@ -166,13 +166,13 @@ class QuorumRequests:
         start: int,
         context: ControllerRequestContext,
         services: ControllerServices | None,
-    ) -> AnsweredBody:
+    ) -> ResponseBody:
         if services is not None and header.api_key in OFFERED_BY_CONTROLLER:
             check_version(header)
-            return await answer(data, start, Call(context, services))
+            return await respond(data, start, Call(context, services))
         if header.api_key in OFFERED_FOR_LOGINS:
-            return AnsweredBody(answer_late_login(header, data, start))
-        return AnsweredBody(await self._raft(header, data, start, context))
+            return ResponseBody(respond_to_late_login(header, data, start))
+        return ResponseBody(await self._raft(header, data, start, context))
 
     async def _envelope(self, header: RequestHeader, data: bytes, start: int, call: Call) -> bytes:
         """Handles the request inside an envelope and wraps its response.

@@ -150,7 +150,7 @@ class _Channel:
         except (OSError, InvalidFrame) as error:
             await self._disconnect()
             self._back_off(loop.time())
-            _log.debug("No answer to %s: %s", type(send.request).__name__, error)
+            _log.debug("No response to %s: %s", type(send.request).__name__, error)
             is_refused = _is_refusal(error)
             if is_refused:
                 _log.error("Node %d does not let us in: %s", send.destination_id, error)

@@ -192,9 +192,9 @@ class RaftDriver:
             raise ConnectionAbortedError("the node has left the quorum")
         await self._request_slots.acquire()
         request_id = self._responses.new_id()
-        with self._responses.expected(request_id) as answer:
+        with self._responses.expected(request_id) as response:
             self.put(RaftRequestReceived(request_id, request, listener_name))
-            return await answer
+            return await response
 
     def put(self, happened: Outcome | RaftRequestReceived) -> None:
         """Queues an input: the outcome of a sent request, or a received request."""

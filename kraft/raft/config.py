@@ -16,7 +16,7 @@ MAX_PARKED_MS: Final = 30_000
 """The longest time that a Fetch waits for records, whatever its ``max_wait_ms``."""
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
-MAX_FETCH_ANSWER_BYTES: Final = 1024 * 1024
+MAX_FETCH_RESPONSE_BYTES: Final = 1024 * 1024
 """The most bytes of records in a Fetch response, unless one batch is larger.  A follower needs
 0.2 s to check and append 1 MiB of the smallest batches, and responds to no request meanwhile."""
 MAX_COMPLETED_BATCHES: Final = 10

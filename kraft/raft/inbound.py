@@ -17,8 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
 from kraft.raft.config import (
-    MAX_FETCH_ANSWER_BYTES,
     MAX_FETCH_BYTES,
+    MAX_FETCH_RESPONSE_BYTES,
     MAX_PARKED_FETCHES,
     MAX_PARKED_MS,
 )
@@ -62,7 +62,7 @@ R = TypeVar(
 )
 
 
-def answer_type(request: RaftRequest) -> type[AnyRaftResponse]:
+def response_type(request: RaftRequest) -> type[AnyRaftResponse]:
     """The response class of a request."""
     match request:
         case VoteRequest():
@@ -92,7 +92,7 @@ class InboundRequests:
         node, request, listener = self._node, received.request, received.listener_name
         response: AnyRaftResponse | None
         if not self._is_of_this_cluster(request):
-            kind = answer_type(request)
+            kind = response_type(request)
             response = kind(top_level_error=ErrorCode.inconsistent_cluster_id)
         else:
             match request:
@@ -111,7 +111,7 @@ class InboundRequests:
                 case _:
                     assert_never(request)
         if response is not None:
-            node.answer(received.request_id, response)
+            node.respond(received.request_id, response)
 
     def _is_of_this_cluster(self, request: RaftRequest) -> bool:
         if isinstance(request, DescribeQuorumRequest):
@@ -271,7 +271,7 @@ class InboundRequests:
             return replace(self.nothing_new(state, listener), diverging_epoch=position)
         if verdict is LogPosition.SNAPSHOT:
             return replace(self.nothing_new(state, listener), snapshot_id=position)
-        most = min(request.max_bytes, MAX_FETCH_ANSWER_BYTES)
+        most = min(request.max_bytes, MAX_FETCH_RESPONSE_BYTES)
         records = node.log.read(request.fetch_offset, most)
         if state.replica_fetched(request.replica, request.fetch_offset, now_ms):
             node.leader_high_watermark_moved(state)

@@ -272,7 +272,7 @@ class KafkaRaftClient:
                 continue
             if not isinstance(state, LeaderState):
                 raise RaftFatal("a Fetch waits at a node that does not lead")
-            node.answer(fetch.request_id, self._inbound.nothing_new(state, fetch.listener_name))
+            node.respond(fetch.request_id, self._inbound.nothing_new(state, fetch.listener_name))
         node.parked = waiting
 
     def _clean(self, now_ms: int) -> None:

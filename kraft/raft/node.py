@@ -133,7 +133,7 @@ class Node:
             self.outputs.pop()
         self.outputs.append(output)
 
-    def answer(self, request_id: int, response: AnyRaftResponse) -> None:
+    def respond(self, request_id: int, response: AnyRaftResponse) -> None:
         """Sends the response to a request."""
         self.emit(SendResponse(request_id, response))
 
@@ -262,7 +262,7 @@ class Node:
         self.requests.reset_all()
         parked, self.parked = self.parked, []
         for fetch in parked:
-            self.answer(
+            self.respond(
                 fetch.request_id,
                 self.fetch_error(ErrorCode.not_leader_or_follower, fetch.listener_name),
             )

@@ -141,17 +141,17 @@ class Polling:
             # output that shows them as committed.
             node.emit(flush)
             node.leader_high_watermark_moved(state)
-            self._answer_parked(now_ms)
+            self._respond_to_parked(now_ms)
         else:
-            self._answer_parked(now_ms)
+            self._respond_to_parked(now_ms)
             node.emit(flush)
 
-    def _answer_parked(self, now_ms: int) -> None:
+    def _respond_to_parked(self, now_ms: int) -> None:
         node = self._node
         parked, node.parked = node.parked, []
         for fetch in parked:
             response = self._inbound.try_fetch(fetch.request, fetch.listener_name, now_ms)
-            node.answer(fetch.request_id, response)
+            node.respond(fetch.request_id, response)
 
     def _follower(self, state: FollowerState, now_ms: int) -> int:
         node = self._node

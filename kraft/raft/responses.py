@@ -100,7 +100,7 @@ class RaftResponses:
             # Kafka's leader refuses a part of a snapshot with an error of the whole response.
             self._drop_download(state)
         if error is not ErrorCode.broker_not_available:
-            _log.error("Unexpected error %s in the answer of node %d", error.name.upper(), source)
+            _log.error("Unexpected error %s in the response of node %d", error.name.upper(), source)
         return False
 
     def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
@@ -114,7 +114,7 @@ class RaftResponses:
             return self._is_attached()
         if not quorum.is_credible(epoch):
             _log.error(
-                "Node %d answers of epoch %d, and epoch %d is the newest here: ignored",
+                "Ignored a response of node %d in epoch %d: epoch %d is the newest here",
                 source, epoch, quorum.epoch,
             )  # fmt: skip
             return False
@@ -328,7 +328,7 @@ class RaftResponses:
 
     @staticmethod
     def _unexpected(source: int, error: ErrorCode) -> bool:
-        _log.error("Unexpected error %s in the answer of node %d", error.name.upper(), source)
+        _log.error("Unexpected error %s in the response of node %d", error.name.upper(), source)
         return False
 
 

@@ -115,6 +115,6 @@ def _refused(api_key: int, version: int, error: ErrorCode) -> RefusedRequest:
 def _about_another_partition(api_key: int, version: int, payload: Any) -> RefusedRequest:
     names_some = bool(payload.topics) and bool(payload.topics[0].partitions)
     if api_key == ApiKey.DESCRIBE_QUORUM or (api_key == ApiKey.FETCH_SNAPSHOT and names_some):
-        answer = unknown_partitions_payload(api_key, version, payload)
-        return RefusedRequest(messages.write(answer))
+        response = unknown_partitions_payload(api_key, version, payload)
+        return RefusedRequest(messages.write(response))
     return _refused(api_key, version, ErrorCode.invalid_request)

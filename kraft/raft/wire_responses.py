@@ -35,12 +35,12 @@ from kraft.raft.values import (
     ReplicaKey,
 )
 from kraft.raft.wire_schema import (
-    answered_partition,
     endpoints_of,
     id_on_wire,
     id_or_none,
     listeners_of,
     of_metadata,
+    response_partition,
 )
 
 _NONE: Final = ErrorCode.none
@@ -271,7 +271,7 @@ def response_value(api_key: int, payload: Any) -> AnyRaftResponse:
     if error is not _NONE:
         return _RESPONSES[api_key](top_level_error=error)
     topics = payload.responses if api_key == ApiKey.FETCH else payload.topics
-    return _READERS[api_key](payload, answered_partition(topics))
+    return _READERS[api_key](payload, response_partition(topics))
 
 
 def _vote_value(payload: Any, partition: Any) -> VoteResponse:

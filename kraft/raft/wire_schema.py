@@ -33,11 +33,11 @@ def metadata_partition(topics: Any) -> Any | None:
     return partition if _index(partition) == METADATA_PARTITION else None
 
 
-def answered_partition(topics: Any) -> Any:
+def response_partition(topics: Any) -> Any:
     """The metadata partition of a response; InvalidFrame if it names any other."""
     partition = metadata_partition(topics)
     if partition is None:
-        raise InvalidFrame("an answer about another partition than that of the metadata")
+        raise InvalidFrame("a response about another partition than that of the metadata")
     return partition
 
 

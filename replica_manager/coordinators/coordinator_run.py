@@ -114,14 +114,14 @@ class CoordinatorRun(Generic[_O]):
         CancelledError if the client disconnects meanwhile; the coordinator still handles the
         request.
         """
-        with self._responses.expected(request.request_id) as answer:
+        with self._responses.expected(request.request_id) as response:
             self.step(request)
             with abandonable():
-                result = await answer
+                result = await response
         assert isinstance(result, result_type), (request, result)
         return result
 
-    def answer(self, request_id: int, result: object) -> None:
+    def respond(self, request_id: int, result: object) -> None:
         """Passes a response to the request that waits for it; does nothing if that has ended."""
         self._responses.complete(request_id, result)
 

@@ -177,7 +177,7 @@ class GroupService:
     def _perform(self, output: Output) -> None:
         match output:
             case GroupResponse(request_id, result):
-                self._run.answer(request_id, result)
+                self._run.respond(request_id, result)
             case AppendGroupRecords():
                 self._run.begin(self._append(output))
             case Load():

@@ -38,7 +38,7 @@ from replica_manager.coordinators.transaction_settings import TransactionSetting
 from replica_manager.coordinators.transactions.coordinator import TransactionCoordinator
 from replica_manager.coordinators.transactions.events import (
     AppendTransactionRecords,
-    MarkersAnswered,
+    MarkersResponse,
     NewProducerId,
     Output,
     PartitionLoaded,
@@ -197,7 +197,7 @@ class TransactionService:
     def _perform(self, output: Output) -> None:
         match output:
             case TransactionResponse(request_id, result):
-                self._run.answer(request_id, result)
+                self._run.respond(request_id, result)
             case AppendTransactionRecords():
                 self._run.begin(self._append(output))
             case Load():
@@ -280,4 +280,4 @@ class TransactionService:
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - the coordinator must get a result for these markers
             _marker_log.exception("Sending markers to broker %d failed", sending.broker_id)
-        self._run.step(MarkersAnswered(sending.send_id, errors))
+        self._run.step(MarkersResponse(sending.send_id, errors))

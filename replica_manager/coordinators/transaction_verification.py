@@ -56,7 +56,7 @@ NOTHING_TO_VERIFY: Final = Verified({}, {})
 
 class _Waiting(NamedTuple):
     wanted: Verification
-    answered: asyncio.Future[_Errors]
+    response: asyncio.Future[_Errors]
 
 
 class TransactionVerification:
@@ -129,10 +129,10 @@ class TransactionVerification:
         found = await self._ask(wanted)
         self._time_ms.update(self._now_ms() - began_ms)
         self._failures.mark(len(found))
-        answered = {
+        client_errors = {
             tp: _client_error(error, knows_abortable=knows_abortable) for tp, error in found.items()
         }
-        return Verified(errors | answered, guards)
+        return Verified(errors | client_errors, guards)
 
     async def stop(self) -> None:
         """Stops all requests; waiting verifications end with NETWORK_EXCEPTION."""
@@ -142,7 +142,7 @@ class TransactionVerification:
         await asyncio.gather(*senders, return_exceptions=True)
         for waiting in self._waiting.values():
             for each in waiting.values():
-                _answer(each, ErrorCode.network_exception)
+                _respond(each, ErrorCode.network_exception)
         self._waiting.clear()
         await self._links.close()
 
@@ -166,7 +166,7 @@ class TransactionVerification:
                 return dict.fromkeys(wanted.partitions, ErrorCode.invalid_producer_epoch)
             is_same = known.wanted.producer_epoch == wanted.producer_epoch
             # The client has probably sent its request again, and waits only for the new one.
-            _answer(
+            _respond(
                 known,
                 ErrorCode.network_exception if is_same else ErrorCode.invalid_producer_epoch,
             )
@@ -175,7 +175,7 @@ class TransactionVerification:
         if state.leader not in self._senders:
             sender = asyncio.get_running_loop().create_task(self._send(state.leader))
             self._senders[state.leader] = sender
-        return await waiting.answered
+        return await waiting.response
 
     async def _send(self, broker_id: int) -> None:
         """Sends the waiting verifications to a coordinator, until none is left."""
@@ -189,7 +189,7 @@ class TransactionVerification:
         finally:
             del self._senders[broker_id]
             for each in asked.values():
-                _answer(each, ErrorCode.network_exception)
+                _respond(each, ErrorCode.network_exception)
 
     async def _exchange(self, broker_id: int, asked: Mapping[str, _Waiting]) -> None:
         assert self._version is not None
@@ -197,9 +197,9 @@ class TransactionVerification:
         results: Mapping[str, _Errors] = {}
         try:
             request = verification_request([each.wanted for each in asked.values()], self._version)
-            answer = await self._links.ask(broker_id, request)
-            error = answer.error_code
-            results = read_verification_errors(answer)
+            response = await self._links.ask(broker_id, request)
+            error = response.error_code
+            results = read_verification_errors(response)
         except (OSError, InvalidFrame) as failure:
             _log.warning(
                 "AddPartitionsToTxnRequest failed for node %d with a network exception: %s",
@@ -214,16 +214,16 @@ class TransactionVerification:
             error = ErrorCode.invalid_txn_state
         for transactional_id, each in asked.items():
             if error is not ErrorCode.none:
-                _answer(each, error)
+                _respond(each, error)
             elif transactional_id not in results:
-                _answer(each, ErrorCode.network_exception)
-            elif not each.answered.done():
-                each.answered.set_result(results[transactional_id])
+                _respond(each, ErrorCode.network_exception)
+            elif not each.response.done():
+                each.response.set_result(results[transactional_id])
 
 
-def _answer(waiting: _Waiting, error: ErrorCode) -> None:
-    if not waiting.answered.done():
-        waiting.answered.set_result(dict.fromkeys(waiting.wanted.partitions, error))
+def _respond(waiting: _Waiting, error: ErrorCode) -> None:
+    if not waiting.response.done():
+        waiting.response.set_result(dict.fromkeys(waiting.wanted.partitions, error))
 
 
 def _client_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:

@@ -29,7 +29,7 @@ from replica_manager.replication.partition import Partition, ProposalOutcome
 
 _log: Final = logging.getLogger("kafka.server.AlterPartitionManager")
 
-Answers = Mapping[TopicPartition, AlteredIsr | ErrorCode]
+AlterPartitionResults = Mapping[TopicPartition, AlteredIsr | ErrorCode]
 
 
 class AlterPartitionRefused(NamedTuple):
@@ -43,7 +43,9 @@ class AlterPartitionRefused(NamedTuple):
 class IsrRoute(Protocol):
     """Sends proposals to the controller or to ZooKeeper."""
 
-    async def propose(self, call: AlterPartitionCall, /) -> Answers | AlterPartitionRefused | None:
+    async def propose(
+        self, call: AlterPartitionCall, /
+    ) -> AlterPartitionResults | AlterPartitionRefused | None:
         """The result of each proposal; None if the controller or ZooKeeper was not reached."""
 
     async def close(self) -> None:
@@ -107,32 +109,32 @@ class AlterPartitionManager:
                 await self._has_work.wait()
                 continue
             try:
-                answer = await self._route.propose(call)
+                response = await self._route.propose(call)
             except Exception as error:  # noqa: BLE001 - later proposals must still be sent
                 cause = throwable_text(error)
                 _log.error("Error while altering partitions", extra={"cause": cause})
-                answer = None
-            if not self._take_guarded(answer):
+                response = None
+            if not self._take_guarded(response):
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
-    def _take_guarded(self, answer: Answers | AlterPartitionRefused | None) -> bool:
+    def _take_guarded(self, response: AlterPartitionResults | AlterPartitionRefused | None) -> bool:
         try:
-            return self._take(answer)
+            return self._take(response)
         except Exception as error:  # noqa: BLE001 - later proposals must still be sent
             cause = throwable_text(error)
             _log.error("Error while handling altered partitions", extra={"cause": cause})
             return False
 
-    def _take(self, answer: Answers | AlterPartitionRefused | None) -> bool:
+    def _take(self, response: AlterPartitionResults | AlterPartitionRefused | None) -> bool:
         """Applies results; False if some proposals are sent again after a pause."""
-        if answer is None:
+        if response is None:
             self._proposals.lost()
             return False
-        if isinstance(answer, AlterPartitionRefused):
-            self._proposals.refused(*answer)
+        if isinstance(response, AlterPartitionRefused):
+            self._proposals.refused(*response)
             return False
         has_retry = False
-        verdicts = self._proposals.answered(answer)
+        verdicts = self._proposals.handle_response(response)
         for tp, pending, verdict in verdicts:
             partition = self._proposers.pop(tp)
             try:

@@ -63,9 +63,11 @@ class ControllerChannel:
         async with self._turn, asyncio.timeout(self._timeout_s):
             while True:
                 try:
-                    answer: Any = await self._controller.call(lambda found: found.request(payload))
-                    if answer.error_code is not ErrorCode.not_controller:
-                        return answer
+                    response: Any = await self._controller.call(
+                        lambda found: found.request(payload)
+                    )
+                    if response.error_code is not ErrorCode.not_controller:
+                        return response
                 except (OSError, InvalidFrame) as failure:
                     _log.debug("Disconnected from the controller at %s: %s",
                                self._controller.node, failure)  # fmt: skip

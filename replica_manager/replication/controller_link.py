@@ -25,7 +25,10 @@ from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
 from kafka_common.protocol.messages import read_response, write
 from kafka_common.protocol.versioned_messages import request_schema
-from replica_manager.replication.alter_partition_manager import AlterPartitionRefused, Answers
+from replica_manager.replication.alter_partition_manager import (
+    AlterPartitionRefused,
+    AlterPartitionResults,
+)
 from replica_manager.replication.controller_connection import (
     ControllerConnection,
     ControllerNode,
@@ -80,7 +83,9 @@ class ControllerLink:
             f"[zk-broker-{settings.broker_id}-to-controller-alter-partition-channel-manager]: "
         )
 
-    async def propose(self, call: AlterPartitionCall) -> Answers | AlterPartitionRefused | None:
+    async def propose(
+        self, call: AlterPartitionCall
+    ) -> AlterPartitionResults | AlterPartitionRefused | None:
         """The controller's response; None if it was not reached or is no longer the controller."""
         try:
             return await self._controller.call(lambda found: self._ask(found, call))
@@ -96,19 +101,19 @@ class ControllerLink:
 
     async def _ask(
         self, connection: Connection, call: AlterPartitionCall
-    ) -> Answers | AlterPartitionRefused | None:
+    ) -> AlterPartitionResults | AlterPartitionRefused | None:
         if connection is not self._negotiated_on:
             self._newest = await self._negotiated(connection)
             self._negotiated_on = connection
         broker_epoch = self._broker_epoch()
         version = call.api_version(self._newest)
         body = alter_partition_request(version, call, self._settings.broker_id, broker_epoch)
-        answer = await connection.call(ApiKey.ALTER_PARTITION, version, (body,))
-        error, answers = read_alter_partition_answers(version, answer, call.partitions)
-        if ErrorCode.not_controller in (error, *answers.values()):
+        response = await connection.call(ApiKey.ALTER_PARTITION, version, (body,))
+        error, results = decode_alter_partition_response(version, response, call.partitions)
+        if ErrorCode.not_controller in (error, *results.values()):
             await self.close()
             return None
-        return answers if error is ErrorCode.none else AlterPartitionRefused(error, broker_epoch)
+        return results if error is ErrorCode.none else AlterPartitionRefused(error, broker_epoch)
 
     def _record(self, found: ControllerNode) -> None:
         where = f"{found.endpoint.host}:{found.endpoint.port}"
@@ -177,31 +182,31 @@ def alter_partition_request(
             broker_epoch=broker_epoch,
             topics=tuple(
                 schema.part(
-                    "TopicData", topic_name=topic, topic_id=topic_id, partitions=tuple(answer)
+                    "TopicData", topic_name=topic, topic_id=topic_id, partitions=tuple(partitions)
                 )
-                for (topic, topic_id), answer in topics.items()
+                for (topic, topic_id), partitions in topics.items()
             ),
         )
     )
 
 
-def read_alter_partition_answers(
+def decode_alter_partition_response(
     version: int, body: bytes, asked: Mapping[TopicPartition, Proposed]
 ) -> tuple[ErrorCode, dict[TopicPartition, AlteredIsr | ErrorCode]]:
     """The error of the request and the result of each partition; InvalidFrame if invalid."""
     response: Any = read_response(ApiKey.ALTER_PARTITION, version, body)
     names = {proposed.topic_id: tp.topic for tp, proposed in asked.items()}
-    answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
+    results: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
     for topic in response.topics:
         has_ids = version >= FIRST_TOPIC_ID_VERSION
         name = names.get(topic.topic_id) if has_ids else topic.topic_name
         if name is None:
             continue  # not in the request
-        for answer in topic.partitions:
-            is_accepted = answer.error_code is ErrorCode.none
-            answers[TopicPartition(name, answer.partition_index)] = (
-                AlteredIsr(answer.leader_epoch, tuple(answer.isr), answer.partition_epoch)
+        for row in topic.partitions:
+            is_accepted = row.error_code is ErrorCode.none
+            results[TopicPartition(name, row.partition_index)] = (
+                AlteredIsr(row.leader_epoch, tuple(row.isr), row.partition_epoch)
                 if is_accepted
-                else answer.error_code
+                else row.error_code
             )
-    return response.error_code, answers
+    return response.error_code, results

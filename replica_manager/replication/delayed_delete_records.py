@@ -39,7 +39,7 @@ class DelayedDeleteRecords:
         """``raised`` holds the log start offset that the replicas must reach, per partition."""
         self._pending = dict(raised)
         self._low_watermark = low_watermark
-        self.answers: dict[TopicPartition, DeletedRecords] = {
+        self.results: dict[TopicPartition, DeletedRecords] = {
             tp: DeletedRecords(error) for tp, error in refused.items()
         }
         """The response for each partition.
@@ -49,7 +49,7 @@ class DelayedDeleteRecords:
         """
         for tp in raised:
             now = low_watermark(tp)
-            self.answers[tp] = DeletedRecords(
+            self.results[tp] = DeletedRecords(
                 ErrorCode.request_timed_out,
                 NO_LOW_WATERMARK if isinstance(now, ErrorCode) else now,
             )
@@ -59,9 +59,9 @@ class DelayedDeleteRecords:
         for tp, required_offset in list(self._pending.items()):
             low_watermark = self._low_watermark(tp)
             if isinstance(low_watermark, ErrorCode):
-                self.answers[tp] = DeletedRecords(low_watermark)
+                self.results[tp] = DeletedRecords(low_watermark)
             elif low_watermark >= required_offset:
-                self.answers[tp] = DeletedRecords(ErrorCode.none, low_watermark)
+                self.results[tp] = DeletedRecords(ErrorCode.none, low_watermark)
             else:
                 continue
             del self._pending[tp]

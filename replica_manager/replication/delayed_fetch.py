@@ -99,7 +99,7 @@ class DelayedFetch(Generic[Place]):
         return sum(self._ready.values()) >= self._min_bytes
 
 
-def must_answer_at_once(
+def must_respond_at_once(
     fetched: Iterable[FetchPartitionData], *, max_wait_ms: int, min_bytes: int
 ) -> bool:
     """Whether a Fetch request gets its response from the first read, without waiting."""

@@ -92,12 +92,12 @@ class Idle:
 
 
 Request: TypeAlias = AskEpochEnds | AskOffsets | AskRecords
-EpochAnswers: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, EpochEndOffset]]
-OffsetAnswers: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, int]]
+EpochResponse: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, EpochEndOffset]]
+OffsetsResponse: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswers:
+class LeaderFetchResponse:
     """A Fetch response, as a follower reads it."""
 
     api_version: int

@@ -20,7 +20,7 @@ from kafka_common.errors import InvalidFrame
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.wire_reader import WireReader
 from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
-from replica_manager.replication.fetch_requests import FetchAnswers
+from replica_manager.replication.fetch_requests import LeaderFetchResponse
 from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,
     NO_PREFERRED_REPLICA,
@@ -45,7 +45,7 @@ def error_of(code: int) -> ErrorCode:
 
 def read_fetch_response(
     version: int, body: memoryview, topic_names: Mapping[UUID, str]
-) -> FetchAnswers:
+) -> LeaderFetchResponse:
     """The leader's response; InvalidFrame if ``body`` is no response of that version.
 
     ``topic_names`` holds the topics that the request named by id.  Partitions of other topic ids
@@ -64,7 +64,7 @@ class _Reader(WireReader[memoryview]):
         self._version = version
         self._has_ids = version >= FIRST_TOPIC_ID_VERSION
 
-    def read(self, topic_names: Mapping[UUID, str]) -> FetchAnswers:
+    def read(self, topic_names: Mapping[UUID, str]) -> LeaderFetchResponse:
         throttle_time_ms = self._int32() if self._version >= 1 else 0
         error, session_id = ErrorCode.none, 0
         if self._version >= 7:
@@ -80,12 +80,12 @@ class _Reader(WireReader[memoryview]):
             else:
                 topic = self._nullable_text() or ""
             for _ in range(self._count()):
-                partition, answer = self._partition()
+                partition, data = self._partition()
                 if topic is not None:
-                    partitions[TopicPartition(topic, partition)] = answer
+                    partitions[TopicPartition(topic, partition)] = data
             self._skip_tags()
         self._skip_tags()
-        return FetchAnswers(
+        return LeaderFetchResponse(
             self._version, error, session_id, partitions, tuple(topic_ids), throttle_time_ms
         )
 

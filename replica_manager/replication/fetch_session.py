@@ -36,7 +36,7 @@ class CachedPartition:
     high_watermark: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
 
-    def must_be_answered(self, fetched: FetchPartitionData) -> bool:
+    def must_be_in_response(self, fetched: FetchPartitionData) -> bool:
         """Whether the response must contain this partition; stores the values of ``fetched``."""
         is_changed = self.is_changed(fetched)
         self.remember(fetched)

@@ -122,7 +122,7 @@ class FetchSessionHandler:
         self._partitions.update(new)
         return new | altered, gone, replaced
 
-    def handle_answer(
+    def handle_response(
         self,
         api_version: int,
         error: ErrorCode,
@@ -200,9 +200,9 @@ class FetchSessionHandler:
         """What is wrong with the partitions of a response, as Kafka logs it; None if nothing."""
         problems: dict[str, list[str]] = {}
         if self._next.is_full:
-            answered = set(partitions)
+            received = set(partitions)
             problems["omittedPartitions"] = [
-                str(tp) for tp in self._partitions if tp not in answered
+                str(tp) for tp in self._partitions if tp not in received
             ]
         problems["extraPartitions"] = [str(tp) for tp in partitions if tp not in self._partitions]
         if api_version >= FIRST_TOPIC_ID_VERSION:

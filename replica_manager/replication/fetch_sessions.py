@@ -48,7 +48,7 @@ _Fetched: TypeAlias = Mapping[TopicIdPartition, FetchPartitionData]
 _log = logging.getLogger("kafka.server.FetchManager")
 
 
-class FetchAnswer(NamedTuple):
+class SessionFetchResponse(NamedTuple):
     """A Fetch response without its frame."""
 
     error: ErrorCode
@@ -61,13 +61,13 @@ class _NoSession:
 
     __slots__ = ()
 
-    def answered(self, fetched: _Fetched) -> _Fetched:
+    def response_partitions(self, fetched: _Fetched) -> _Fetched:
         """The partitions of the response: all that were read.  Stores nothing."""
         return fetched
 
-    def throttled(self) -> FetchAnswer:
+    def throttled(self) -> SessionFetchResponse:
         """The empty response for a throttled client: no error and no session."""
-        return FetchAnswer(ErrorCode.none, NO_SESSION, {})
+        return SessionFetchResponse(ErrorCode.none, NO_SESSION, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class SessionError(_NoSession):
         """No partitions: after a session error none is read."""
         return iter(())
 
-    def answer(self, _: _Fetched, __: int) -> FetchAnswer:
+    def respond(self, _: _Fetched, __: int) -> SessionFetchResponse:
         """A response with the error and session id 0."""
-        return FetchAnswer(self.error, NO_SESSION, {})
+        return SessionFetchResponse(self.error, NO_SESSION, {})
 
     @override
-    def answered(self, fetched: _Fetched) -> _Fetched:
+    def response_partitions(self, fetched: _Fetched) -> _Fetched:
         return {}
 
 
@@ -99,9 +99,9 @@ class SessionlessFetch(_NoSession):
         """The partitions to read, in the order of the request."""
         return iter(self.fetch_infos.items())
 
-    def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
+    def respond(self, fetched: _Fetched, _: int) -> SessionFetchResponse:
         """A response with every partition that was read, and session id 0."""
-        return FetchAnswer(ErrorCode.none, NO_SESSION, fetched)
+        return SessionFetchResponse(ErrorCode.none, NO_SESSION, fetched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ class FullFetch(_NoSession):
         """The partitions to read, in the order of the request."""
         return iter(self.fetch_infos.items())
 
-    def answer(self, fetched: _Fetched, now_ms: int) -> FetchAnswer:
+    def respond(self, fetched: _Fetched, now_ms: int) -> SessionFetchResponse:
         """A response with every partition that was read and the new session's id; 0 if none."""
         session_id = self.cache._create(self, fetched, now_ms)
-        return FetchAnswer(ErrorCode.none, session_id, fetched)
+        return SessionFetchResponse(ErrorCode.none, session_id, fetched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +141,23 @@ class IncrementalFetch:
             name = TopicIdPartition(cached.topic_id, cached.topic, cached.partition)
             yield name, cached.fetch_info
 
-    def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
+    def respond(self, fetched: _Fetched, _: int) -> SessionFetchResponse:
         """A response with only the changed partitions."""
         session = self.session
         if not self._is_next():
             return self._out_of_turn()
-        answered: dict[TopicIdPartition, FetchPartitionData] = {}
+        changed: dict[TopicIdPartition, FetchPartitionData] = {}
         for partition, result in fetched.items():
             key = session.key(partition)
             cached = session.partitions[key]
-            if cached.must_be_answered(result):
-                answered[partition] = result
+            if cached.must_be_in_response(result):
+                changed[partition] = result
                 if len(result.records) > 0:
                     session.partitions[key] = session.partitions.pop(key)
-        return FetchAnswer(ErrorCode.none, session.session_id, answered)
+        return SessionFetchResponse(ErrorCode.none, session.session_id, changed)
 
-    def answered(self, fetched: _Fetched) -> _Fetched:
-        """The partitions that :meth:`answer` would return; stores nothing."""
+    def response_partitions(self, fetched: _Fetched) -> _Fetched:
+        """The partitions that :meth:`respond` would return; stores nothing."""
         if not self._is_next():
             return {}
         session = self.session
@@ -167,16 +167,16 @@ class IncrementalFetch:
             if session.partitions[session.key(partition)].is_changed(result)
         }
 
-    def throttled(self) -> FetchAnswer:
+    def throttled(self) -> SessionFetchResponse:
         """A response without partitions; the session is unchanged."""
         if not self._is_next():
             return self._out_of_turn()
-        return FetchAnswer(ErrorCode.none, self.session.session_id, {})
+        return SessionFetchResponse(ErrorCode.none, self.session.session_id, {})
 
     def _is_next(self) -> bool:
         return self.session.epoch == next_session_epoch(self.epoch)
 
-    def _out_of_turn(self) -> FetchAnswer:
+    def _out_of_turn(self) -> SessionFetchResponse:
         session = self.session
         _log.info(
             "Incremental fetch session %d expected epoch %d, but got %d.  Possible duplicate "
@@ -185,7 +185,7 @@ class IncrementalFetch:
             next_session_epoch(self.epoch),
             session.epoch,
         )
-        return FetchAnswer(ErrorCode.invalid_fetch_session_epoch, session.session_id, {})
+        return SessionFetchResponse(ErrorCode.invalid_fetch_session_epoch, session.session_id, {})
 
 
 FetchContext: TypeAlias = SessionError | SessionlessFetch | FullFetch | IncrementalFetch

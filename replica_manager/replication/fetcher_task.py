@@ -158,11 +158,11 @@ class FetcherTask:
 
     async def _fetch(self, request: AskRecords) -> None:
         try:
-            answers = await self._link.ask_records(request, self.fetcher.session.topic_names)
+            response = await self._link.ask_records(request, self.fetcher.session.topic_names)
         finally:
             self._listener.requested()
         taken_bytes = 0
-        for tp, progress in self.fetcher.records_steps(request, answers, self._now_ms):
+        for tp, progress in self.fetcher.records_steps(request, response, self._now_ms):
             try:
                 if progress.high_watermark_moved:
                     self._listener.high_watermarks_moved(progress.high_watermark_moved)

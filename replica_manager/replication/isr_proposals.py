@@ -51,7 +51,7 @@ class ProposalResult(NamedTuple):
 
     partition: TopicPartition
     pending: PendingIsr
-    answer: AlteredIsr | ErrorCode
+    result: AlteredIsr | ErrorCode
 
 
 class IsrProposals:
@@ -101,8 +101,8 @@ class IsrProposals:
             _log.warning("Controller refused AlterPartition with %s", error.name.upper())
         self._under_way = None
 
-    def answered(
-        self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]
+    def handle_response(
+        self, results: Mapping[TopicPartition, AlteredIsr | ErrorCode]
     ) -> list[ProposalResult]:
         """The result for each proposal; partitions that the response left out stay pending.
 
@@ -112,9 +112,9 @@ class IsrProposals:
         assert call is not None
         verdicts: list[ProposalResult] = []
         for partition, proposed in call.partitions.items():
-            answer = answers.get(partition)
-            if answer is None:
+            result = results.get(partition)
+            if result is None:
                 continue
             del self._waiting[partition]
-            verdicts.append(ProposalResult(partition, proposed.pending, answer))
+            verdicts.append(ProposalResult(partition, proposed.pending, result))
         return verdicts

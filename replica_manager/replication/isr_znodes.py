@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ZkControllerError, ZnodeCorrupt
 from kafka_common.model import TopicPartition
-from replica_manager.replication.alter_partition_manager import Answers
+from replica_manager.replication.alter_partition_manager import AlterPartitionResults
 from replica_manager.replication.isr import AlteredIsr
 from replica_manager.replication.isr_proposals import AlterPartitionCall
 from zkcontroller.zookeeper.requests import (
@@ -67,18 +67,18 @@ class IsrZnodes:
         self._changed_ms = self._notified_ms = now_ms()
         self._task: asyncio.Task[None] | None = None
 
-    async def propose(self, call: AlterPartitionCall) -> Answers | None:
+    async def propose(self, call: AlterPartitionCall) -> AlterPartitionResults | None:
         """The result of each write; None if ZooKeeper is unavailable or every write failed."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
                 self._tell_now_and_then(), name="isr-change-propagation"
             )
-        answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
+        results: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
         states: dict[TopicPartition, tuple[PartitionStateZnode, int]] = {}
         for tp, proposed in call.partitions.items():
             controller_epoch = self._controller_epoch(tp)
             if controller_epoch is None:
-                answers[tp] = ErrorCode.unknown_topic_or_partition
+                results[tp] = ErrorCode.unknown_topic_or_partition
                 continue
             leader_epoch, new_isr, partition_epoch, recovery = proposed.pending.proposal
             state = PartitionStateZnode(
@@ -96,13 +96,13 @@ class IsrZnodes:
             return None
         for tp, zk_version in written.items():
             if zk_version is None:
-                answers[tp] = ErrorCode.invalid_update_version
+                results[tp] = ErrorCode.invalid_update_version
                 continue
             state, _ = states[tp]
-            answers[tp] = AlteredIsr(state.leader_epoch, state.in_sync_replicas, zk_version)
+            results[tp] = AlteredIsr(state.leader_epoch, state.in_sync_replicas, zk_version)
             self._changed[tp] = None
             self._changed_ms = self._now_ms()
-        return answers
+        return results
 
     async def close(self) -> None:
         """Stops the task that writes notifications."""

@@ -33,13 +33,13 @@ def become_leader_or_follower(
     started_ms = replicas.now_ms()
     handling = LeaderAndIsrHandling(replicas, request, correlation_id, started_ms)
     try:
-        answer = yield from handling.run()
+        response = yield from handling.run()
         handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=replicas.now_ms() - started_ms)
     finally:
         # Written even if the broker stops while it handles the request.
         replicas.write_state_changes(handling.records)
     replicas.remove_idle_fetchers()
-    return answer
+    return response
 
 
 class LeaderAndIsrHandling:

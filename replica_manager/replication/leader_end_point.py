@@ -22,23 +22,23 @@ from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     AskRecords,
-    EpochAnswers,
-    FetchAnswers,
-    OffsetAnswers,
+    EpochResponse,
+    LeaderFetchResponse,
+    OffsetsResponse,
 )
 from replica_manager.replication.leader_messages import (
     FetchLimits,
     LeaderRequestVersions,
+    decode_epoch_response,
+    decode_fetch_response,
+    decode_offsets_response,
     epoch_request,
     fetch_request,
     offsets_request,
-    read_epoch_answers,
-    read_fetch_answers,
-    read_offset_answers,
 )
 from zkcontroller.state_changes.log_files import log_line
 
-LARGEST_ANSWER_BYTES: Final = 2**31 - 1
+LARGEST_RESPONSE_BYTES: Final = 2**31 - 1
 """Limit of a response: a leader sends the first batch whole, however large.
 
 Memory grows only with the bytes that arrive.
@@ -87,7 +87,9 @@ class LeaderEndPoint:
         self._endpoint: Endpoint | None = None
         self._connection: Connection | None = None
 
-    async def ask_records(self, request: AskRecords, topic_names: dict[UUID, str]) -> FetchAnswers:
+    async def ask_records(
+        self, request: AskRecords, topic_names: dict[UUID, str]
+    ) -> LeaderFetchResponse:
         """Sends a Fetch request; ``topic_names`` holds the session's names of topics by id."""
         settings = self._settings
         version = request.api_version(settings.versions.fetch)
@@ -95,22 +97,22 @@ class LeaderEndPoint:
             version, request, settings.limits, settings.replica_id, self._broker_epoch()
         )
         connection = await self._connected()
-        answer = await connection.call_for_view(ApiKey.FETCH, version, (body,))
-        return read_fetch_answers(version, answer, topic_names)
+        response = await connection.call_for_view(ApiKey.FETCH, version, (body,))
+        return decode_fetch_response(version, response, topic_names)
 
-    async def ask_epoch_ends(self, request: AskEpochEnds) -> EpochAnswers:
+    async def ask_epoch_ends(self, request: AskEpochEnds) -> EpochResponse:
         """Sends an OffsetsForLeaderEpoch request; returns each partition's end offset or error."""
         version = self._settings.versions.offsets_for_leader_epoch
         body = epoch_request(version, request, self._settings.replica_id)
-        answer = await self._call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
-        return read_epoch_answers(version, answer)
+        response = await self._call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
+        return decode_epoch_response(version, response)
 
-    async def ask_offsets(self, request: AskOffsets) -> OffsetAnswers:
+    async def ask_offsets(self, request: AskOffsets) -> OffsetsResponse:
         """Sends a ListOffsets request; returns each partition's offset or error."""
         version = self._settings.versions.list_offsets
         body = offsets_request(version, request, self._settings.replica_id)
-        answer = await self._call(ApiKey.LIST_OFFSETS, version, body)
-        return read_offset_answers(version, answer)
+        response = await self._call(ApiKey.LIST_OFFSETS, version, body)
+        return decode_offsets_response(version, response)
 
     async def close(self) -> None:
         """Closes the connection if there is one."""
@@ -141,7 +143,7 @@ class LeaderEndPoint:
                 client_id=self._client_id,
                 connect_timeout_ms=self._settings.connect_timeout_ms,
                 request_timeout_ms=self._settings.request_timeout_ms,
-                max_response_bytes=LARGEST_ANSWER_BYTES,
+                max_response_bytes=LARGEST_RESPONSE_BYTES,
                 security=self._settings.security,
             )
         except OSError:

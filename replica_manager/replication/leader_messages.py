@@ -35,9 +35,9 @@ from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     AskRecords,
-    EpochAnswers,
-    FetchAnswers,
-    OffsetAnswers,
+    EpochResponse,
+    LeaderFetchResponse,
+    OffsetsResponse,
 )
 from replica_manager.replication.fetch_response import read_fetch_response
 from replica_manager.replication.fetch_values import TopicIdPartition
@@ -121,9 +121,9 @@ def _grouped(
     return grouped
 
 
-def read_fetch_answers(
+def decode_fetch_response(
     version: int, body: memoryview, topic_names: Mapping[UUID, str]
-) -> FetchAnswers:
+) -> LeaderFetchResponse:
     """The decoded response to :func:`fetch_request`; InvalidFrame if it is malformed."""
     return read_fetch_response(version, body, topic_names)
 
@@ -154,19 +154,19 @@ def epoch_request(version: int, request: AskEpochEnds, replica_id: int) -> bytes
     )
 
 
-def read_epoch_answers(version: int, body: bytes) -> EpochAnswers:
+def decode_epoch_response(version: int, body: bytes) -> EpochResponse:
     """The decoded response to :func:`epoch_request`; InvalidFrame if it is malformed.
 
     In version 0, which has no leader epoch, the epoch is -1.
     """
     response: Any = read_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
     return {
-        TopicPartition(topic.topic, answer.partition): (
-            answer.error_code,
-            EpochEndOffset(getattr(answer, "leader_epoch", NO_EPOCH), answer.end_offset),
+        TopicPartition(topic.topic, row.partition): (
+            row.error_code,
+            EpochEndOffset(getattr(row, "leader_epoch", NO_EPOCH), row.end_offset),
         )
         for topic in response.topics
-        for answer in topic.partitions
+        for row in topic.partitions
     }
 
 
@@ -198,22 +198,22 @@ def offsets_request(version: int, request: AskOffsets, replica_id: int) -> bytes
     )
 
 
-def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
+def decode_offsets_response(version: int, body: bytes) -> OffsetsResponse:
     """The decoded response to :func:`offsets_request`; InvalidFrame if it is malformed."""
     response: Any = read_response(ApiKey.LIST_OFFSETS, version, body)
     return {
-        TopicPartition(topic.name, answer.partition_index): (answer.error_code, _offset_of(answer))
+        TopicPartition(topic.name, row.partition_index): (row.error_code, _offset_of(row))
         for topic in response.topics
-        for answer in topic.partitions
+        for row in topic.partitions
     }
 
 
-def _offset_of(answer: Any) -> int:
+def _offset_of(row: Any) -> int:
     """The offset of a partition; version 0 has a list of one offset, and none with an error."""
-    if hasattr(answer, "offset"):
-        offset: int = answer.offset
+    if hasattr(row, "offset"):
+        offset: int = row.offset
         return offset
-    return next(iter(answer.old_style_offsets), -1)
+    return next(iter(row.old_style_offsets), -1)
 
 
 def _by_topic(questions: Mapping[TopicPartition, _V]) -> dict[str, list[tuple[int, _V]]]:

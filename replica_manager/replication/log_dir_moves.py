@@ -167,17 +167,17 @@ class LogDirMoves:
         For a replica that this broker does not have, the error is REPLICA_NOT_AVAILABLE; if the
         replica is created later, it gets the target directory.
         """
-        answers: dict[TopicPartition, ErrorCode] = {}
+        results: dict[TopicPartition, ErrorCode] = {}
         for number, (tp, path) in enumerate(wanted.items(), 1):
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
             try:
-                answers[tp] = self._alter(tp, path)
+                results[tp] = self._alter(tp, path)
             except ZkControllerError as failure:
-                answers[tp] = error_code_for(failure)
-            if answers[tp] is not ErrorCode.none:
-                _log.warning("Unable to alter log dirs for %s: %s", tp, answers[tp].name.upper())
-        return answers
+                results[tp] = error_code_for(failure)
+            if results[tp] is not ErrorCode.none:
+                _log.warning("Unable to alter log dirs for %s: %s", tp, results[tp].name.upper())
+        return results
 
     def _alter(self, tp: TopicPartition, path: str) -> ErrorCode:
         if len(folder_name(tp, FolderKind.FUTURE, _ANY_ID)) > LONGEST_FOLDER_NAME:

@@ -30,7 +30,7 @@ from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
     FetchPartitionStatus,
-    must_answer_at_once,
+    must_respond_at_once,
 )
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.isr import PendingIsr
@@ -110,7 +110,7 @@ class RecordReads:
         for topic, count in Counter(partition.topic for partition in fetch_infos).items():
             assert topic is not None, "an unknown one is refused before"
             self._stats.mark(topic, "total_fetch_requests", count)
-        if must_answer_at_once(
+        if must_respond_at_once(
             fetched.values(), max_wait_ms=params.max_wait_ms, min_bytes=params.min_bytes
         ):
             return fetched

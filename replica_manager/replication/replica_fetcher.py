@@ -43,13 +43,13 @@ from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     AskRecords,
-    EpochAnswers,
     EpochQuestion,
-    FetchAnswers,
+    EpochResponse,
     FetcherSettings,
     Idle,
-    OffsetAnswers,
+    LeaderFetchResponse,
     OffsetQuestion,
+    OffsetsResponse,
     Request,
 )
 from replica_manager.replication.fetch_session_handler import FetchSessionHandler
@@ -272,13 +272,15 @@ class ReplicaFetcher:
             case AskEpochEnds() | AskOffsets():
                 self._delay(request.partitions, now_ms)
 
-    def handle_epoch_ends(self, request: AskEpochEnds, answers: EpochAnswers, now_ms: int) -> None:
+    def handle_epoch_ends(
+        self, request: AskEpochEnds, response: EpochResponse, now_ms: int
+    ) -> None:
         """Truncates logs to the epoch end offsets in an OffsetsForLeaderEpoch response."""
         for tp, question in request.partitions.items():
             state = self._asked_about(tp, question.current_leader_epoch, FetchStage.TRUNCATING)
             if state is None:
                 continue
-            error, end = answers.get(tp, (ErrorCode.unknown_server_error, None))
+            error, end = response.get(tp, (ErrorCode.unknown_server_error, None))
             if error is ErrorCode.none and end is not None:
                 self._truncate_to_epoch(tp, state, end, now_ms)
             elif error is ErrorCode.fenced_leader_epoch:
@@ -292,7 +294,7 @@ class ReplicaFetcher:
                 )
                 self._delay([tp], now_ms)
 
-    def handle_offsets(self, request: AskOffsets, answers: OffsetAnswers, now_ms: int) -> None:
+    def handle_offsets(self, request: AskOffsets, response: OffsetsResponse, now_ms: int) -> None:
         """Restarts partitions at the offsets in a ListOffsets response."""
         for tp, question in request.partitions.items():
             state = self._asked_about(
@@ -300,7 +302,7 @@ class ReplicaFetcher:
             )
             if state is None:
                 continue
-            error, offset = answers.get(tp, (ErrorCode.unknown_server_error, -1))
+            error, offset = response.get(tp, (ErrorCode.unknown_server_error, -1))
             if error is ErrorCode.none:
                 self._restart_at(tp, state, offset, now_ms)
                 continue
@@ -326,38 +328,38 @@ class ReplicaFetcher:
         return state if is_same else None
 
     def records_steps(
-        self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
+        self, request: AskRecords, response: LeaderFetchResponse, now_ms: Callable[[], int]
     ) -> Iterator[tuple[TopicPartition, Progress]]:
         """Handles a Fetch response in steps: appends its records, or truncates a diverging log.
 
         A step handles one partition, or BATCHES_AT_ONCE batches of one.  Between two steps other
         tasks run, and partitions may be added or removed.
         """
-        is_usable = self.session.handle_answer(
-            answers.api_version,
-            answers.error,
-            answers.session_id,
-            answers.partitions.keys(),
-            answers.topic_ids,
-            answers.throttle_time_ms,
+        is_usable = self.session.handle_response(
+            response.api_version,
+            response.error,
+            response.session_id,
+            response.partitions.keys(),
+            response.topic_ids,
+            response.throttle_time_ms,
         )
         if not is_usable:
-            if answers.error is ErrorCode.fetch_session_topic_id_error:
+            if response.error is ErrorCode.fetch_session_topic_id_error:
                 self._delay(list(self.partitions), now_ms())
             return
-        for tp, answer in answers.partitions.items():
+        for tp, data in response.partitions.items():
             fetch_info = request.fetch.session_partitions.get(tp)
             if fetch_info is None:
                 continue
-            for piece in _pieces(answer):
+            for piece in _pieces(data):
                 state = self.partitions.get(tp)
                 if (
                     state is None
-                    or not is_answer_of(fetch_info, state)
+                    or not is_response_to(fetch_info, state)
                     or not state.is_in(FetchStage.FETCHING, now_ms())
                 ):
                     break
-                progress = Progress(is_piece=piece is not answer)
+                progress = Progress(is_piece=piece is not data)
                 self._take(tp, state, fetch_info, piece, progress, now_ms())
                 yield tp, progress
                 taken = self.partitions.get(tp)
@@ -370,16 +372,16 @@ class ReplicaFetcher:
         tp: TopicPartition,
         state: PartitionFetchState,
         fetch_info: FetchPartition,
-        answer: FetchPartitionData,
+        data: FetchPartitionData,
         progress: Progress,
         now_ms: int,
     ) -> None:
-        match answer.error:
-            case ErrorCode.none if answer.diverging_epoch is not None:
+        match data.error:
+            case ErrorCode.none if data.diverging_epoch is not None:
                 # While the logs diverge, the high watermark of the response is not used.
-                self._truncate_to_epoch(tp, state, answer.diverging_epoch, now_ms)
+                self._truncate_to_epoch(tp, state, data.diverging_epoch, now_ms)
             case ErrorCode.none:
-                self._append(tp, state, answer, progress, now_ms)
+                self._append(tp, state, data, progress, now_ms)
             case ErrorCode.offset_out_of_range:
                 self._update(tp, state._replace(stage=FetchStage.FINDING_END))
             case ErrorCode.fenced_leader_epoch:
@@ -430,7 +432,7 @@ class ReplicaFetcher:
         self,
         tp: TopicPartition,
         state: PartitionFetchState,
-        answer: FetchPartitionData,
+        data: FetchPartitionData,
         progress: Progress,
         now_ms: int,
     ) -> None:
@@ -445,11 +447,11 @@ class ReplicaFetcher:
                 )
                 self._fail(tp)
                 return
-            assert not isinstance(answer.records, FileSlice), "they came over the wire"
-            appended = append_as_follower(log, answer.records)
-            if log.update_high_watermark(answer.high_watermark):
+            assert not isinstance(data.records, FileSlice), "they came over the wire"
+            appended = append_as_follower(log, data.records)
+            if log.update_high_watermark(data.high_watermark):
                 progress.high_watermark_moved.append(tp)
-            raise_log_start_offset(log, answer.log_start_offset)
+            raise_log_start_offset(log, data.log_start_offset)
         except (CorruptRecord, InvalidRecord) as invalid:
             # Fetch again: the records may have been damaged on the network.
             self._log.error(
@@ -476,10 +478,10 @@ class ReplicaFetcher:
         progress.bytes_in += appended.valid_bytes
         progress.is_flush_due |= appended.is_flush_due
         if self._throttle is not None and self._throttle.is_throttled(tp):
-            self._throttle.record(len(answer.records))
+            self._throttle.record(len(data.records))
         has_records = appended.valid_bytes > 0
         next_offset = appended.last_offset + 1 if has_records else state.fetch_offset
-        lag = max(0, answer.high_watermark - next_offset)
+        lag = max(0, data.high_watermark - next_offset)
         if has_records or state.lag is None:
             last_epoch = appended.last_leader_epoch
             epoch = state.last_fetched_epoch if last_epoch is None else last_epoch
@@ -654,7 +656,7 @@ class ReplicaFetcher:
         self._log.warning("Partition %s marked as failed", tp)
 
 
-def is_answer_of(fetch_info: FetchPartition, state: PartitionFetchState) -> bool:
+def is_response_to(fetch_info: FetchPartition, state: PartitionFetchState) -> bool:
     """Whether a response to ``fetch_info`` is still valid for the partition's state.
 
     Meanwhile the partition may have been truncated, added again in another leader epoch, or added
@@ -667,22 +669,22 @@ def is_answer_of(fetch_info: FetchPartition, state: PartitionFetchState) -> bool
     )
 
 
-def _pieces(answer: FetchPartitionData) -> Iterator[FetchPartitionData]:
+def _pieces(data: FetchPartitionData) -> Iterator[FetchPartitionData]:
     """The response for a partition in pieces of BATCHES_AT_ONCE batches.
 
     Only the last piece has the leader's log start offset, which may be above the records of the
     other pieces.
     """
-    if isinstance(answer.records, FileSlice):
-        yield answer
+    if isinstance(data.records, FileSlice):
+        yield data
         return
-    left = len(answer.records)
-    for piece in batch_pieces(answer.records):
+    left = len(data.records)
+    for piece in batch_pieces(data.records):
         left -= len(piece)
         if left:
-            yield answer._replace(records=piece, log_start_offset=UNKNOWN_OFFSET)
+            yield data._replace(records=piece, log_start_offset=UNKNOWN_OFFSET)
         else:
-            yield answer if piece is answer.records else answer._replace(records=piece)
+            yield data if piece is data.records else data._replace(records=piece)
 
 
 def batch_pieces(records: bytes | memoryview) -> Iterator[bytes | memoryview]:

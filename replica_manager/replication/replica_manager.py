@@ -235,12 +235,12 @@ class ReplicaManager:
         """Stops replicas, and deletes those that the request marks; returns the response."""
         records: list[StateChange] = []
         try:
-            answer = yield from self._stop_replicas(request, correlation_id, records)
+            response = yield from self._stop_replicas(request, correlation_id, records)
         finally:
             self.write_state_changes(records)
-        if answer.error is ErrorCode.none:
+        if response.error is ErrorCode.none:
             self.remove_idle_fetchers()
-        return answer
+        return response
 
     def _stop_replicas(
         self, request: StopReplicaRequest, correlation_id: int, records: list[StateChange]

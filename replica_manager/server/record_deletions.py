@@ -65,7 +65,7 @@ class RecordDeletions:
             self._replicas.partition_changed(tp)
         operation = DelayedDeleteRecords(raised, refused, self.low_watermark)
         await self._room.wait(operation, raised, timeout_ms)
-        return operation.answers
+        return operation.results
 
     def low_watermark(self, tp: TopicPartition) -> int | ErrorCode:
         """The smallest log start offset of the live replicas and of a future replica here."""

@@ -31,7 +31,7 @@ from replica_manager.coordinators.transactions.events import (
     AppendTransactionRecords,
     Input,
     Marker,
-    MarkersAnswered,
+    MarkersResponse,
     NewProducerId,
     Output,
     PartitionLoaded,
@@ -253,13 +253,13 @@ class World:
             of_producer = told.setdefault(marker.producer_id, {})
             for partition in marker.partitions:
                 of_producer[partition] = (errors or {}).get(partition, ErrorCode.none)
-        self.step(MarkersAnswered(request.send_id, told))
+        self.step(MarkersResponse(request.send_id, told))
 
     def lose_markers(self, broker_id: int) -> None:
         """That broker's connection breaks before it answers."""
         request = next(each for each in self.sent if each.broker_id == broker_id)
         self.sent.remove(request)
-        self.step(MarkersAnswered(request.send_id, None))
+        self.step(MarkersResponse(request.send_id, None))
 
     # What is to be seen.
 

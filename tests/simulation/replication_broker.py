@@ -22,11 +22,11 @@ from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     AskRecords,
-    EpochAnswers,
-    FetchAnswers,
+    EpochResponse,
     FetcherSettings,
     Idle,
-    OffsetAnswers,
+    LeaderFetchResponse,
+    OffsetsResponse,
     Request,
 )
 from replica_manager.replication.fetch_sessions import FetchSessionCache
@@ -167,7 +167,7 @@ class SimulatedBroker:
 
     def proposals_answered(self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]) -> None:
         """The controller's answers have come."""
-        for tp, pending, answer in self.proposals.answered(answers):
+        for tp, pending, answer in self.proposals.handle_response(answers):
             partition = self.manager.partitions[tp]
             if isinstance(answer, ErrorCode):
                 outcome = partition.proposal_refused(pending, answer)
@@ -260,7 +260,7 @@ class SimulatedBroker:
     def _take(self, fetcher: ReplicaFetcher, request: Request, answer: object) -> None:
         now_ms = self.world.now_ms
         match request, answer:
-            case AskRecords(), FetchAnswers():
+            case AskRecords(), LeaderFetchResponse():
                 for tp in take_records(fetcher, request, answer, now_ms).high_watermark_moved:
                     self._changed(tp)
             case AskEpochEnds(), dict():
@@ -284,7 +284,7 @@ class SimulatedBroker:
             case _:
                 assert_never(request)
 
-    def _serve_records(self, follower: int, request: AskRecords) -> FetchAnswers:
+    def _serve_records(self, follower: int, request: AskRecords) -> LeaderFetchResponse:
         version = request.api_version(17)
         fetch = request.fetch
         context = self.sessions.context(
@@ -301,10 +301,10 @@ class SimulatedBroker:
             name: self._read(follower, name.topic_partition, wanted)
             for name, wanted in context.partitions()
         }
-        answer = context.answer(results, self.world.now_ms)
+        answer = context.respond(results, self.world.now_ms)
         told = {name.topic_partition: result for name, result in answer.partitions.items()}
         topic_ids = [TOPIC_ID] if told else []
-        return FetchAnswers(version, answer.error, answer.session_id, told, topic_ids)
+        return LeaderFetchResponse(version, answer.error, answer.session_id, told, topic_ids)
 
     def _read(
         self, follower: int, tp: TopicPartition, wanted: FetchPartition
@@ -338,7 +338,7 @@ class SimulatedBroker:
         if effect.high_watermark_moved:
             self._changed(tp)
 
-    def _serve_epoch_ends(self, request: AskEpochEnds) -> EpochAnswers:
+    def _serve_epoch_ends(self, request: AskEpochEnds) -> EpochResponse:
         answers: dict[TopicPartition, tuple[ErrorCode, EpochEndOffset]] = {}
         for tp, question in request.partitions.items():
             partition = self.manager.partitions.get(tp)
@@ -346,7 +346,7 @@ class SimulatedBroker:
                 answers[tp] = end_offset_for_leader_epoch(partition, *question)
         return answers
 
-    def _serve_offsets(self, request: AskOffsets) -> OffsetAnswers:
+    def _serve_offsets(self, request: AskOffsets) -> OffsetsResponse:
         answers: dict[TopicPartition, tuple[ErrorCode, int]] = {}
         for tp, question in request.partitions.items():
             partition = self.manager.partitions.get(tp)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers
+from replica_manager.replication.fetch_requests import AskRecords, LeaderFetchResponse
 from replica_manager.replication.replica_fetcher import Progress, ReplicaFetcher
 
 
 def take_records(
-    fetcher: ReplicaFetcher, request: AskRecords, answers: FetchAnswers, now_ms: int
+    fetcher: ReplicaFetcher, request: AskRecords, answers: LeaderFetchResponse, now_ms: int
 ) -> Progress:
     """All steps of :meth:`ReplicaFetcher.records_steps` at one time, and their effects."""
     progress = Progress()

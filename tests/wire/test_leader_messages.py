@@ -35,12 +35,12 @@ from replica_manager.replication.fetch_values import (
 from replica_manager.replication.leader_messages import (
     FetchLimits,
     LeaderRequestVersions,
+    decode_epoch_response,
+    decode_fetch_response,
+    decode_offsets_response,
     epoch_request,
     fetch_request,
     offsets_request,
-    read_epoch_answers,
-    read_fetch_answers,
-    read_offset_answers,
 )
 
 FETCH, LIST_OFFSETS, EPOCHS = 1, 2, 23
@@ -190,7 +190,7 @@ def test_answers_of_every_version_are_read(version: int) -> None:
         version, [(ORDERS, "orders", [(0, ANSWER), (1, refused)]), (BILLS, "bills", [(0, ANSWER)])]
     )
 
-    answers = read_fetch_answers(version, memoryview(body), {ORDERS: "orders", BILLS: "bills"})
+    answers = decode_fetch_response(version, memoryview(body), {ORDERS: "orders", BILLS: "bills"})
 
     assert answers.partitions == {
         ZERO: expected(version, ANSWER),
@@ -204,7 +204,7 @@ def test_answers_of_every_version_are_read(version: int) -> None:
 
 def test_records_are_views_into_what_arrived() -> None:
     body = bytearray(written(17, [(ORDERS, "orders", [(0, ANSWER)])]))
-    answers = read_fetch_answers(17, memoryview(body), {ORDERS: "orders"})
+    answers = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
     records = answers.partitions[ZERO].records
 
     body[body.index(b"records")] = ord("R")
@@ -216,7 +216,7 @@ def test_records_are_views_into_what_arrived() -> None:
 def test_a_topic_that_was_not_requested_is_logged_and_left_out() -> None:
     body = written(17, [(BILLS, "bills", [(0, ANSWER)]), (ORDERS, "orders", [(0, ANSWER)])])
 
-    answers = read_fetch_answers(17, memoryview(body), {ORDERS: "orders"})
+    answers = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
 
     assert list(answers.partitions) == [ZERO]
     assert list(answers.topic_ids) == [BILLS, ORDERS]
@@ -229,7 +229,7 @@ def test_a_code_that_no_kafka_3_9_knows_is_an_unknown_server_error() -> None:
     assert body[place : place + 2] == b"\0\0"
     body[place : place + 2] = (29_999).to_bytes(2, "big")
 
-    answers = read_fetch_answers(17, memoryview(body), {ORDERS: "orders"})
+    answers = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
 
     assert answers.partitions[ZERO].error is ErrorCode.unknown_server_error
 
@@ -240,14 +240,14 @@ def test_a_response_cut_short_anywhere_is_no_response(version: int) -> None:
 
     for size in range(len(body)):
         with pytest.raises(InvalidFrame):
-            read_fetch_answers(version, memoryview(body)[:size], {ORDERS: "orders"})
+            decode_fetch_response(version, memoryview(body)[:size], {ORDERS: "orders"})
 
 
 @settings(deadline=None)
 @given(st.sampled_from(FETCH_VERSIONS), st.binary(max_size=200))
 def test_no_bytes_make_the_reader_fail_otherwise(version: int, body: bytes) -> None:
     with contextlib.suppress(InvalidFrame):
-        answers = read_fetch_answers(version, memoryview(body), {ORDERS: "orders"})
+        answers = decode_fetch_response(version, memoryview(body), {ORDERS: "orders"})
         assert len(answers.partitions) <= len(body)
 
 
@@ -270,7 +270,7 @@ def test_no_bytes_make_the_reader_fail_otherwise(version: int, body: bytes) -> N
 def test_whatever_kio_writes_is_read(version: int, answers: list[FetchPartitionData]) -> None:
     body = written(version, [(ORDERS, "orders", list(enumerate(answers)))])
 
-    read = read_fetch_answers(version, memoryview(body), {ORDERS: "orders"})
+    read = decode_fetch_response(version, memoryview(body), {ORDERS: "orders"})
 
     assert list(read.partitions.values()) == answers
 
@@ -301,7 +301,7 @@ def test_epochs_are_asked_for_and_answered_in_every_version(version: int) -> Non
         for index, error, epoch, end in told
     )
     topic = schema.part("OffsetForLeaderTopicResult", topic="orders", partitions=partitions)
-    answers = read_epoch_answers(version, write(schema.response(topics=(topic,))))
+    answers = decode_epoch_response(version, write(schema.response(topics=(topic,))))
 
     epoch = 4 if version >= 1 else -1
     assert answers == {
@@ -332,6 +332,6 @@ def test_offsets_are_asked_for_and_answered_in_every_version(version: int) -> No
         for index, error, offset in [(0, ErrorCode.none, 7), (1, ErrorCode.fenced_leader_epoch, -1)]
     )
     topic = schema.part("ListOffsetsTopicResponse", name="orders", partitions=partitions)
-    answers = read_offset_answers(version, write(schema.response(topics=(topic,))))
+    answers = decode_offsets_response(version, write(schema.response(topics=(topic,))))
 
     assert answers == {ZERO: (ErrorCode.none, 7), ONE: (ErrorCode.fenced_leader_epoch, -1)}

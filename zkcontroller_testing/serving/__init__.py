@@ -1,13 +1,13 @@
-"""The kit by HTTP: what ``zkctl serve`` runs, for tests that are not written in Python.
+"""The test kit over HTTP: what ``zkctl serve`` runs, for tests in other languages than Python.
 
-Read :mod:`.routes` first: one table has every path with the function behind it.  The server
-(:mod:`.http_server`), the OpenAPI document and the list of paths in docs/serve.md
-(:mod:`.openapi`) are made of that table, so none of them can say what the others do not.
-:mod:`.bodies` has what goes in and out, :mod:`.served_clusters` the clusters that run and what
-clients call by number (faults, holds, ledgers, watches), :mod:`.refusals` every way to say no, and
-:mod:`.command` the life of the process.
+Read :mod:`.routes` first: one table has every path with its function.  The server
+(:mod:`.http_server`), the OpenAPI document (:mod:`.openapi`) and the tables of docs/serve.md are
+made from it, so they always agree.  :mod:`.bodies` has the classes of requests and responses,
+:mod:`.served_clusters` the running clusters and what clients name by number (faults, holds,
+ledgers, watches), :mod:`.refusals` the error responses, and :mod:`.command` starts and ends the
+server.
 
-What must not be done here: add a verb that the kit does not have; start a process; import another
-part of the kit than :mod:`zkcontroller_testing.cluster` offers.  Only :mod:`.bodies`,
-:mod:`.http_server` and :mod:`.openapi` know msgspec.
+What must not be done here: add a verb that the kit does not have; start a process; change a cluster
+except through :class:`~zkcontroller_testing.cluster.KafkaCluster` and the objects that it returns.
+Only :mod:`.bodies`, :mod:`.http_server` and :mod:`.openapi` know msgspec.
 """

@@ -1,8 +1,8 @@
-"""What goes into the API and comes out of it, as classes that msgspec checks and describes.
+"""The classes of request bodies, query parameters and responses.
 
-A class is at once the check of a body, its part of the OpenAPI document, and its type here.  Names
-and defaults are those of :class:`zkcontroller_testing.cluster.KafkaCluster`.  Every number and
-every length has an upper end.
+msgspec checks requests with them and writes their schemas into the OpenAPI document.  Names and
+defaults are those of :class:`zkcontroller_testing.cluster.KafkaCluster`.  Every number and every
+length has an upper limit.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ MOST_WAIT_S: Final = 600
 MOST_CONFIGS: Final = 500
 MOST_PARTITIONS: Final = 1_000
 MOST_ITEMS: Final = 10_000
-"""Records of a produce, state changes of a page."""
+"""Limit of the records of a produce, of the ledgers of a check and of the entries of a page."""
 MOST_DATA_CHARACTERS: Final = 512 * 1024
-"""Of a znode: ZooKeeper itself breaks the connection above 1 MiB."""
+"""Limit of a znode's data: above 1 MiB ZooKeeper would close the connection."""
 _MOST_INT32: Final = 2**31 - 1
 _MOST_INT16: Final = 2**15 - 1
 _MOST_INT64: Final = 2**63 - 1
 
 BrokerNumber: TypeAlias = Annotated[int, Meta(ge=0, le=_MOST_INT32, description="A broker's id.")]
 Number: TypeAlias = Annotated[
-    int, Meta(ge=1, le=_MOST_INT32, description="A number that an earlier answer gave.")
+    int, Meta(ge=1, le=_MOST_INT32, description="A number from an earlier response.")
 ]
-Seconds: TypeAlias = Annotated[
-    float, Meta(gt=0, le=MOST_WAIT_S, description="How long to wait at most, in seconds.")
-]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=MOST_WAIT_S, description="Timeout in seconds.")]
 Times: TypeAlias = Annotated[
-    int, Meta(ge=1, le=_MOST_INT32, description="How often at most; null: without end.")
+    int, Meta(ge=1, le=_MOST_INT32, description="The most requests that are affected.")
+]
+TimesOrAll: TypeAlias = Annotated[
+    Times | None, Meta(description="The most requests that are affected; null: no limit.")
 ]
 ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1_000)]
 TopicText: TypeAlias = Annotated[
@@ -53,7 +54,7 @@ ZnodePath: TypeAlias = Annotated[
     Meta(
         pattern=r"^(?!.*/\.{1,2}(/|$))(/[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)+$",
         max_length=1_000,
-        description="Below the cluster's chroot, as in /brokers/ids/1.",
+        description="A path below the cluster's chroot, such as /brokers/ids/1.",
     ),
 ]
 Configs: TypeAlias = Annotated[
@@ -65,53 +66,55 @@ Configs: TypeAlias = Annotated[
 
 
 class _Fields(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A body, or the parameters behind a ``?``."""
+    """A body, or query parameters."""
 
 
 class NoFields(_Fields):
-    """Nothing: the path says it all."""
+    """No fields."""
 
 
 class WaitFields(_Fields):
-    """How long."""
+    """The timeout of a wait."""
 
     timeout_s: Seconds = PATIENCE_S
 
 
 class NewClusterFields(_Fields):
-    """The cluster to start; null and what is left out stand for the default."""
+    """The cluster to start."""
 
-    brokers: Annotated[int, Meta(ge=1, le=MOST_BROKERS, description="Brokers 1 to this one.")] = 3
+    brokers: Annotated[
+        int, Meta(ge=1, le=MOST_BROKERS, description="How many brokers; their ids begin at 1.")
+    ] = 3
     zookeeper: Annotated[
         ShortText,
         Meta(
-            description="shared: one for all clusters of this server, each with a chroot of its "
-            "own; embedded: one for this cluster; container: in Docker; HOST:PORT/CHROOT: one "
-            "that runs."
+            description="shared: one for all clusters of this server, each with its own chroot; "
+            "embedded: one for this cluster; container: one in Docker; HOST:PORT/CHROOT: a running "
+            "one."
         ),
     ] = "shared"
     listeners: Annotated[
         Literal["plaintext", "tls", "sasl", "sasl_tls"], Meta(description="What clients speak.")
     ] = "plaintext"
-    configs: Annotated[Configs, Meta(description="Keys of server.properties, every broker's.")] = {}
+    configs: Annotated[Configs, Meta(description="Keys of server.properties for all brokers.")] = {}
     broker_configs: Annotated[
         dict[BrokerNumber, Configs],
-        Meta(max_length=MOST_BROKERS, description="Keys for some of the brokers."),
+        Meta(max_length=MOST_BROKERS, description="Keys of server.properties by broker id."),
     ] = {}
     disks: Annotated[
         dict[BrokerNumber, Annotated[int, Meta(ge=LEAST_MB, le=MOST_MB)]],
         Meta(
             max_length=MOST_BROKERS,
-            description="Brokers whose data is on a disk of its own, and its size in MB: needs "
-            "root.",
+            description="By broker id, the size in MB of a disk for this broker's data alone; "
+            "needs root.",
         ),
     ] = {}
 
 
 class RemovalFields(_Fields):
-    """What stays."""
+    """What is kept of a cluster."""
 
-    keep_files: Annotated[bool, Meta(description="The folder stays, with logs and artefacts.")] = (
+    keep_files: Annotated[bool, Meta(description="Keep the folder, with logs and artefacts.")] = (
         False
     )
 
@@ -132,53 +135,53 @@ class StopFields(_Fields):
 class BounceFields(_Fields):
     """How to bounce a broker."""
 
-    clean: Annotated[bool, Meta(description="By controlled shutdown; else as by a crash.")] = True
+    clean: Annotated[bool, Meta(description="By controlled shutdown; false: by SIGKILL.")] = True
 
 
 class ClockFields(_Fields):
-    """Where a broker's wall clock stands."""
+    """The difference of a broker's wall clock from the machine's."""
 
     ahead_ms: Annotated[
         int,
         Meta(
             ge=-MOST_OFFSET_MS,
             le=MOST_OFFSET_MS,
-            description="Ahead of the machine's; behind, if negative.",
+            description="Milliseconds ahead; negative: behind.",
         ),
     ]
 
 
 class ApiFields(_Fields):
-    """Which API."""
+    """An API: Kafka's name, such as Produce, or its key."""
 
     api: ApiText
 
 
 class LostAnswerFields(_Fields):
-    """Which answers of ZooKeeper are lost."""
+    """The kind of requests to ZooKeeper whose response is lost."""
 
     operation: Literal["create", "delete", "set", "multi"] = "multi"
     times: Times = 1
 
 
 class RegisteredFields(_Fields):
-    """Which brokers shall be registered."""
+    """The brokers that must be registered."""
 
     broker_ids: Annotated[
-        list[BrokerNumber], Meta(max_length=MOST_BROKERS, description="Empty: all of them.")
+        list[BrokerNumber], Meta(max_length=MOST_BROKERS, description="Empty: all brokers.")
     ] = []
     after_epoch: Annotated[
-        int, Meta(ge=-1, le=_MOST_INT64, description="Each must have a later broker epoch.")
+        int, Meta(ge=-1, le=_MOST_INT64, description="Each broker's epoch must be higher.")
     ] = -1
     timeout_s: Seconds = PATIENCE_S
 
 
 class ControllerFields(_Fields):
-    """Which controller is waited for."""
+    """The controller to wait for."""
 
     after_epoch: Annotated[
         Annotated[int, Meta(ge=0, le=_MOST_INT32)] | None,
-        Meta(description="It must be of a later controller epoch."),
+        Meta(description="The controller epoch must be higher; null: any."),
     ] = None
     timeout_s: Seconds = PATIENCE_S
 
@@ -190,7 +193,7 @@ class NewTopicFields(_Fields):
     partitions: Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] = 1
     replication_factor: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_BROKERS)] | None,
-        Meta(description="By default the number of brokers, at most three."),
+        Meta(description="null: the number of brokers, at most three."),
     ] = None
     configs: Configs = {}
     replicas: Annotated[
@@ -199,99 +202,104 @@ class NewTopicFields(_Fields):
             Meta(min_length=1, max_length=MOST_PARTITIONS),
         ]
         | None,
-        Meta(description="The brokers of each partition, the preferred leader first."),
+        Meta(
+            description="The brokers of each partition, the preferred leader first; they replace "
+            "partitions and replication_factor."
+        ),
     ] = None
     timeout_s: Seconds = PATIENCE_S
 
 
 class LeaderFields(_Fields):
-    """Which leader is waited for."""
+    """The leader to wait for."""
 
     among: Annotated[
         Annotated[list[BrokerNumber], Meta(min_length=1, max_length=MOST_BROKERS)] | None,
-        Meta(description="It must be one of these; null: any."),
+        Meta(description="It must be one of these brokers; null: any."),
     ] = None
     timeout_s: Seconds = PATIENCE_S
 
 
 class IsrFields(_Fields):
-    """Which ISR is waited for."""
+    """The ISR to wait for."""
 
     brokers: Annotated[
         Annotated[list[BrokerNumber], Meta(min_length=1, max_length=MOST_BROKERS)] | None,
-        Meta(description="Exactly these; null: all of the cluster."),
+        Meta(description="Exactly these brokers; null: all brokers."),
     ] = None
     timeout_s: Seconds = PATIENCE_S
 
 
 class CutFields(_Fields):
-    """Between which two the network is cut."""
+    """The two between which the network is cut; one is a broker."""
 
     a: PeerText
     b: PeerText
-    one_way: Annotated[bool, Meta(description="Only what a sends to b.")] = False
-    silent: Annotated[bool, Meta(description="Connections stay open and carry nothing.")] = False
+    one_way: Annotated[bool, Meta(description="Cut only what a sends to b.")] = False
+    silent: Annotated[bool, Meta(description="Connections stay open, but lose all data.")] = False
 
 
 class _RequestFields(_Fields):
-    """Which requests."""
+    """The requests to which a fault applies."""
 
-    api: Annotated[ApiText, Meta(description="Kafka's name, as in Produce, or its key.")]
-    broker: Annotated[BrokerNumber | None, Meta(description="Who is asked; null: any.")] = None
+    api: Annotated[ApiText, Meta(description="Kafka's name, such as Produce, or its key.")]
+    broker: Annotated[BrokerNumber | None, Meta(description="The receiver; null: any.")] = None
     sender: Annotated[
-        BrokerNumber | Literal["clients"] | None, Meta(description="Who asks; null: any.")
+        BrokerNumber | Literal["clients"] | None, Meta(description="The sender; null: any.")
     ] = None
     client_id: Annotated[ShortText | None, Meta(description="null: any.")] = None
-    topic: Annotated[TopicText | None, Meta(description="Stands in the request.")] = None
+    topic: Annotated[TopicText | None, Meta(description="One in the request; null: any.")] = None
 
 
 class DelayFields(_RequestFields, kw_only=True):
-    """Which requests are late, and how much."""
+    """The requests to delay, and by how much."""
 
     delay_ms: Annotated[int, Meta(ge=0, le=MOST_WAIT_S * 1000, description="Milliseconds.")]
-    times: Times | None = None
+    times: TimesOrAll = None
 
 
 class DropFields(_RequestFields):
-    """Which requests are lost."""
+    """The requests to lose, or whose response to lose."""
 
-    times: Times | None = 1
-    answer: Annotated[bool, Meta(description="The broker does it, and its answer is lost.")] = False
+    times: TimesOrAll = 1
+    answer: Annotated[
+        bool, Meta(description="The broker handles the request; only its response is lost.")
+    ] = False
 
 
 class FailFields(_RequestFields, kw_only=True):
-    """Which requests are answered with an error."""
+    """The requests that get an error response."""
 
     error: Annotated[
-        ErrorText, Meta(description="Kafka's name, as in NOT_LEADER_OR_FOLLOWER, or its code.")
+        ErrorText, Meta(description="Kafka's name, such as NOT_LEADER_OR_FOLLOWER, or its code.")
     ]
-    times: Times | None = 1
+    times: TimesOrAll = 1
 
 
 class VersionsFields(_Fields):
-    """Which versions of an API are offered; ``least`` above ``most`` hides it."""
+    """The versions of an API to offer; with ``least`` above ``most`` it is not offered at all."""
 
     api: ApiText
     least: Annotated[int, Meta(ge=0, le=_MOST_INT16)]
     most: Annotated[int, Meta(ge=0, le=_MOST_INT16)]
-    broker: BrokerNumber | None = None
+    broker: Annotated[BrokerNumber | None, Meta(description="null: all brokers.")] = None
 
 
 class NewHoldFields(_Fields):
-    """Where controllers are held."""
+    """The hold point at which controllers are held."""
 
-    name: Annotated[ShortText, Meta(description="As in controller.before_write.")]
-    broker: Annotated[BrokerNumber | None, Meta(description="That one alone.")] = None
+    name: Annotated[ShortText, Meta(description="A hold point, such as controller.before_write.")]
+    broker: Annotated[BrokerNumber | None, Meta(description="Only this one; null: any.")] = None
 
 
 class PathFields(_Fields):
-    """Which znode."""
+    """The znode."""
 
     path: ZnodePath
 
 
 class DataFields(_Fields):
-    """Which znode, and what is written; ``base64`` for what is no text."""
+    """The znode and its new data: ``text``, encoded as UTF-8, or ``base64``."""
 
     path: ZnodePath
     text: Annotated[str, Meta(max_length=MOST_DATA_CHARACTERS)] | None = None
@@ -299,36 +307,38 @@ class DataFields(_Fields):
 
 
 class NewLedgerFields(_Fields):
-    """Which partition is written to."""
+    """The partition to which the ledger writes."""
 
     topic: TopicText
     partition: Annotated[int, Meta(ge=0, le=_MOST_INT32)] = 0
 
 
 class ProduceFields(_Fields):
-    """How many records."""
+    """How many records to write."""
 
     count: Annotated[int, Meta(ge=1, le=MOST_ITEMS)] = 1
     timeout_s: Seconds = PATIENCE_S
 
 
 class LedgersFields(_Fields):
-    """Which ledgers are compared with the log."""
+    """The ledgers to compare with the log."""
 
     ledgers: Annotated[
-        list[Number], Meta(max_length=MOST_ITEMS, description="Empty: all of the cluster.")
+        list[Number], Meta(max_length=MOST_ITEMS, description="Empty: all ledgers of the cluster.")
     ] = []
     timeout_s: Seconds = PATIENCE_S
 
 
 class PageFields(_Fields):
-    """How much of a list."""
+    """How many entries of a list."""
 
-    last: Annotated[int, Meta(ge=1, le=MOST_ITEMS, description="The newest so many.")] = 1_000
+    last: Annotated[
+        int, Meta(ge=1, le=MOST_ITEMS, description="The newest, at most this many.")
+    ] = 1_000
 
 
 class ServerAnswer(Struct, frozen=True, kw_only=True):
-    """The server itself."""
+    """The server's version, its number of clusters, and their limit."""
 
     version: str
     clusters: int
@@ -336,18 +346,18 @@ class ServerAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ClusterAnswer(Struct, frozen=True, kw_only=True):
-    """A cluster as it is now."""
+    """The current state of a cluster."""
 
     cluster: int
     state: Literal["starting", "running", "removing"]
-    bootstrap_servers: Annotated[str, Meta(description="host:port,host:port; stays the same.")]
+    bootstrap_servers: Annotated[str, Meta(description="host:port,host:port; never changes.")]
     client_config: Annotated[
-        dict[str, str], Meta(description="As clients on librdkafka take it, security included.")
+        dict[str, str], Meta(description="For a librdkafka client: addresses and security.")
     ]
-    zookeeper_connect: Annotated[str, Meta(description="The connect string, chroot included.")]
-    directory: Annotated[str, Meta(description="zkctl --dir takes it.")]
+    zookeeper_connect: Annotated[str, Meta(description="The connect string, with the chroot.")]
+    directory: Annotated[str, Meta(description="The cluster's folder, for zkctl --dir.")]
     broker_ids: list[int]
-    live_brokers: Annotated[list[int], Meta(description="Those registered in ZooKeeper.")]
+    live_brokers: Annotated[list[int], Meta(description="The brokers registered in ZooKeeper.")]
     controller_id: Annotated[int | None, Meta(description="null while there is none.")]
     controller_epoch: int
 
@@ -359,17 +369,17 @@ class ClustersAnswer(Struct, frozen=True, kw_only=True):
 
 
 class RemovedAnswer(Struct, frozen=True, kw_only=True):
-    """Where the files are, if they were kept."""
+    """The cluster's folder if it was kept, else null."""
 
     directory: str | None
 
 
 class BrokerAnswer(Struct, frozen=True, kw_only=True):
-    """A broker as it is now."""
+    """The current state of a broker."""
 
     broker_id: int
-    is_alive: Annotated[bool, Meta(description="Its process runs; a paused one does.")]
-    pid: Annotated[int | None, Meta(description="Its process; null while none runs.")]
+    is_alive: Annotated[bool, Meta(description="Its process exists, even if it is paused.")]
+    pid: Annotated[int | None, Meta(description="Its process id; null while it does not run.")]
     broker_epoch: Annotated[int, Meta(description="-1 while it is not registered.")]
     logs_directory: str
 
@@ -381,20 +391,20 @@ class VersionsAnswer(Struct, frozen=True, kw_only=True):
 
 
 class EpochAnswer(Struct, frozen=True, kw_only=True):
-    """The highest broker epoch among the brokers asked about."""
+    """The highest broker epoch among the brokers of the request."""
 
     broker_epoch: int
 
 
 class ControllerAnswer(Struct, frozen=True, kw_only=True):
-    """The controller."""
+    """The controller's broker id and its epoch."""
 
     controller_id: int
     controller_epoch: int
 
 
 class PartitionAnswer(Struct, frozen=True, kw_only=True):
-    """A partition's state, as ZooKeeper has it."""
+    """A partition's state in ZooKeeper."""
 
     leader: Annotated[int, Meta(description="-1 while there is none.")]
     leader_epoch: int
@@ -403,7 +413,7 @@ class PartitionAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAnswer(Struct, frozen=True, kw_only=True):
-    """A partition's leader."""
+    """The broker id of a partition's leader."""
 
     leader: int
 
@@ -415,7 +425,7 @@ class IsrAnswer(Struct, frozen=True, kw_only=True):
 
 
 class FaultReport(Struct, frozen=True, kw_only=True):
-    """A fault, and how often it has happened."""
+    """A fault, and how many requests it has affected."""
 
     fault: int
     action: Literal["delay", "drop_request", "drop_answer", "error"]
@@ -424,67 +434,72 @@ class FaultReport(Struct, frozen=True, kw_only=True):
 
 
 class FaultReports(Struct, frozen=True, kw_only=True):
-    """All faults."""
+    """The faults of a cluster."""
 
     faults: list[FaultReport]
 
 
 class HoldAnswer(Struct, frozen=True, kw_only=True):
-    """The number of a hold."""
+    """The number of a new hold."""
 
     hold: int
 
 
 class HoldPointAnswer(Struct, frozen=True, kw_only=True):
-    """A step of the controller."""
+    """A hold point, and the step of the controller where it is."""
 
     name: str
     meaning: str
 
 
 class HoldPointsAnswer(Struct, frozen=True, kw_only=True):
-    """All steps at which a controller can be held."""
+    """All hold points."""
 
     hold_points: list[HoldPointAnswer]
 
 
 class ReachedAnswer(Struct, frozen=True, kw_only=True):
-    """The controller that stands at the step."""
+    """The controller that is held at a hold point."""
 
     broker_id: int
     name: str
-    detail: Annotated[str, Meta(description="Znodes, the broker a request is for, or the event.")]
+    detail: Annotated[
+        str, Meta(description="What it is about to do: the znodes, the receiver, or the event.")
+    ]
 
 
 class ZnodeAnswer(Struct, frozen=True, kw_only=True):
-    """A znode's data; text and base64 are null if it does not exist, text too if it is none."""
+    """A znode's data.
+
+    ``text`` and ``base64`` are null if there is no such znode, ``text`` also if it is not UTF-8.
+    """
 
     path: str
     text: str | None
     base64: str | None
-    version: Annotated[int | None, Meta(description="How often it was set; null: not there.")]
+    version: Annotated[int | None, Meta(description="How often it was set; null: no such znode.")]
 
 
 class DeletedAnswer(Struct, frozen=True, kw_only=True):
-    """Whether it was there."""
+    """Whether the znode was deleted."""
 
     deleted: bool
 
 
 class WatchAnswer(Struct, frozen=True, kw_only=True):
-    """The number of a watch."""
+    """The number of a new watch."""
 
     watch: int
 
 
 class LedgerAnswer(Struct, frozen=True, kw_only=True):
-    """A ledger, and what it has got acknowledged."""
+    """A ledger, and how many of its records were acknowledged."""
 
     ledger: int
     topic: str
     partition: int
     is_producing: bool
-    acknowledged: Annotated[int, Meta(description="How many records.")]
+    acknowledged: Annotated[int, Meta(description="The number of acknowledged records.")]
 
 
 class OffsetsAnswer(Struct, frozen=True, kw_only=True):
@@ -494,7 +509,7 @@ class OffsetsAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LedgerRecord(Struct, frozen=True, kw_only=True):
-    """A record of a ledger."""
+    """A record's offset and value."""
 
     offset: int
     value: str
@@ -507,43 +522,43 @@ class LedgerRecords(Struct, frozen=True, kw_only=True):
 
 
 class CheckAnswer(Struct, frozen=True, kw_only=True):
-    """Whether it holds, and if not, what is wrong."""
+    """Whether the check holds; if not, ``reason`` says why."""
 
     holds: bool
     reason: str | None
 
 
 class StateChangesAnswer(Struct, frozen=True, kw_only=True):
-    """The newest state changes, as docs/state-changes-schema.md describes them."""
+    """The newest of ``total`` state changes; docs/state-changes-schema.md has their fields."""
 
     total: int
     state_changes: list[dict[str, Any]]
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
-    """A step of the test."""
+    """One step: what was done, and when."""
 
-    at_ms: Annotated[int, Meta(description="Since 1970.")]
+    at_ms: Annotated[int, Meta(description="Milliseconds since 1970.")]
     text: str
 
 
 class JournalAnswer(Struct, frozen=True, kw_only=True):
-    """What was done to the cluster."""
+    """The newest of ``total`` steps of a cluster's journal."""
 
     total: int
     journal: list[JournalEntry]
 
 
 class ArtefactsAnswer(Struct, frozen=True, kw_only=True):
-    """Where the artefacts are."""
+    """The cluster's folder, and the paths of the text files in it."""
 
     directory: str
     files: list[str]
 
 
 class ErrorAnswer(Struct, frozen=True, kw_only=True):
-    """Every answer that is not a success."""
+    """The response to a request that was refused or failed."""
 
     error: Annotated[str, Meta(description="A code of docs/serve.md.")]
     message: str
-    field: Annotated[str | None, Meta(description="The field at fault.")]
+    field: Annotated[str | None, Meta(description="The invalid field, if it is one.")]

@@ -1,8 +1,8 @@
-"""The life of ``zkctl serve``: it says where it listens, serves, and ends every cluster with it.
+"""Starts the server of ``zkctl serve``, waits for its end, and ends every cluster with it.
 
-It ends by SIGTERM, SIGINT or SIGHUP, and when its stdin ends, if that is a pipe or a socket: a
-program that starts it as a child holds the other end, and the system closes that however the
-program ends.  A stdin of another kind (a terminal, /dev/null) is not read.
+SIGTERM, SIGINT and SIGHUP end the server.  So does the end of stdin, if stdin is a pipe or a
+socket: the program that started the server holds the other end, and the system closes it however
+that program ends.  Another stdin (a terminal, /dev/null) is not read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class ServeOptions(NamedTuple):
-    """What the command line says."""
+    """The options of ``zkctl serve``; ``artefacts`` None: a temporary folder."""
 
     host: str
     port: int
@@ -39,9 +39,9 @@ class ServeOptions(NamedTuple):
 
 
 def serve(options: ServeOptions, announce: Callable[[str, int], None]) -> None:
-    """Serves until it shall end; ``announce`` gets the address and the port.
+    """Serves until a signal or the end of stdin; calls ``announce`` with its URL and port.
 
-    ConfigInvalid: the address cannot be listened at.
+    ConfigInvalid: the server cannot listen at the address.
     """
     root = options.artefacts or Path(tempfile.mkdtemp(prefix="zkctl-serve-"))
     root.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def serve(options: ServeOptions, announce: Callable[[str, int], None]) -> None:
         clusters.end()
         shutil.rmtree(root / SHARED_FOLDER, ignore_errors=True)
         if options.artefacts is None:
-            with contextlib.suppress(OSError):  # a cluster's files were kept
+            with contextlib.suppress(OSError):  # not empty: a cluster's files were kept
                 root.rmdir()
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -77,7 +77,7 @@ def _listening(options: ServeOptions, clusters: ServedClusters) -> KitHttpServer
 
 
 def _watch_stdin(ending: threading.Event) -> None:
-    """Sets the event when stdin has come to its end, if another process can end it."""
+    """Sets the event at the end of stdin, if stdin is a pipe or a socket."""
     try:
         descriptor = sys.stdin.fileno()
         mode = os.fstat(descriptor).st_mode

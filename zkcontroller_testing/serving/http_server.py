@@ -1,13 +1,12 @@
-"""HTTP/1.1 around the table of routes: every request is checked here before a function has it.
+"""The HTTP/1.1 server: checks each request, then calls the function of its route.
 
-The server is the standard library's: requests are few, most of them wait for a cluster, and each
-has a thread for as long as it lasts.  A framework would bring an event loop that such waits may not
-block.  What a body must look like is msgspec's part.
+It is the standard library's server.  Requests are few, most of them wait for a cluster, and each
+has a thread while it lasts; such a wait would block the event loop of a framework.  msgspec checks
+bodies and query parameters.
 
-A web page of another site must not reach a server on the loopback interface.  A request that has an
-``Origin``, or comes from another site by ``Sec-Fetch-Site``, is refused; so is one for a host name
-that is not this machine's (a name of the attacker that leads to 127.0.0.1), unless it has the
-token.
+A web page must not reach a server on the loopback interface.  So a request with an ``Origin``
+header, or whose ``Sec-Fetch-Site`` is another site, is refused.  If the server has no token, it
+also refuses a ``Host`` that is not this machine: an attacker's name may resolve to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -35,21 +34,22 @@ from zkcontroller_testing.serving.served_clusters import ServedClusters
 
 MOST_BODY_BYTES: Final = 1024 * 1024
 MOST_REQUESTS: Final = 64
-"""At work at once; waits are among them."""
+"""Limit of requests at one time, waits included."""
 MOST_CONNECTIONS: Final = 128
 _MOST_DISCARDED_BYTES: Final = 16 * MOST_BODY_BYTES
 _MOST_PARAMETERS: Final = 20
 _IDLE_S: Final = 120.0
-"""How long a connection may be silent, between requests or within one."""
+"""A connection without data is closed after this time, also within a request."""
 _AT: Final = re.compile(
     r"^(?P<reason>.*?)(?: - at (?P<key>`key` in )?`\$\.?(?P<field>.*)`)?$", re.DOTALL
 )
+"""A message of msgspec: the reason, and the path of the field."""
 _UNKNOWN: Final = re.compile(r"unknown field `(.*)`|missing required field `(.*)`", re.DOTALL)
 _MOST_SHOWN: Final = 500
 
 
 class KitHttpServer(BoundedThreads, HTTPServer):
-    """Serves a table of routes over some clusters; ``token`` None: no token is wanted."""
+    """Serves the routes for ``clusters``; ``token`` None: requests need no token."""
 
     most_connections = MOST_CONNECTIONS
     block_on_close = False
@@ -71,13 +71,13 @@ class KitHttpServer(BoundedThreads, HTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """``http://HOST:PORT``, with the address at which the server listens."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}"
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone is no error of ours."""
+        """Prints the traceback, unless the connection is broken (OSError)."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -92,22 +92,22 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
     def _kit(self) -> KitHttpServer:
         return cast(KitHttpServer, self.server)
 
-    def _answer(self) -> None:
-        # Until the body is read, what follows on the connection is no request.
+    def _respond(self) -> None:
+        # The rest of a body that was not read must not be taken for the next request.
         self.close_connection, stays_open = True, not self.close_connection
         try:
             body = self._read_body()
             self.close_connection = not stays_open
-            status, answer = self._done(body)
+            status, response = self._done(body)
         except ApiRefusal as refused:
             self._refuse(refused)
             return
-        self._send(status, None if answer is None else msgspec.json.encode(answer))
+        self._send(status, None if response is None else msgspec.json.encode(response))
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _answer  # noqa: N815 - http.server calls them so
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _respond  # noqa: N815 - http.server calls them so
 
     def _done(self, body: bytes) -> tuple[int, object]:
-        """The status and the answer of the request; ApiRefusal."""
+        """The status and the response of the request; ApiRefusal if it is refused."""
         self._check_sender()
         parts = urlsplit(self.path)
         route, path = self._route(parts.path)
@@ -115,7 +115,7 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
             self._fields(route, body) if route.has_body else _parameters(route, parts.query, body)
         )
         if not self._kit.turns.acquire(blocking=False):
-            raise refusal("too_many", f"{MOST_REQUESTS} requests are at work already")
+            raise refusal("too_many", f"{MOST_REQUESTS} requests are running already")
         try:
             request = ServedRequest(self._kit.clusters, path, fields)
             return route.status, route.do(request)
@@ -131,8 +131,8 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
             and "cluster" in path
             and not self._kit.clusters.is_running(int(path["cluster"]))
         ):
-            # What a cluster answers that is taken down under a request means nothing.
-            return refusal("removed", f"cluster {path['cluster']} was removed meanwhile")
+            # The removal of a cluster makes its requests fail so.
+            return refusal("removed", f"cluster {path['cluster']} was removed during the request")
         if refused.code == "internal":
             traceback.print_exception(error, file=sys.stderr)
         return refused
@@ -142,14 +142,14 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
         origin = self.headers.get("Origin")
         site = self.headers.get("Sec-Fetch-Site", "none")
         if origin is not None or site not in ("none", "same-origin"):
-            raise refusal("cross_site", "requests of web pages are not taken")
+            raise refusal("cross_site", "requests of web pages are refused")
         if self._kit.token is None:
             if host is not None and not _is_ours(host, self._kit.host):
-                raise refusal("cross_site", f"the host {host[:100]!r} is not this server's")
+                raise refusal("cross_site", f"the Host {host[:100]!r} is not this machine")
             return
         given = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if not hmac.compare_digest(given.encode(), self._kit.token.encode()):
-            raise refusal("unauthorized", "this server wants Authorization: Bearer TOKEN")
+            raise refusal("unauthorized", "Authorization: Bearer TOKEN is missing or wrong")
 
     def _route(self, path: str) -> tuple[ApiRoute, dict[str, str]]:
         found = [
@@ -163,22 +163,22 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
         if not found:
             raise refusal("not_found", f"there is no path {path[:_MOST_SHOWN]}; see /openapi.json")
         allowed = ", ".join(route.method for route, _ in found)
-        refused = refusal("method_not_allowed", f"{self.command[:20]} is not one of: {allowed}")
+        refused = refusal("method_not_allowed", f"the path has only {allowed}")
         refused.allowed = allowed
         raise refused
 
     def _read_body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") is not None:
-            raise refusal("length_required", "a body has Content-Length here, and no other coding")
+            raise refusal("length_required", "send Content-Length, without Transfer-Encoding")
         text = self.headers.get("Content-Length", "0").strip()
         if not (text.isascii() and text.isdecimal()):
-            raise refusal("length_required", "Content-Length is no number")
+            raise refusal("length_required", "Content-Length is not a number")
         if len(text) > 9 or int(text) > MOST_BODY_BYTES:
-            # What is not read at all would reset the connection before the client has the answer.
+            # Closing with unread data would reset the connection before the response arrives.
             left = min(int(text[:9]), _MOST_DISCARDED_BYTES)
             while left > 0 and (data := self.rfile.read(min(left, MOST_BODY_BYTES))):
                 left -= len(data)
-            raise refusal("too_large", f"a body has {MOST_BODY_BYTES} bytes at most")
+            raise refusal("too_large", f"the body is larger than {MOST_BODY_BYTES} bytes")
         body = self.rfile.read(int(text))
         if len(body) < int(text):
             raise refusal("invalid", f"the body ended after {len(body)} of {text} bytes")
@@ -186,13 +186,13 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
 
     def _fields(self, route: ApiRoute, body: bytes) -> Any:
         if body and self.headers.get_content_type() != "application/json":
-            raise refusal("not_json", "a body is JSON: say Content-Type: application/json")
+            raise refusal("not_json", "the body must have Content-Type: application/json")
         try:
             return msgspec.json.decode(body or b"{}", type=route.body)
         except msgspec.ValidationError as error:
             raise _invalid(error) from None
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise refusal("invalid", f"the body is no JSON: {error}") from None
+            raise refusal("invalid", f"the body is not JSON: {error}") from None
 
     def _refuse(self, refused: ApiRefusal) -> None:
         headers = {"Allow": refused.allowed} if refused.allowed else {}
@@ -218,13 +218,13 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
 
     @override
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the library finds wrong before there is a request: in our shape, never as 5xx."""
+        """Sends an error of the library's parser as an error response: 405 for 501, else 400."""
         self.close_connection = True
         self.command = self.command or "GET"
         self.request_version = "HTTP/1.1"  # HTTP/0.9 would have no status line
         allowed = code == 501
         name = "method_not_allowed" if allowed else "invalid"
-        refused = refusal(name, f"{message or explain or 'no HTTP request'}"[:_MOST_SHOWN])
+        refused = refusal(name, f"{message or explain or 'not an HTTP request'}"[:_MOST_SHOWN])
         if allowed:
             refused.allowed = "GET, POST, PUT, DELETE"
         with contextlib.suppress(OSError):
@@ -232,7 +232,7 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the journal of a cluster says what was done to it."""
+        """Logs nothing: the journal of a cluster says what was done to it."""
 
 
 def _parameters(route: ApiRoute, query: str, body: bytes) -> Any:
@@ -246,9 +246,9 @@ def _parameters(route: ApiRoute, query: str, body: bytes) -> Any:
             max_num_fields=_MOST_PARAMETERS,
         )
     except ValueError as error:
-        raise refusal("invalid", f"behind the ? is no list of NAME=VALUE: {error}") from None
+        raise refusal("invalid", f"the query is not a list of NAME=VALUE: {error}") from None
     if len(dict(pairs)) < len(pairs):
-        raise refusal("invalid", "a parameter stands there twice")
+        raise refusal("invalid", "the query has a parameter twice")
     try:
         return msgspec.convert(dict(pairs), route.body, strict=False)
     except msgspec.ValidationError as error:
@@ -256,13 +256,13 @@ def _parameters(route: ApiRoute, query: str, body: bytes) -> Any:
 
 
 def _invalid(error: msgspec.ValidationError) -> ApiRefusal:
-    """Which field, and why: msgspec says both in one sentence."""
+    """The refusal for msgspec's error, whose message has both the reason and the field."""
     match = _AT.match(str(error))
     reason, field = (match["reason"], match["field"]) if match else (str(error), None)
     if match and match["key"]:
-        reason = f"a key of it: {reason}"
+        reason = f"invalid key: {reason}"
     if "matching regex" in reason:
-        reason = "is no path of a znode: it begins with / and does not end with it, as in /a/b"
+        reason = "is not the path of a znode, such as /brokers/ids/1"
     inner = _UNKNOWN.search(reason)
     if inner is not None:
         field = ".".join(filter(None, (field, inner[1] or inner[2])))
@@ -270,7 +270,7 @@ def _invalid(error: msgspec.ValidationError) -> ApiRefusal:
 
 
 def _host_of(header: str) -> str | None:
-    """The name or address in a Host header; None if there is none."""
+    """The name or address in a Host header, without the port; None if there is none."""
     return header.strip().rpartition("@")[2].removesuffix(_port(header)).strip("[]") or None
 
 
@@ -280,7 +280,7 @@ def _port(header: str) -> str:
 
 
 def _is_ours(host: str, bound: str) -> bool:
-    """Whether a name or address can only mean this machine: ``localhost``, loopback, or ours."""
+    """Whether the host is ``localhost``, a loopback address, or the address listened at."""
     if host.lower() in ("localhost", bound.lower()):
         return True
     try:

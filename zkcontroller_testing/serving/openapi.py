@@ -17,10 +17,10 @@ _JSON: Final = "application/json"
 
 
 def document(routes: Sequence[ApiRoute]) -> dict[str, Any]:
-    """What ``GET /openapi.json`` answers."""
+    """The OpenAPI document of the routes, as ``GET /openapi.json`` sends it."""
     types = [bodies.ErrorAnswer]
     types += [route.body for route in routes if route.has_body]
-    types += [route.answer for route in routes if isinstance(route.answer, type)]
+    types += [route.response for route in routes if isinstance(route.response, type)]
     structs = [each for each in dict.fromkeys(types) if issubclass(each, msgspec.Struct)]
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REFERENCES)
     paths: dict[str, dict[str, Any]] = {}
@@ -31,7 +31,7 @@ def document(routes: Sequence[ApiRoute]) -> dict[str, Any]:
         "info": {
             "title": "zkctl serve",
             "version": version("zkcontroller"),
-            "description": "Real Kafka clusters for tests, and what can happen to them.",
+            "description": "Real Kafka clusters for tests, and faults to cause in them.",
         },
         "paths": paths,
         "components": {
@@ -58,10 +58,12 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
 
 
 def _responses(route: ApiRoute) -> dict[str, Any]:
-    success: dict[str, Any] = {"description": "It is done."}
-    if route.answer is not None:
-        is_struct = issubclass(route.answer, msgspec.Struct) if _is_class(route.answer) else False
-        schema = _reference(route.answer) if is_struct else {"type": "object"}
+    success: dict[str, Any] = {"description": "Success."}
+    if route.response is not None:
+        is_struct = (
+            issubclass(route.response, msgspec.Struct) if _is_class(route.response) else False
+        )
+        schema = _reference(route.response) if is_struct else {"type": "object"}
         success["content"] = {_JSON: {"schema": schema}}
     found: dict[str, Any] = {str(int(route.status)): success}
     for status in sorted({int(each) for each, _ in CODES.values()}):

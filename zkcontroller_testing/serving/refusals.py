@@ -1,4 +1,4 @@
-"""Every way in which the server says no: a status, a code that never changes, a sentence."""
+"""The error responses of the server: HTTP status, a code that never changes, and a message."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zkcontroller_testing.waiting import BrokerEnded, NotInTime
 
 
 class ApiRefusal(errors.ZkControllerError):
-    """The answer to a request that is not done.
+    """The server refuses a request; this is its error response.
 
-    ``code`` is one of docs/serve.md, ``field`` the path of the field at fault, as in
+    ``code`` is a key of :data:`CODES`, ``field`` the path of the invalid field, such as
     ``replicas[1][0]``.
     """
 
@@ -25,42 +25,42 @@ class ApiRefusal(errors.ZkControllerError):
         self.message = message
         self.field = field
         self.allowed: str | None = None
-        """The methods that the path has, where it has not this one."""
+        """The methods of the path, if the request's method is none of them."""
 
     def as_json(self) -> dict[str, str | None]:
-        """The body of every answer that is not a success."""
+        """The body of the error response."""
         return {"error": self.code, "message": self.message, "field": self.field}
 
 
 CODES = {
-    "invalid": (HTTPStatus.BAD_REQUEST, "a field, or the request itself, is not as it must be"),
-    "unauthorized": (HTTPStatus.UNAUTHORIZED, "the token is missing or another one"),
-    "cross_site": (HTTPStatus.FORBIDDEN, "a page of another site, or another host name, asks"),
-    "not_found": (HTTPStatus.NOT_FOUND, "no such path, cluster, broker, partition, fault, hold"),
-    "method_not_allowed": (HTTPStatus.METHOD_NOT_ALLOWED, "the path has other methods, in Allow"),
-    "wrong_state": (HTTPStatus.CONFLICT, "not now: the broker runs already, or does not run"),
-    "refused": (HTTPStatus.CONFLICT, "a broker refuses: the topic exists already, for one"),
+    "invalid": (HTTPStatus.BAD_REQUEST, "a field, or the request itself, is invalid"),
+    "unauthorized": (HTTPStatus.UNAUTHORIZED, "the token is missing or wrong"),
+    "cross_site": (HTTPStatus.FORBIDDEN, "a web page sent it, or its Host is not this machine"),
+    "not_found": (HTTPStatus.NOT_FOUND, "no such path, cluster, broker, partition, fault, …"),
+    "method_not_allowed": (HTTPStatus.METHOD_NOT_ALLOWED, "the path has only the methods in Allow"),
+    "wrong_state": (HTTPStatus.CONFLICT, "not possible now, as to start a broker that runs"),
+    "refused": (HTTPStatus.CONFLICT, "a broker refuses it: the topic exists, for example"),
     "broker_ended": (HTTPStatus.CONFLICT, "a broker ended while starting; its last lines follow"),
-    "not_installed": (HTTPStatus.CONFLICT, "the machine lacks Java, jars or Docker"),
-    "removed": (HTTPStatus.CONFLICT, "the cluster was removed meanwhile"),
-    "length_required": (HTTPStatus.LENGTH_REQUIRED, "a body needs Content-Length"),
-    "too_large": (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is longer than a MiB"),
-    "not_json": (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body needs Content-Type application/json"),
-    "too_many": (HTTPStatus.TOO_MANY_REQUESTS, "as many clusters, requests, … as there may be"),
-    "internal": (HTTPStatus.INTERNAL_SERVER_ERROR, "a defect of the server; stderr says where"),
+    "not_installed": (HTTPStatus.CONFLICT, "Java, jars or Docker are not installed"),
+    "removed": (HTTPStatus.CONFLICT, "the cluster was removed during the request"),
+    "length_required": (HTTPStatus.LENGTH_REQUIRED, "the body needs a Content-Length"),
+    "too_large": (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is larger than 1 MiB"),
+    "not_json": (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body needs Content-Type application/json"),
+    "too_many": (HTTPStatus.TOO_MANY_REQUESTS, "a limit of clusters, requests, … is reached"),
+    "internal": (HTTPStatus.INTERNAL_SERVER_ERROR, "a bug in the server; its stderr says where"),
     "ending": (HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending"),
-    "not_in_time": (HTTPStatus.GATEWAY_TIMEOUT, "what was waited for has not come"),
+    "not_in_time": (HTTPStatus.GATEWAY_TIMEOUT, "the wait has timed out"),
 }
-"""Code to its status and what it means; docs/serve.md has this table."""
+"""Status and meaning of each code; docs/serve.md has this table."""
 
 
 def refusal(code: str, message: str, field: str | None = None) -> ApiRefusal:
-    """The refusal of a code of :data:`CODES`."""
+    """A refusal with a code of :data:`CODES`."""
     return ApiRefusal(CODES[code][0], code, message, field)
 
 
 def refusal_of(error: Exception) -> ApiRefusal:
-    """What a request that ended in this error is answered with."""
+    """The refusal for a request that raised this error."""
     match error:
         case ApiRefusal():
             return error
@@ -69,9 +69,9 @@ def refusal_of(error: Exception) -> ApiRefusal:
         case NotInTime() | TimedOut() | CannotConnect() | TimeoutError():
             return refusal("not_in_time", str(error) or "not in time")
         case errors.ZooKeeperUnavailable() | errors.SessionExpired():
-            return refusal("not_in_time", f"ZooKeeper does not answer: {error}")
+            return refusal("not_in_time", f"ZooKeeper does not respond: {error}")
         case errors.ConfigInvalid(key="broker"):
-            # Whether there is such a broker was looked up before.
+            # That the broker exists was checked before.
             return refusal("wrong_state", str(error))
         case errors.ConfigInvalid():
             return refusal("invalid", str(error), error.key.replace(" ", "_"))

@@ -1,7 +1,7 @@
-"""The one table of the API: method, path, function, and the parts of the kit that it offers.
+"""The table of the API: method, path, function, and the members of the kit that it offers.
 
-A function's docstring, the class of its request's body and the class of its answer are in the
-OpenAPI document and in docs/serve.md; nothing about a path is written twice.
+A function's docstring, the class of its body or query parameters and the class of its response make
+the path's entries in the OpenAPI document and in docs/serve.md.
 """
 
 from __future__ import annotations
@@ -31,52 +31,52 @@ BodyT = TypeVar("BodyT", bound=bodies.NoFields | Any)
 
 _MOST_INT32: Final = 2**31 - 1
 PATH_PARAMETERS: Final = {
-    "cluster": "The number that POST /clusters gave.",
+    "cluster": "A cluster's number, from POST /clusters.",
     "broker": "A broker's id.",
     "topic": "A topic's name.",
     "partition": "A partition's number.",
-    "fault": "The number that delay, drop or fail gave.",
-    "hold": "The number that POST …/holds gave.",
-    "ledger": "The number that POST …/ledgers gave.",
-    "watch": "The number that POST …/watches gave.",
+    "fault": "A fault's number, from POST …/delay, …/drop or …/fail.",
+    "hold": "A hold's number, from POST …/holds.",
+    "ledger": "A ledger's number, from POST …/ledgers.",
+    "watch": "A watch's number, from POST …/watches.",
 }
-"""What stands in braces in a path.  All are whole numbers but ``topic``."""
+"""The names in braces in paths, and their descriptions.  All but ``topic`` are integers."""
 
 
 @dataclass(frozen=True)
 class ServedRequest(Generic[BodyT]):
-    """A request whose body is checked."""
+    """A request whose body or query parameters are checked."""
 
     clusters: ServedClusters
     path: Mapping[str, str]
-    """Name to text of what stands in the path."""
+    """The texts in the path, by the names in braces."""
     body: BodyT
 
     def number(self, name: str) -> int:
-        """A number of the path; ``invalid`` if it is none."""
+        """A number of the path; ApiRefusal ``invalid`` if the text is none."""
         text = self.path[name]
         if not (text.isascii() and text.isdecimal() and len(text) <= 10) or int(text) > _MOST_INT32:
-            raise refusal("invalid", f"{text[:100]!r} is no number between 0 and 2^31 - 1", name)
+            raise refusal("invalid", f"{text[:100]!r} is not from 0 to 2^31 - 1", name)
         return int(text)
 
     @functools.cached_property
     def cluster(self) -> ServedCluster:
-        """The cluster of the path; ``not_found``, ``wrong_state``."""
+        """The cluster of the path; ApiRefusal unless it is running."""
         return self.clusters.running(self.number("cluster"))
 
     @property
     def broker(self) -> int:
-        """The broker of the path; ``not_found`` if the cluster has none of this id."""
+        """The broker of the path; ApiRefusal ``not_found`` if the cluster has none of this id."""
         broker, known = self.number("broker"), self.cluster.kafka.broker_ids
         if broker not in known:
             raise refusal(
-                "not_found", f"there is no broker {broker}: brokers 1 to {known[-1]} are there"
+                "not_found", f"there is no broker {broker}, only brokers 1 to {known[-1]}"
             )
         return broker
 
     @property
     def topic(self) -> str:
-        """The topic of the path; ``invalid`` if no topic can have the name."""
+        """The topic of the path; ApiRefusal ``invalid`` if it is not a valid topic name."""
         return _topic(self.path["topic"], "topic")
 
 
@@ -88,18 +88,18 @@ def _topic(name: str, field: str) -> str:
 
 
 def _known(request: ServedRequest[Any], field: str, *broker_ids: int | str | None) -> None:
-    """``invalid`` unless every one that is a number is a broker of the cluster."""
+    """Raises ApiRefusal ``invalid`` if a number is not the id of a broker of the cluster."""
     known = request.cluster.kafka.broker_ids
     for each in broker_ids:
         if isinstance(each, int) and each not in known:
-            raise refusal("invalid", f"there is no broker {each}: 1 to {known[-1]} are", field)
+            raise refusal("invalid", f"there is no broker {each}, only 1 to {known[-1]}", field)
 
 
 # The server and its clusters
 
 
 def _server(request: ServedRequest[bodies.NoFields]) -> bodies.ServerAnswer:
-    """What serves, and how many clusters it has."""
+    """The server's version, its number of clusters, and their limit."""
     return bodies.ServerAnswer(
         version=version("zkcontroller"),
         clusters=len(request.clusters.numbers),
@@ -108,14 +108,14 @@ def _server(request: ServedRequest[bodies.NoFields]) -> bodies.ServerAnswer:
 
 
 def _openapi(_request: ServedRequest[bodies.NoFields]) -> dict[str, Any]:
-    """This API as an OpenAPI 3.1 document."""
+    """The OpenAPI 3.1 document of this API."""
     from zkcontroller_testing.serving.openapi import document
 
     return document(ROUTES)
 
 
 def _hold_points(_request: ServedRequest[bodies.NoFields]) -> bodies.HoldPointsAnswer:
-    """The steps at which a controller can be held."""
+    """The hold points: steps at which a controller can be held."""
     return bodies.HoldPointsAnswer(
         hold_points=[
             bodies.HoldPointAnswer(name=name, meaning=meaning)
@@ -130,12 +130,12 @@ def _clusters(request: ServedRequest[bodies.NoFields]) -> bodies.ClustersAnswer:
 
 
 def _create_cluster(request: ServedRequest[bodies.NewClusterFields]) -> bodies.ClusterAnswer:
-    """Starts a cluster, and answers when its brokers serve."""
+    """Starts a cluster, and responds when its brokers serve requests."""
     return _described(*request.clusters.start(request.body))
 
 
 def _cluster(request: ServedRequest[bodies.NoFields]) -> bodies.ClusterAnswer:
-    """A cluster as it is now."""
+    """The current state of a cluster."""
     return _described(request.number("cluster"), request.cluster)
 
 
@@ -156,7 +156,7 @@ def _described(number: int, served: ServedCluster) -> bodies.ClusterAnswer:
 
 
 def _remove_cluster(request: ServedRequest[bodies.RemovalFields]) -> bodies.RemovedAnswer:
-    """Ends every process of a cluster, and deletes its files unless they shall stay."""
+    """Kills every process of a cluster, and deletes its files unless ``keep_files`` is true."""
     kept = request.clusters.remove(request.number("cluster"), keep_files=request.body.keep_files)
     return bodies.RemovedAnswer(directory=None if kept is None else str(kept))
 
@@ -165,7 +165,7 @@ def _remove_cluster(request: ServedRequest[bodies.RemovalFields]) -> bodies.Remo
 
 
 def _broker(request: ServedRequest[bodies.NoFields]) -> bodies.BrokerAnswer:
-    """A broker as it is now."""
+    """The current state of a broker."""
     broker, kafka = request.broker, request.cluster.kafka
     return bodies.BrokerAnswer(
         broker_id=broker,
@@ -184,7 +184,7 @@ def _pid(kafka: KafkaCluster, broker: int) -> int | None:
 
 
 def _start(request: ServedRequest[bodies.StartFields]) -> None:
-    """Starts the broker again, on its disk and its port."""
+    """Starts a stopped broker again, with its data and its port."""
     broker = request.broker
     with request.cluster.starting(broker):
         request.cluster.kafka.start(broker, wait=request.body.wait)
@@ -198,55 +198,55 @@ def _stop(request: ServedRequest[bodies.StopFields]) -> None:
 
 
 def _kill(request: ServedRequest[bodies.NoFields]) -> None:
-    """Ends the broker's process as a power cut does (SIGKILL); its session expires later."""
+    """Kills the broker's process (SIGKILL), as a power cut would; its session expires later."""
     request.cluster.kafka.kill(request.broker)
 
 
 def _pause(request: ServedRequest[bodies.NoFields]) -> None:
-    """Freezes the broker's process (SIGSTOP), as a long garbage collection does."""
+    """Pauses the broker's process (SIGSTOP), as a long garbage collection does."""
     request.cluster.kafka.pause(request.broker)
 
 
 def _resume(request: ServedRequest[bodies.NoFields]) -> None:
-    """Lets a paused broker go on (SIGCONT)."""
+    """Continues a paused broker (SIGCONT)."""
     request.cluster.kafka.resume(request.broker)
 
 
 def _bounce(request: ServedRequest[bodies.BounceFields]) -> None:
-    """Stops or kills the broker, and starts it at once."""
+    """Restarts the broker: after a controlled shutdown, or if not ``clean``, a kill."""
     broker = request.broker
     with request.cluster.starting(broker):
         request.cluster.kafka.bounce(broker, clean=request.body.clean)
 
 
 def _expire_session(request: ServedRequest[bodies.NoFields]) -> None:
-    """Has ZooKeeper end the broker's session: its ephemerals are gone at the answer."""
+    """Ends the broker's ZooKeeper session; at the response its ephemeral znodes are gone."""
     request.cluster.kafka.expire_session(request.broker)
 
 
 def _disk_full(request: ServedRequest[bodies.NoFields]) -> None:
-    """No byte is left for the broker, on its own disk or at all, until free_disk."""
+    """Until free_disk, the broker's own disk is full; without one, all its writes to files fail."""
     broker = request.broker
     with request.cluster.using_disk(broker):
         request.cluster.kafka.disk_full(broker)
 
 
 def _free_disk(request: ServedRequest[bodies.NoFields]) -> None:
-    """Gives back the room that disk_full has taken."""
+    """Ends the effect of disk_full: the broker can write again."""
     broker = request.broker
     with request.cluster.using_disk(broker):
         request.cluster.kafka.free_disk(broker)
 
 
 def _make_disk_read_only(request: ServedRequest[bodies.NoFields]) -> None:
-    """Every write to the broker's own disk fails from now on, as after an error of the disk."""
+    """Makes every write to the broker's own disk fail, as after a disk error."""
     broker = request.broker
     with request.cluster.using_disk(broker):
         request.cluster.kafka.make_disk_read_only(broker)
 
 
 def _lose_page_cache(request: ServedRequest[bodies.NoFields]) -> None:
-    """Kills the broker, and its own disk loses what no fsync has brought there."""
+    """Simulates a power cut: kills the broker; its own disk loses data without an fsync."""
     broker = request.broker
     # Without its disk the broker would start on the folder beneath.
     with request.cluster.starting(broker), request.cluster.using_disk(broker):
@@ -254,7 +254,7 @@ def _lose_page_cache(request: ServedRequest[bodies.NoFields]) -> None:
 
 
 def _mend_disk(request: ServedRequest[bodies.NoFields]) -> None:
-    """The disk of a broker that has ended is writable again, and has room."""
+    """Makes the own disk of a stopped broker writable again, with free space."""
     broker = request.broker
     # Without its disk the broker would start on the folder beneath.
     with request.cluster.starting(broker), request.cluster.using_disk(broker):
@@ -262,7 +262,7 @@ def _mend_disk(request: ServedRequest[bodies.NoFields]) -> None:
 
 
 def _set_clock(request: ServedRequest[bodies.ClockFields]) -> None:
-    """Lets the broker's wall clock jump; it stays so when the broker starts again."""
+    """Sets the broker's wall clock ahead of the machine's or behind it, also after a restart."""
     request.cluster.kafka.set_clock(request.broker, request.body.ahead_ms)
 
 
@@ -272,12 +272,12 @@ def _wait_stopped(request: ServedRequest[bodies.WaitFields]) -> None:
 
 
 def _wait_unregistered(request: ServedRequest[bodies.WaitFields]) -> None:
-    """Waits until the broker's registration is gone: its session has ended."""
+    """Waits until the broker is no longer registered, because its session has ended."""
     request.cluster.kafka.wait_unregistered(request.broker, request.body.timeout_s)
 
 
 def _wait_registered(request: ServedRequest[bodies.RegisteredFields]) -> bodies.EpochAnswer:
-    """Waits until these brokers are registered; with ``after_epoch``, by a newer broker epoch."""
+    """Waits until these brokers are registered, with ``after_epoch`` by a higher broker epoch."""
     body = request.body
     _known(request, "broker_ids", *body.broker_ids)
     return bodies.EpochAnswer(
@@ -288,7 +288,7 @@ def _wait_registered(request: ServedRequest[bodies.RegisteredFields]) -> bodies.
 
 
 def _lose_zookeeper_answer(request: ServedRequest[bodies.LostAnswerFields]) -> None:
-    """ZooKeeper does what the broker asks next, and the broker does not get the answer."""
+    """ZooKeeper executes the broker's next requests, but the broker gets no response to them."""
     with request.cluster.lock:
         request.cluster.kafka.lose_zookeeper_answer(
             request.broker, request.body.operation, times=request.body.times
@@ -299,7 +299,7 @@ def _lose_zookeeper_answer(request: ServedRequest[bodies.LostAnswerFields]) -> N
 
 
 def _wait_controller(request: ServedRequest[bodies.ControllerFields]) -> bodies.ControllerAnswer:
-    """Waits until there is a controller, of a later epoch if ``after_epoch`` says so."""
+    """Waits for a controller, with ``after_epoch`` for one of a higher controller epoch."""
     kafka = request.cluster.kafka
     found = kafka.wait_controller(
         after_epoch=request.body.after_epoch, timeout_s=request.body.timeout_s
@@ -308,19 +308,19 @@ def _wait_controller(request: ServedRequest[bodies.ControllerFields]) -> bodies.
 
 
 def _delete_controller(request: ServedRequest[bodies.NoFields]) -> None:
-    """Deletes /controller: its owner resigns, and all others run for it."""
+    """Deletes /controller: the controller resigns, and the brokers elect another one."""
     request.cluster.kafka.delete_controller()
 
 
 def _elect_controller(request: ServedRequest[bodies.WaitFields]) -> bodies.ControllerAnswer:
-    """Deletes /controller, and waits for the broker that is elected then."""
+    """Deletes /controller, waits for the election, and returns the elected controller."""
     kafka = request.cluster.kafka
     found = kafka.elect_controller(request.body.timeout_s)
     return bodies.ControllerAnswer(controller_id=found, controller_epoch=kafka.controller_epoch)
 
 
 def _hold(request: ServedRequest[bodies.NewHoldFields]) -> bodies.HoldAnswer:
-    """From now on every controller that gets to this step waits there."""
+    """From now on, holds every controller that reaches this hold point."""
     body = request.body
     _known(request, "broker", body.broker)
     with request.cluster.lock:
@@ -330,7 +330,7 @@ def _hold(request: ServedRequest[bodies.NewHoldFields]) -> bodies.HoldAnswer:
 
 
 def _wait_reached(request: ServedRequest[bodies.WaitFields]) -> bodies.ReachedAnswer:
-    """Waits until a controller stands at the step; answers the first that does."""
+    """Waits until a controller is held at the hold point; returns the first one."""
     point = request.cluster.holds.get(request.number("hold"))
     reached = point.wait_reached(request.body.timeout_s)
     return bodies.ReachedAnswer(
@@ -339,7 +339,7 @@ def _wait_reached(request: ServedRequest[bodies.WaitFields]) -> bodies.ReachedAn
 
 
 def _release(request: ServedRequest[bodies.NoFields]) -> None:
-    """Lets everyone go on who is held there, and holds there no longer."""
+    """Releases the held controllers, and ends the hold."""
     with request.cluster.lock:
         request.cluster.holds.pop(request.number("hold")).release()
 
@@ -348,7 +348,7 @@ def _release(request: ServedRequest[bodies.NoFields]) -> None:
 
 
 def _create_topic(request: ServedRequest[bodies.NewTopicFields]) -> None:
-    """Creates a topic, which has leaders at the answer."""
+    """Creates a topic; at the response its leaders accept records."""
     body = request.body
     request.cluster.kafka.create_topic(
         _topic(body.name, "name"),
@@ -361,11 +361,11 @@ def _create_topic(request: ServedRequest[bodies.NewTopicFields]) -> None:
 
 
 def _partition(request: ServedRequest[bodies.NoFields]) -> bodies.PartitionAnswer:
-    """A partition's leader, ISR and epochs, as ZooKeeper has them."""
+    """A partition's leader, ISR and epochs in ZooKeeper."""
     topic, partition = request.topic, request.number("partition")
     state = request.cluster.kafka.partition_state(topic, partition)
     if state is None:
-        raise refusal("not_found", f"there is no state of {topic}-{partition}")
+        raise refusal("not_found", f"ZooKeeper has no state of {topic}-{partition}")
     return bodies.PartitionAnswer(
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -375,7 +375,7 @@ def _partition(request: ServedRequest[bodies.NoFields]) -> bodies.PartitionAnswe
 
 
 def _wait_leader(request: ServedRequest[bodies.LeaderFields]) -> bodies.LeaderAnswer:
-    """Waits until the partition has a leader, among these brokers if they are named."""
+    """Waits until the partition has a leader, with ``among`` one of these brokers."""
     body = request.body
     _known(request, "among", *(body.among or ()))
     leader = request.cluster.kafka.wait_leader(
@@ -385,7 +385,7 @@ def _wait_leader(request: ServedRequest[bodies.LeaderFields]) -> bodies.LeaderAn
 
 
 def _wait_isr(request: ServedRequest[bodies.IsrFields]) -> bodies.IsrAnswer:
-    """Waits until the ISR is exactly these brokers; by default all of the cluster."""
+    """Waits until the ISR has exactly these brokers (default: all of the cluster)."""
     body = request.body
     _known(request, "brokers", *(body.brokers or ()))
     isr = request.cluster.kafka.wait_isr(
@@ -398,7 +398,7 @@ def _wait_isr(request: ServedRequest[bodies.IsrFields]) -> bodies.IsrAnswer:
 
 
 def _cut(request: ServedRequest[bodies.CutFields]) -> None:
-    """Cuts two brokers off from each other, a broker from zookeeper or from clients."""
+    """Cuts the network between two brokers, or a broker and zookeeper or clients."""
     body = request.body
     _known(request, "a", body.a)
     _known(request, "b", body.b)
@@ -407,27 +407,27 @@ def _cut(request: ServedRequest[bodies.CutFields]) -> None:
 
 
 def _heal(request: ServedRequest[bodies.NoFields]) -> None:
-    """Ends all cuts, faults and narrowed versions; counts of faults can be read until removed."""
+    """Ends all cuts and faults, lost ZooKeeper responses and limited versions."""
     with request.cluster.lock:
         request.cluster.kafka.heal()
 
 
 def _delay(request: ServedRequest[bodies.DelayFields]) -> bodies.FaultReport:
-    """Requests of this API, and those behind them on their connection, are late."""
+    """Delays requests of this API, and later requests on the same connection."""
     body = request.body
     with _arranging(request) as fields:
         return _kept(request, request.cluster.kafka.delay(body.api, body.delay_ms, **fields))
 
 
 def _drop(request: ServedRequest[bodies.DropFields]) -> bodies.FaultReport:
-    """The connection breaks before the broker has the request, or before its answer is through."""
+    """Breaks the connection before the request, or with ``answer``, before its response."""
     body = request.body
     with _arranging(request) as fields:
         return _kept(request, request.cluster.kafka.drop(body.api, answer=body.answer, **fields))
 
 
 def _fail(request: ServedRequest[bodies.FailFields]) -> bodies.FaultReport:
-    """Requests of this API are answered with an error, and the broker never has them."""
+    """Requests of this API get an error response; the broker never receives them."""
     body = request.body
     with _arranging(request) as fields:
         return _kept(request, request.cluster.kafka.fail(body.api, body.error, **fields))
@@ -439,7 +439,7 @@ def _arranging(
     | ServedRequest[bodies.DropFields]
     | ServedRequest[bodies.FailFields],
 ) -> Iterator[dict[str, Any]]:
-    """What all faults have in common, under the lock: faults are a list that is replaced."""
+    """Checks and yields the fields of any fault; holds the lock, as the fault list is replaced."""
     body = request.body
     _known(request, "broker", body.broker)
     _known(request, "sender", body.sender)
@@ -471,19 +471,19 @@ def _reported(number: int, fault: Fault) -> bodies.FaultReport:
 
 
 def _fault(request: ServedRequest[bodies.NoFields]) -> bodies.FaultReport:
-    """A fault, and how often it has happened."""
+    """A fault, and how many requests it has affected."""
     number = request.number("fault")
     return _reported(number, request.cluster.faults.get(number))
 
 
 def _faults(request: ServedRequest[bodies.NoFields]) -> bodies.FaultReports:
-    """All faults that were not removed."""
+    """All faults that were not removed, also those that heal has ended."""
     found = request.cluster.faults.items()
     return bodies.FaultReports(faults=[_reported(number, fault) for number, fault in found])
 
 
 def _remove_fault(request: ServedRequest[bodies.NoFields]) -> bodies.FaultReport:
-    """Ends a fault; answers how often it has happened."""
+    """Ends and removes a fault; returns how many requests it has affected."""
     number = request.number("fault")
     with request.cluster.lock:
         fault = request.cluster.faults.pop(number)
@@ -492,7 +492,7 @@ def _remove_fault(request: ServedRequest[bodies.NoFields]) -> bodies.FaultReport
 
 
 def _offer_versions(request: ServedRequest[bodies.VersionsFields]) -> None:
-    """ApiVersions offers only these versions, to connections that begin from now on."""
+    """Limits the versions of an API that brokers offer in ApiVersions on new connections."""
     body = request.body
     _known(request, "broker", body.broker)
     with request.cluster.lock:
@@ -500,10 +500,10 @@ def _offer_versions(request: ServedRequest[bodies.VersionsFields]) -> None:
 
 
 def _versions_used(request: ServedRequest[bodies.ApiFields]) -> bodies.VersionsAnswer:
-    """The versions in which clients have asked for an API since the last heal."""
+    """The versions of an API in clients' requests since the last heal."""
     api = request.body.api
     if isinstance(api, str) and api.isascii() and api.isdecimal():
-        api = int(api)  # behind a ? everything is text
+        api = int(api)  # a query parameter is text
     used = request.cluster.kafka.versions_used(api)
     return bodies.VersionsAnswer(versions=sorted(used))
 
@@ -526,30 +526,30 @@ def _shown(path: str, data: bytes | None, zk_version: int | None) -> bodies.Znod
 
 
 def _data(body: bodies.DataFields) -> bytes | None:
-    """The bytes of a body; ``invalid`` if it has them twice, or what is no base64."""
+    """The data of a body, None if it has none; ApiRefusal ``invalid`` for both or bad base64."""
     if body.text is not None and body.base64 is not None:
-        raise refusal("invalid", "say text or base64, and not both", "base64")
+        raise refusal("invalid", "give text or base64, not both", "base64")
     try:
         if body.base64 is not None:
             return base64.b64decode(body.base64, validate=True)
         return None if body.text is None else body.text.encode()
     except ValueError as error:
         field = "text" if body.base64 is None else "base64"
-        raise refusal("invalid", f"cannot be turned into bytes: {error}", field) from None
+        raise refusal("invalid", f"cannot be converted to bytes: {error}", field) from None
 
 
 def _set_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAnswer:
-    """Overwrites a znode's data, whatever its version; creates it if it is missing."""
+    """Overwrites a znode's data, whatever its version; creates the znode if it is missing."""
     data = _data(request.body)
     if data is None:
-        raise refusal("invalid", "say text or base64", "text")
+        raise refusal("invalid", "give text or base64", "text")
     handle = request.cluster.kafka.znode(request.body.path)
     handle.set(data)
     return _shown(handle.path, data, handle.version)
 
 
 def _corrupt_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAnswer:
-    """Overwrites a znode with what no reader understands; answers what was there."""
+    """Overwrites a znode with invalid JSON or with the given data; returns the data before."""
     data = _data(request.body)
     handle = request.cluster.kafka.znode(request.body.path)
     before_version = handle.version
@@ -558,26 +558,26 @@ def _corrupt_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAns
 
 
 def _delete_znode(request: ServedRequest[bodies.PathFields]) -> bodies.DeletedAnswer:
-    """Deletes a znode that has no children; answers whether it was there, and is no more."""
+    """Deletes a znode; ``deleted`` is false if it did not exist or has children."""
     return bodies.DeletedAnswer(deleted=request.cluster.kafka.znode(request.body.path).delete())
 
 
 def _watch(request: ServedRequest[bodies.PathFields]) -> bodies.WatchAnswer:
-    """Notes how a znode is now, to be compared with what comes."""
+    """Creates a watch for changes of a znode after this moment."""
     request.cluster.watches.check_room()
     watch = request.cluster.kafka.znode(request.body.path).watch()
     return bodies.WatchAnswer(watch=request.cluster.watches.add(watch))
 
 
 def _wait_change(request: ServedRequest[bodies.WaitFields]) -> bodies.ZnodeAnswer:
-    """Waits for the next change after the last one seen; answers the data then."""
+    """Waits for the next change since the watch's last one; returns the data after it."""
     watch = request.cluster.watches.get(request.number("watch"))
     data = watch.wait(request.body.timeout_s)
     return _shown(watch.path, data, watch.version)
 
 
 def _remove_watch(request: ServedRequest[bodies.NoFields]) -> None:
-    """Forgets a watch."""
+    """Removes a watch."""
     request.cluster.watches.pop(request.number("watch"))
 
 
@@ -585,16 +585,16 @@ def _remove_watch(request: ServedRequest[bodies.NoFields]) -> None:
 
 
 def _ledger(request: ServedRequest[bodies.NewLedgerFields]) -> bodies.LedgerAnswer:
-    """Begins a ledger: it writes records with acks=all, and notes what was acknowledged."""
+    """Creates a ledger, which writes records with acks=all and remembers acknowledged ones."""
     topic = _topic(request.body.topic, "topic")
     served = request.cluster
     with served.lock:
         served.ledgers.check_room()
         kept = KeptLedger(served.kafka.ledger(topic, request.body.partition))
-        return _ledger_answer(served.ledgers.add(kept), kept)
+        return _ledger_response(served.ledgers.add(kept), kept)
 
 
-def _ledger_answer(number: int, kept: KeptLedger) -> bodies.LedgerAnswer:
+def _ledger_response(number: int, kept: KeptLedger) -> bodies.LedgerAnswer:
     return bodies.LedgerAnswer(
         ledger=number,
         topic=kept.ledger.topic,
@@ -609,36 +609,36 @@ def _kept_ledger(request: ServedRequest[Any]) -> KeptLedger:
 
 
 def _show_ledger(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
-    """A ledger, and how many records were acknowledged."""
-    return _ledger_answer(request.number("ledger"), _kept_ledger(request))
+    """A ledger, and how many of its records were acknowledged."""
+    return _ledger_response(request.number("ledger"), _kept_ledger(request))
 
 
 def _produce(request: ServedRequest[bodies.ProduceFields]) -> bodies.OffsetsAnswer:
-    """Writes records one after the other; answers their offsets when all are acknowledged."""
+    """Writes records one after the other; returns their offsets once all are acknowledged."""
     ledger = _kept_ledger(request).ledger
     return bodies.OffsetsAnswer(offsets=ledger.produce(request.body.count, request.body.timeout_s))
 
 
 def _start_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
-    """Writes one record after the other from now on, whatever happens to brokers."""
+    """Writes one record after the other in the background, whatever happens to brokers."""
     kept = _kept_ledger(request)
     with request.cluster.lock:
         if kept.producing is not None:
             raise refusal("wrong_state", "the ledger is producing already")
         kept.producing = contextlib.ExitStack()
         kept.producing.enter_context(kept.ledger.producing())
-    return _ledger_answer(request.number("ledger"), kept)
+    return _ledger_response(request.number("ledger"), kept)
 
 
 def _stop_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
-    """Ends what start_producing began."""
+    """Ends the writes that start_producing began."""
     kept = _kept_ledger(request)
     with request.cluster.lock:
         if kept.producing is None:
             raise refusal("wrong_state", "the ledger is not producing")
         producing, kept.producing = kept.producing, None
     producing.close()
-    return _ledger_answer(request.number("ledger"), kept)
+    return _ledger_response(request.number("ledger"), kept)
 
 
 def _records(records: Mapping[int, bytes]) -> bodies.LedgerRecords:
@@ -651,17 +651,17 @@ def _records(records: Mapping[int, bytes]) -> bodies.LedgerRecords:
 
 
 def _acknowledged(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerRecords:
-    """What was acknowledged."""
+    """The acknowledged records of a ledger."""
     return _records(dict(_kept_ledger(request).ledger.acknowledged))
 
 
 def _read(request: ServedRequest[bodies.WaitFields]) -> bodies.LedgerRecords:
-    """What consumers can read now."""
+    """All records of the ledger's partition that consumers can read now."""
     return _records(_kept_ledger(request).ledger.read(request.body.timeout_s))
 
 
 def _lost(request: ServedRequest[bodies.WaitFields]) -> bodies.LedgerRecords:
-    """Acknowledged records that are not at their offset any more."""
+    """The acknowledged records that are no longer at their offset."""
     return _records(_kept_ledger(request).ledger.lost(request.body.timeout_s))
 
 
@@ -678,7 +678,7 @@ def _checked(check: Callable[[], None]) -> bodies.CheckAnswer:
 def _no_acknowledged_record_lost(
     request: ServedRequest[bodies.LedgersFields],
 ) -> bodies.CheckAnswer:
-    """Whether each acknowledged record of the ledgers is at its offset."""
+    """Checks that each acknowledged record of the ledgers is at its offset."""
     served, body = request.cluster, request.body
     ledgers = [served.ledgers.get(each).ledger for each in body.ledgers]
     return _checked(
@@ -687,7 +687,7 @@ def _no_acknowledged_record_lost(
 
 
 def _epochs_monotonic(request: ServedRequest[bodies.NoFields]) -> bodies.CheckAnswer:
-    """Whether no epoch fell in a broker's log, and no epoch had two owners."""
+    """Checks that no epoch decreases in a broker's log, and that none belongs to two brokers."""
     return _checked(request.cluster.kafka.epochs_monotonic)
 
 
@@ -700,7 +700,7 @@ def _state_changes(request: ServedRequest[bodies.PageFields]) -> bodies.StateCha
 
 
 def _journal(request: ServedRequest[bodies.PageFields]) -> bodies.JournalAnswer:
-    """What was done to the cluster, in order of time."""
+    """The newest steps of the cluster's journal, in order of time."""
     entries = list(request.cluster.kafka.journal)
     return bodies.JournalAnswer(
         total=len(entries),
@@ -712,7 +712,7 @@ def _journal(request: ServedRequest[bodies.PageFields]) -> bodies.JournalAnswer:
 
 
 def _write_artefacts(request: ServedRequest[bodies.NoFields]) -> bodies.ArtefactsAnswer:
-    """Writes what happened into the cluster's folder, beside the logs of all brokers."""
+    """Writes state-changes.txt and journal.txt into the cluster's folder."""
     folder: Path = request.cluster.kafka.write_artefacts()
     return bodies.ArtefactsAnswer(
         directory=str(folder),
@@ -722,48 +722,48 @@ def _write_artefacts(request: ServedRequest[bodies.NoFields]) -> bodies.Artefact
 
 @dataclass(frozen=True)
 class ApiRoute:
-    """One row of the table."""
+    """One row of the table of routes."""
 
     operation: str
-    """Its name in the OpenAPI document and in every client."""
+    """The operationId in the OpenAPI document."""
     method: str
     path: str
     do: Callable[[ServedRequest[Any]], Any]
     kit: tuple[str, ...] = ()
-    """What of the kit it offers: members of KafkaCluster, or ``Class.member``."""
+    """The members of the kit that it offers: of KafkaCluster, or ``Class.member``."""
     status: HTTPStatus = HTTPStatus.OK
-    """Of its success; NO_CONTENT where there is no answer."""
+    """The status of a success; NO_CONTENT if the response has no body."""
 
     @functools.cached_property
     def body(self) -> type[Any]:
-        """The class of the body, or of the parameters behind ``?`` of a GET or DELETE."""
+        """The class of the body; for GET and DELETE, of the query parameters."""
         found: type[Any] = get_args(next(iter(get_type_hints(self.do).values())))[0]
         return found
 
     @functools.cached_property
-    def answer(self) -> type[Any] | None:
-        """The class of the answer; None if there is none."""
+    def response(self) -> type[Any] | None:
+        """The class of the response; None if it has no body."""
         found: type[Any] = get_type_hints(self.do)["return"]
         return None if found is type(None) else found
 
     @property
     def summary(self) -> str:
-        """What it does, one sentence."""
+        """The function's docstring on one line."""
         return " ".join((self.do.__doc__ or "").split())
 
     @property
     def has_body(self) -> bool:
-        """Whether the fields stand in a body, and not behind a ``?``."""
+        """Whether the fields are in a body, not in the query."""
         return self.method in ("POST", "PUT")
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches its paths, before what they contain is decoded."""
+        """Matches the route's paths before they are percent-decoded."""
         return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", self.path))
 
     @property
     def path_parameters(self) -> tuple[str, ...]:
-        """The names in braces."""
+        """The names in braces, in their order."""
         return tuple(self.pattern.groupindex)
 
 
@@ -915,4 +915,4 @@ ROUTES: Final = (
         kit=("write_artefacts",),
     ),
 )
-"""Every path of the API."""
+"""Every route of the API."""

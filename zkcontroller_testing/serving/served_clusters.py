@@ -1,7 +1,7 @@
-"""The clusters that run for clients, and what clients call by number.
+"""The running clusters, and what clients name by number: faults, holds, ledgers, watches.
 
-Several requests may be about one cluster at once: one waits, another one kills.  Waits and looks
-take no lock.  ``lock`` is held for changes that take no time, and by nothing that waits.
+Several requests may concern one cluster at the same time: one waits, another one kills a broker.
+Requests that wait or only read take no lock; short changes hold ``ServedCluster.lock``.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from zkcontroller_testing.serving.refusals import refusal
 from zkcontroller_testing.znode import ZnodeWatch
 
 MOST_KEPT: Final = 1_000
-"""Faults, holds, ledgers, watches of one cluster, of each kind."""
+"""Limit of each kind in one cluster: faults, holds, ledgers, watches."""
 SHARED_FOLDER: Final = "zookeeper"
-"""The folder of the ZooKeeper that clusters share."""
+"""Name of the folder of the ZooKeeper that clusters share."""
 _STARTED_S: Final = 15.0
+"""How long :meth:`ServedClusters.end` waits for the start of a cluster."""
 
 State: TypeAlias = Literal["starting", "running", "removing"]
 T = TypeVar("T")
 
 
 class Numbered(Generic[T]):
-    """Things that clients call by number."""
+    """Objects of one kind by number, from 1; a number is never used again."""
 
     def __init__(self, kind: str, most: int = MOST_KEPT) -> None:
         self._kind = kind
@@ -48,38 +49,38 @@ class Numbered(Generic[T]):
         return len(self._kept)
 
     def add(self, thing: T) -> int:
-        """Its number; ``too_many`` if there are as many as there may be."""
+        """Adds an object and returns its number; ApiRefusal ``too_many`` at the limit."""
         self.check_room()
         number = next(self._numbers)
         self._kept[number] = thing
         return number
 
     def check_room(self) -> None:
-        """``too_many`` if nothing can be added."""
+        """Raises ApiRefusal ``too_many`` at the limit."""
         if len(self._kept) >= self._most:
-            raise refusal("too_many", f"there are {self._most} of: {self._kind}; remove some")
+            raise refusal("too_many", f"there are {self._most} of kind {self._kind} already")
 
     def get(self, number: int) -> T:
-        """``not_found`` if there is none of this number."""
+        """The object with this number; ApiRefusal ``not_found`` if there is none."""
         found = self._kept.get(number)
         if found is None:
             raise refusal("not_found", f"there is no {self._kind} {number}")
         return found
 
     def pop(self, number: int) -> T:
-        """Removes and returns the one of this number; ``not_found`` if there is none."""
+        """Removes and returns the object; ApiRefusal ``not_found`` if there is none."""
         found = self.get(number)
         self._kept.pop(number, None)
         return found
 
     def items(self) -> list[tuple[int, T]]:
-        """Numbers and things, in order of their numbers."""
+        """Numbers and objects, in order of the numbers."""
         return list(self._kept.items())
 
 
 @dataclass(eq=False)
 class KeptLedger:
-    """A ledger, and what ends its writing in the background."""
+    """A ledger; closing ``producing`` ends its writes in the background, None: there are none."""
 
     ledger: Ledger
     producing: contextlib.ExitStack | None = None
@@ -87,7 +88,7 @@ class KeptLedger:
 
 @dataclass(eq=False)
 class ServedCluster:
-    """One cluster, and what clients have made of it."""
+    """One cluster, with the faults, holds, ledgers and watches that clients created."""
 
     kafka: KafkaCluster
     state: State = "starting"
@@ -100,15 +101,15 @@ class ServedCluster:
     _works: set[str] = field(default_factory=set)
 
     def starting(self, broker_id: int) -> contextlib.AbstractContextManager[None]:
-        """``wrong_state`` if another request starts the same broker."""
-        return self._alone(f"starts broker {broker_id}")
+        """A block that starts a broker; ``wrong_state`` if another request is starting it."""
+        return self._alone(f"is starting broker {broker_id}")
 
     def using_disk(self, broker_id: int) -> contextlib.AbstractContextManager[None]:
-        """``wrong_state`` if another request does something to the same disk.
+        """A block that changes a broker's disk; ``wrong_state`` if another request does so.
 
-        One that fills it while another one unmounts it would fill the machine's own disk.
+        A request that fills a disk while another one unmounts it would fill the machine's disk.
         """
-        return self._alone(f"uses the disk of broker {broker_id}")
+        return self._alone(f"is changing the disk of broker {broker_id}")
 
     @contextlib.contextmanager
     def _alone(self, work: str) -> Iterator[None]:
@@ -124,7 +125,7 @@ class ServedCluster:
 
 
 class ServedClusters:
-    """All clusters of one server; ``directory`` has a folder for each."""
+    """All clusters of one server, at most ``most``; each has a folder in ``directory``."""
 
     def __init__(self, directory: Path, most: int) -> None:
         self.most = most
@@ -134,7 +135,11 @@ class ServedClusters:
         self._is_ending = False
 
     def start(self, wanted: NewClusterFields) -> tuple[int, ServedCluster]:
-        """Starts a cluster; ``too_many``, and all that a start can raise: then nothing is left."""
+        """Starts a cluster, waits until its brokers serve, and returns its number and itself.
+
+        ApiRefusal ``too_many`` or ``ending``; also the errors of :class:`KafkaCluster`, after which
+        no process and no file of the cluster is left.
+        """
         with self._lock:
             if self._is_ending:
                 raise refusal("ending", "the server is ending")
@@ -169,7 +174,11 @@ class ServedClusters:
             raise
 
     def running(self, number: int) -> ServedCluster:
-        """``not_found``, or ``wrong_state`` while it is starting, ``removed`` while it ends."""
+        """The running cluster with this number.
+
+        ApiRefusal: ``not_found``; ``wrong_state`` while it is starting; ``removed`` while it is
+        being removed.
+        """
         served = self._clusters.get(number)
         if served.state == "starting":
             raise refusal("wrong_state", f"cluster {number} is starting")
@@ -178,19 +187,22 @@ class ServedClusters:
         return served
 
     def is_running(self, number: int) -> bool:
-        """Whether it has started, and is not being removed."""
+        """Whether the cluster has started and is not being removed."""
         return any(
             each == number and served.state == "running" for each, served in self._clusters.items()
         )
 
     @property
     def numbers(self) -> list[int]:
-        """Those of all clusters that run, start or end."""
+        """The numbers of all clusters, also while they are starting or being removed."""
         with self._lock:
             return [number for number, _ in self._clusters.items()]
 
     def remove(self, number: int, *, keep_files: bool) -> Path | None:
-        """Ends every process of the cluster; the folder, if it stays."""
+        """Kills every process of the cluster and deletes its folder, or returns it if kept.
+
+        ApiRefusal as in :meth:`running`.
+        """
         with self._lock:
             served = self.running(number)
             served.state = "removing"
@@ -203,13 +215,13 @@ class ServedClusters:
         return None
 
     def end(self) -> None:
-        """Ends all clusters; those that are starting once they have started."""
+        """Ends all clusters, those that are starting after their start, and refuses new ones."""
         with self._lock:
             self._is_ending = True
             clusters = self._clusters.items()
         for number, served in clusters:
-            # What is half built cannot be taken down from another thread. If it takes too long,
-            # its processes end by themselves when this one is gone.
+            # Another thread cannot take down a cluster that is half built.  If its start takes too
+            # long, its processes end by themselves when this process has ended.
             if served.started.wait(_STARTED_S):
                 with contextlib.suppress(Exception):
                     self.remove(number, keep_files=False)

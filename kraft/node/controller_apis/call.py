@@ -1,6 +1,6 @@
 """The arguments of an API's function, and what all of them share.
 
-An API is one coroutine: ``answer(request, call)``.  If the controller refuses the whole request,
+An API is one coroutine: ``respond(request, call)``.  If the controller refuses the whole request,
 :meth:`Call.ask` raises :class:`~kafka_common.api_error.ApiException`, and the coroutine writes the
 error into its response.  The same happens if the client lacks the permission that the API's
 :class:`ControllerApi` requires on the cluster; then the controller does not get the request.
@@ -152,7 +152,7 @@ class Call:
             raise self.refusal
 
 
-Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload | EncodedBody]]
+Responding: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload | EncodedBody]]
 
 
 class ControllerApi(NamedTuple):
@@ -160,7 +160,7 @@ class ControllerApi(NamedTuple):
 
     first_version: int
     last_version: int
-    answer: Answering
+    respond: Responding
     cluster_operation: AclOperation | None = None
     """The operation on the cluster that a client needs; None if the function checks permissions."""
     quota_is_strict_since: int | None = None

@@ -26,7 +26,7 @@ OFFERED_FOR_LOGINS: Final[Mapping[int, tuple[int, int]]] = {
 """The login APIs in ApiVersions, with first and last version; also without a login here."""
 
 
-def answer_late_login(header: RequestHeader, data: bytes, start: int) -> bytes:
+def respond_to_late_login(header: RequestHeader, data: bytes, start: int) -> bytes:
     """A response body with ILLEGAL_SASL_STATE; InvalidFrame if the request is malformed."""
     first, last = OFFERED_FOR_LOGINS[header.api_key]
     if not first <= header.api_version <= last:

@@ -56,14 +56,14 @@ OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
 """The controller's APIs, besides the quorum's: first and last version by API key."""
 
 
-class AnsweredBody(NamedTuple):
+class ResponseBody(NamedTuple):
     """The body of a response, and how long no further request of its client is read."""
 
     body: bytes
     throttle_ms: int = 0
 
 
-async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
+async def respond(data: bytes, start: int, call: Call) -> ResponseBody:
     """The response to the request at ``start``; InvalidFrame if the request is malformed."""
     api_key = call.context.api_key
     if len(data) < READ_ASIDE_BYTES:
@@ -78,16 +78,16 @@ async def answer(data: bytes, start: int, call: Call) -> AnsweredBody:
             call = replace(call, refusal=refused)
     mutations, strict_since = call.services.mutations, row.quota_is_strict_since
     if mutations is None or strict_since is None:
-        return AnsweredBody(_written(await row.answer(request, call)))
+        return ResponseBody(_written(await row.respond(request, call)))
     client = call.context
     is_strict = call.version >= strict_since
     quota = mutations.of(client.client_id, is_strict=is_strict, user=client.principal.name)
-    response = await row.answer(request, replace(call, quota=quota))
+    response = await row.respond(request, replace(call, quota=quota))
     assert not isinstance(response, EncodedBody), "no API that has a quota"
     throttle_ms = quota.throttle_ms
     # A broker that forwarded the request throttles its client itself.
     mute_ms = 0 if client.is_forwarded else throttle_ms
-    return AnsweredBody(write_response(throttled(response, throttle_ms)), mute_ms)
+    return ResponseBody(write_response(throttled(response, throttle_ms)), mute_ms)
 
 
 def _written(response: ResponsePayload | EncodedBody) -> bytes:

@@ -84,7 +84,7 @@ _LOADING: Final = ErrorCode.coordinator_load_in_progress
 _LONG_TIMERS: Final = frozenset({TimerKind.SWEEP, TimerKind.LOAD})
 """Timers that take long: a tick ends after one of them."""
 
-_AnsweredAtOnce: TypeAlias = (
+_ImmediateRequest: TypeAlias = (
     Heartbeat
     | LeaveGroup
     | FetchOffsets
@@ -156,9 +156,9 @@ class GroupCoordinator:
             case CommitOffsets():
                 self._commit(request)
             case _:
-                self._manager.answer(request.request_id, self._answer_at_once(request))
+                self._manager.respond(request.request_id, self._immediate_result(request))
 
-    def _answer_at_once(self, request: _AnsweredAtOnce) -> Result:
+    def _immediate_result(self, request: _ImmediateRequest) -> Result:
         match request:
             case Heartbeat():
                 return HeartbeatResult(self._heartbeat(request))
@@ -203,7 +203,7 @@ class GroupCoordinator:
         if error is None:
             self._joining.join(request)
         else:
-            self._manager.answer(request.request_id, JoinResult(error, request.member_id))
+            self._manager.respond(request.request_id, JoinResult(error, request.member_id))
 
     def _sync(self, request: SyncGroup) -> None:
         error = self._membership_error(request.group_id, request.group_instance_id)
@@ -214,7 +214,7 @@ class GroupCoordinator:
             # The last coordinator's rebalance is lost, so the member must join again.  Old clients
             # do not know COORDINATOR_LOAD_IN_PROGRESS.
             error = ErrorCode.rebalance_in_progress
-        self._manager.answer(request.request_id, SyncResult(error))
+        self._manager.respond(request.request_id, SyncResult(error))
 
     def _heartbeat(self, request: Heartbeat) -> ErrorCode:
         error = self._membership_error(request.group_id, request.group_instance_id)

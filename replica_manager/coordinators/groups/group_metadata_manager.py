@@ -107,7 +107,7 @@ class GroupMetadataManager:
 
     # ------------------------------------------------------------------ outputs
 
-    def answer(self, request_id: int, result: Result) -> None:
+    def respond(self, request_id: int, result: Result) -> None:
         self.outbox.append(GroupResponse(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
@@ -167,17 +167,17 @@ class GroupMetadataManager:
         generation_id = group.generation_id
 
         def when_appended(error: ErrorCode, _base_offset: int) -> None:
-            answered = _GROUP_ERRORS.get(error, error)
+            response_error = _GROUP_ERRORS.get(error, error)
             if error is not ErrorCode.none:
                 is_expected = (
-                    error in _GROUP_ERRORS and answered is not ErrorCode.unknown_server_error
+                    error in _GROUP_ERRORS and response_error is not ErrorCode.unknown_server_error
                 )
                 self.say_of_log(
                     Level.DEBUG if is_expected else Level.ERROR,
                     f"Appending metadata message for group {group.group_id} generation"
                     f" {generation_id} failed due to {error.name.upper()}",
                 )
-            then(answered)
+            then(response_error)
 
         version = group_value_version(self.config.inter_broker_version)
         value = encode_group_value(group.record(assignments), version)

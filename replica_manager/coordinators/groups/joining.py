@@ -93,7 +93,7 @@ class Joining:
     def _refuse(
         self, request: JoinGroup, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID
     ) -> None:
-        self._manager.answer(request.request_id, JoinResult(error, member_id))
+        self._manager.respond(request.request_id, JoinResult(error, member_id))
 
     def _has_memory_for(self, group: GroupMetadata, request: JoinGroup) -> bool:
         config, size = self._manager.config, size_of(request.protocols)
@@ -225,7 +225,9 @@ class Joining:
                 why = f"Updating metadata for member {member_id} during {state.label}; {reason}"
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 # The member did not receive its last JoinGroup response: send the same again.
-                self._manager.answer(request.request_id, self._rebalance.join_result(group, member))
+                self._manager.respond(
+                    request.request_id, self._rebalance.join_result(group, member)
+                )
                 return
             case GroupState.EMPTY | GroupState.DEAD:
                 self._refuse(request, ErrorCode.unknown_member_id, member_id)
@@ -238,7 +240,7 @@ class Joining:
     def _join_again(self, group: GroupMetadata, member: Member, request: JoinGroup) -> None:
         # The client sent a second JoinGroup, so it no longer waits for the parked one.
         superseded = JoinResult(ErrorCode.rebalance_in_progress, member.member_id)
-        self._sessions.answer_join(group, member, superseded)
+        self._sessions.respond_to_join(group, member, superseded)
         group.update(
             member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms
         )

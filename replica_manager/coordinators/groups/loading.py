@@ -179,8 +179,8 @@ class GroupPartitions:
             f"Unloading group metadata for {group.group_id} with generation {group.generation_id}",
         )
         for member in group.members.values():
-            self._sessions.answer_join(group, member, JoinResult(error, member.member_id))
-            self._sessions.answer_sync(group, member, SyncResult(error))
+            self._sessions.respond_to_join(group, member, JoinResult(error, member.member_id))
+            self._sessions.respond_to_sync(group, member, SyncResult(error))
         group.transition_to(GroupState.DEAD, self._manager.now_ms)
         self._manager.forget_group(group)
 

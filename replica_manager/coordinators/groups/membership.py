@@ -91,7 +91,7 @@ class GroupMembership:
                 self._rebalance.sync(group, request)
                 return
         assert error is not None
-        self._manager.answer(request.request_id, SyncResult(error))
+        self._manager.respond(request.request_id, SyncResult(error))
 
     def _sync_error(self, group: GroupMetadata, request: SyncGroup) -> ErrorCode | None:
         error = self.error_of_member(

@@ -110,7 +110,7 @@ class Offsets:
         self._write(group, request)
 
     def refuse_commit(self, request: CommitOffsets, error: ErrorCode) -> None:
-        self._manager.answer(
+        self._manager.respond(
             request.request_id, CommitResult(dict.fromkeys(request.offsets, error))
         )
 
@@ -156,7 +156,7 @@ class Offsets:
         }
         too_large = dict.fromkeys(request.offsets, ErrorCode.offset_metadata_too_large)
         if not accepted:
-            manager.answer(request.request_id, CommitResult(too_large))
+            manager.respond(request.request_id, CommitResult(too_large))
             return
 
         def when_appended(error: ErrorCode, base_offset: int) -> None:
@@ -180,7 +180,7 @@ class Offsets:
                     f" {error.name.upper()}",
                 )
             results = dict.fromkeys(accepted, commit_error(error))
-            manager.answer(request.request_id, CommitResult(too_large | results))
+            manager.respond(request.request_id, CommitResult(too_large | results))
 
         if producer is None:
             group.offsets.prepare(accepted)

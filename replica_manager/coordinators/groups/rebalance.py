@@ -135,7 +135,7 @@ class Rebalance:
         for member in group.members.values():
             request_id = group.unpark_join(member)
             if request_id is not None:
-                manager.answer(request_id, self.join_result(group, member))
+                manager.respond(request_id, self.join_result(group, member))
             member.is_new = False
             self._sessions.renew(group, member)
         deadline = manager.now_ms + group.rebalance_timeout_ms
@@ -199,10 +199,10 @@ class Rebalance:
                 self._sessions.renew(group, member)
             case _:
                 assert_never(group.state)
-        self._manager.answer(request.request_id, result)
+        self._manager.respond(request.request_id, result)
 
     def _park_sync(self, group: GroupMetadata, member: Member, request: SyncGroup) -> None:
-        self._sessions.answer_sync(group, member, SyncResult(ErrorCode.rebalance_in_progress))
+        self._sessions.respond_to_sync(group, member, SyncResult(ErrorCode.rebalance_in_progress))
         member.parked_sync = request.request_id
         self._has_synchronised(group, member)
         is_stored = group.stored_generation_id == group.generation_id
@@ -260,12 +260,12 @@ class Rebalance:
             result = SyncResult(
                 ErrorCode.none, group.protocol_type, group.protocol_name, member.assignment
             )
-            self._sessions.answer_sync(group, member, result)
+            self._sessions.respond_to_sync(group, member, result)
 
     def _propagate_error(self, group: GroupMetadata, error: ErrorCode) -> None:
         for member in group.members.values():
             member.assignment = b""
-            self._sessions.answer_sync(group, member, SyncResult(error))
+            self._sessions.respond_to_sync(group, member, SyncResult(error))
 
     def _has_synchronised(self, group: GroupMetadata, member: Member) -> None:
         group.pending_sync_members.pop(member.member_id, None)

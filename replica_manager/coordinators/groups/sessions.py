@@ -45,8 +45,8 @@ class Sessions:
 
     def drop(self, group: GroupMetadata, member: Member) -> None:
         """Removes a member; its parked requests get UNKNOWN_MEMBER_ID, so that it joins again."""
-        self.answer_join(group, member, JoinResult(ErrorCode.unknown_member_id))
-        self.answer_sync(group, member, SyncResult(ErrorCode.unknown_member_id))
+        self.respond_to_join(group, member, JoinResult(ErrorCode.unknown_member_id))
+        self.respond_to_sync(group, member, SyncResult(ErrorCode.unknown_member_id))
         self.forget(group, member.member_id)
 
     def forget(self, group: GroupMetadata, member_id: str) -> None:
@@ -54,16 +54,16 @@ class Sessions:
         group.remove(member_id)
         self._manager.timers.cancel(GroupTimer(TimerKind.SESSION, group.group_id, member_id))
 
-    def answer_join(self, group: GroupMetadata, member: Member, result: JoinResult) -> None:
+    def respond_to_join(self, group: GroupMetadata, member: Member, result: JoinResult) -> None:
         """Sends the response to the parked JoinGroup, if there is one, and restarts the session."""
         request_id = group.unpark_join(member)
         if request_id is not None:
-            self._manager.answer(request_id, result)
+            self._manager.respond(request_id, result)
             self.renew(group, member)
 
-    def answer_sync(self, group: GroupMetadata, member: Member, result: SyncResult) -> None:
+    def respond_to_sync(self, group: GroupMetadata, member: Member, result: SyncResult) -> None:
         """Sends the response to the parked SyncGroup, if there is one, and restarts the session."""
         request_id, member.parked_sync = member.parked_sync, None
         if request_id is not None:
-            self._manager.answer(request_id, result)
+            self._manager.respond(request_id, result)
             self.renew(group, member)

@@ -70,8 +70,8 @@ class StaticMembers:
             f" {before.member_id} with this groupInstanceId.",
         )
         fenced = ErrorCode.fenced_instance_id
-        self._sessions.answer_join(group, member, JoinResult(fenced, before.member_id))
-        self._sessions.answer_sync(group, member, SyncResult(fenced))
+        self._sessions.respond_to_join(group, member, JoinResult(fenced, before.member_id))
+        self._sessions.respond_to_sync(group, member, SyncResult(fenced))
         self._rename(group, member, new_member_id)
         group.update(
             member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms
@@ -123,7 +123,7 @@ class StaticMembers:
                 return
             if error is ErrorCode.none:
                 result = self._result(group, member, before, request)
-                self._sessions.answer_join(group, member, result)
+                self._sessions.respond_to_join(group, member, result)
                 return
             self._manager.say(
                 Level.WARN,
@@ -137,7 +137,7 @@ class StaticMembers:
                 group.protocol_name,
                 before.leader_id,
             )
-            self._sessions.answer_join(group, member, result)
+            self._sessions.respond_to_join(group, member, result)
             group.update(
                 member, before.protocols, before.rebalance_timeout_ms, before.session_timeout_ms
             )

@@ -6,7 +6,7 @@ Nothing here waits, reads a clock or uses a socket.  The driver (one caller at a
 2. performs the outputs in their order: a response goes to the request with its id, the result of
    an append comes back as ``TransactionRecordsAppended``, the records of a load as ``Loaded`` and
    ``LoadFinished``, a producer id as ``ProducerIdGiven``, and the response of a broker to markers
-   as ``MarkersAnswered``;
+   as ``MarkersResponse``;
 3. passes a ``Tick`` at ``next_deadline_ms``, which may have changed after each step.
 
 ``now_ms`` is the wall clock's time, because records contain it, but must never go back.
@@ -39,7 +39,7 @@ from replica_manager.coordinators.transactions.ending import Ending
 from replica_manager.coordinators.transactions.events import (
     Event,
     Input,
-    MarkersAnswered,
+    MarkersResponse,
     Output,
     ProducerIdGiven,
     TransactionRecordsAppended,
@@ -130,14 +130,14 @@ class TransactionCoordinator:
             case AddPartitions():
                 self._membership.add(request)
             case VerifyPartitions():
-                manager.answer(request.request_id, self._membership.verify(request))
+                manager.respond(request.request_id, self._membership.verify(request))
             case EndTransaction():
                 self._end(request)
             case DescribeTransactions(request_id, transactional_ids):
                 described = tuple(self._describe(each) for each in transactional_ids)
-                manager.answer(request_id, DescribeTransactionsResult(described))
+                manager.respond(request_id, DescribeTransactionsResult(described))
             case ListTransactions():
-                manager.answer(request.request_id, self._list(request))
+                manager.respond(request.request_id, self._list(request))
             case _:
                 assert_never(request)
 
@@ -148,7 +148,7 @@ class TransactionCoordinator:
             request.producer_epoch,
             is_commit=request.is_commit,
             is_from_client=True,
-            then=lambda error: self._manager.answer(request.request_id, ErrorResult(error)),
+            then=lambda error: self._manager.respond(request.request_id, ErrorResult(error)),
         )
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
@@ -190,8 +190,8 @@ class TransactionCoordinator:
                 manager.continuations.pop(append_id)(error)
             case ProducerIdGiven():
                 self._producers.given(event)
-            case MarkersAnswered(send_id, errors):
-                self.markers.answered(send_id, errors)
+            case MarkersResponse(send_id, errors):
+                self.markers.handle_response(send_id, errors)
             case _:
                 assert_never(event)
 

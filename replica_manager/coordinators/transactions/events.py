@@ -53,7 +53,7 @@ class ProducerIdGiven:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkersAnswered:
+class MarkersResponse:
     """A broker's response to :class:`SendMarkers`."""
 
     send_id: int
@@ -72,7 +72,7 @@ Event: TypeAlias = (
     | LoadFailed
     | TransactionRecordsAppended
     | ProducerIdGiven
-    | MarkersAnswered
+    | MarkersResponse
 )
 
 Input: TypeAlias = Request | Event
@@ -123,7 +123,7 @@ class Marker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
-    """Send WriteTxnMarkers to a broker; the result must come back as :class:`MarkersAnswered`.
+    """Send WriteTxnMarkers to a broker; the result must come back as :class:`MarkersResponse`.
 
     Only one such request to a broker is in flight at a time.
     """

@@ -227,7 +227,7 @@ class Markers:
 
     # ------------------------------------------------------------------ responses
 
-    def answered(
+    def handle_response(
         self, send_id: int, errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
     ) -> None:
         """Handles the response to markers: errors by producer id, None if there was no response."""

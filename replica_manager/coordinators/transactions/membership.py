@@ -32,7 +32,7 @@ class TransactionPartitions:
         """Adds partitions once the record is in the log; the first ones begin a transaction."""
 
         def tell(error: ErrorCode) -> None:
-            self._manager.answer(request.request_id, ErrorResult(error))
+            self._manager.respond(request.request_id, ErrorResult(error))
 
         found = self._found(request)
         if isinstance(found, ErrorCode):

@@ -89,7 +89,7 @@ class Producers:
         self._manager.outbox.append(NewProducerId(wish_id))
 
     def _refuse(self, request: InitProducerId, error: ErrorCode) -> None:
-        self._manager.answer(request.request_id, InitProducerIdResult(error))
+        self._manager.respond(request.request_id, InitProducerIdResult(error))
 
     def _create(self, owner: OwnedPartition, request: InitProducerId, new_id: int) -> Transaction:
         transaction = owner.transactions[request.transactional_id] = Transaction(
@@ -169,7 +169,7 @@ class Producers:
                 f" {transit.producer_id} and producer epoch {transit.producer_epoch} on partition"
                 f" {TRANSACTION_TOPIC}-{manager.partition_for(transactional_id)}",
             )
-            manager.answer(
+            manager.respond(
                 request.request_id,
                 InitProducerIdResult(error, transit.producer_id, transit.producer_epoch),
             )

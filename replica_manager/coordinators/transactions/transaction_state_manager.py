@@ -103,7 +103,7 @@ class TransactionStateManager:
 
     # ------------------------------------------------------------------ outputs
 
-    def answer(self, request_id: int, result: Result) -> None:
+    def respond(self, request_id: int, result: Result) -> None:
         self.outbox.append(TransactionResponse(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
@@ -155,22 +155,22 @@ class TransactionStateManager:
             return
 
         def when_appended(error: ErrorCode) -> None:
-            answered = _APPEND_ERRORS.get(error, error)
+            response_error = _APPEND_ERRORS.get(error, error)
             transaction = self.current(transactional_id, coordinator_epoch)
             if isinstance(transaction, ErrorCode):
-                answered = transaction if answered is ErrorCode.none else answered
-            elif answered is ErrorCode.none:
+                response_error = transaction if response_error is ErrorCode.none else response_error
+            elif response_error is ErrorCode.none:
                 transaction.complete(transit)
             elif not stays_pending:
                 transaction.pending_state = None
-            if answered is not ErrorCode.none:
+            if response_error is not ErrorCode.none:
                 self.say_of_log(
                     Level.INFO,
                     f"TransactionalId {transactional_id} append transaction log for {transit}"
                     f" transition failed due to {error.name.upper()}, returning"
-                    f" {answered.name.upper()} in the callback",
+                    f" {response_error.name.upper()} in the callback",
                 )
-            then(answered)
+            then(response_error)
 
         self.append(
             self.partition_for(transactional_id),

@@ -37,7 +37,7 @@ from kafka_common.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, it
 from replica_manager.configuration.config import RACK_AWARE_SELECTOR
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, FetchIsolation, RecordConversions
-from replica_manager.replication.fetch_sessions import FetchAnswer, FetchContext
+from replica_manager.replication.fetch_sessions import FetchContext, SessionFetchResponse
 from replica_manager.replication.fetch_values import (
     FetchMetadata,
     FetchPartitionData,
@@ -100,9 +100,12 @@ async def handle(
     if context.usage is not None:
         if is_from_follower:
             context.usage.exempt()
-        elif context.usage.fetched(await _size(session.answered(found), context, broker)) > 0:
+        elif (
+            context.usage.fetched(await _size(session.response_partitions(found), context, broker))
+            > 0
+        ):
             return await _answered(session.throttled(), {}, request, context, broker)
-    response = session.answer(found, broker.records.replica_manager.now_ms())
+    response = session.respond(found, broker.records.replica_manager.now_ms())
     return await _answered(response, interesting, request, context, broker)
 
 
@@ -194,7 +197,7 @@ def _params(
 
 
 async def _answered(
-    response: FetchAnswer,
+    response: SessionFetchResponse,
     fetch_infos: Mapping[TopicIdPartition, FetchPartition],
     request: FetchRequestData,
     context: RequestContext,

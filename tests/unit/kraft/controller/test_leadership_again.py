@@ -62,7 +62,7 @@ def test_who_leads_again_fences_again() -> None:
 
 
 def test_a_request_that_was_answered_makes_room_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_controller, "MAX_UNANSWERED_REQUESTS", 2)
+    monkeypatch.setattr(quorum_controller, "MAX_PENDING_REQUESTS", 2)
     world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
     world.elect(3000)
     controller = world.active

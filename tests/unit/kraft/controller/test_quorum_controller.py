@@ -200,7 +200,7 @@ def test_an_expired_heartbeat_still_refreshes_the_session(world: QuorumWorld) ->
 
 
 def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_controller, "MAX_UNANSWERED_REQUESTS", 2)
+    monkeypatch.setattr(quorum_controller, "MAX_PENDING_REQUESTS", 2)
     controller = world.active
     for number in (901, 902, 903):
         world.note(controller.enqueue(ControllerRequestReceived(number, FindAllTopicIds())))

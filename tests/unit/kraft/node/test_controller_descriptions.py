@@ -129,7 +129,7 @@ def test_a_busy_controller_is_not_waited_for() -> None:
         versions = NodeVersions({18: (0, 4)}, controller)
 
         async def epoch() -> int:
-            answer: Any = await versions.answer(header, frame, start)
+            answer: Any = await versions.respond(header, frame, start)
             return int(answer.finalized_features_epoch)
 
         async with asyncio.timeout(10):
@@ -151,11 +151,11 @@ def test_a_controller_that_has_ended_still_tells_what_it_said_last() -> None:
         controller = BusyController()
         versions = NodeVersions({18: (0, 4)}, controller)
         controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 20}, 3))
-        await versions.answer(header, frame, start)
+        await versions.respond(header, frame, start)
         controller.answer = asyncio.get_running_loop().create_future()
         controller.answer.set_exception(ConnectionAbortedError("the controller stops"))
 
-        answer: Any = await versions.answer(header, frame, start)
+        answer: Any = await versions.respond(header, frame, start)
 
         [finalized] = answer.finalized_features
         assert (finalized.max_version_level, answer.finalized_features_epoch) == (20, 3)

@@ -326,7 +326,7 @@ def test_a_token_for_another_principal_needs_a_rule() -> None:
     call = asked(ApiKey.CREATE_DELEGATION_TOKEN, "SASL_SSL", ALICE, Authorizer(AclCache({})))
 
     async def run() -> Any:
-        return await TOKEN_APIS[ApiKey.CREATE_DELEGATION_TOKEN].answer(request, call)
+        return await TOKEN_APIS[ApiKey.CREATE_DELEGATION_TOKEN].respond(request, call)
 
     answer = asyncio.run(run())
 
@@ -353,7 +353,7 @@ def test_which_connections_are_trusted_with_tokens(
     call = asked(ApiKey.RENEW_DELEGATION_TOKEN, protocol, principal)
 
     async def run() -> Any:
-        return await TOKEN_APIS[ApiKey.RENEW_DELEGATION_TOKEN].answer(request, call)
+        return await TOKEN_APIS[ApiKey.RENEW_DELEGATION_TOKEN].respond(request, call)
 
     if is_allowed:
         with pytest.raises(AssertionError, match="RenewDelegationToken"):

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.protocol.record_batch import encode_batch
 from kafka_common.protocol.records import Record
-from kraft.raft.config import MAX_FETCH_ANSWER_BYTES
+from kraft.raft.config import MAX_FETCH_RESPONSE_BYTES
 from kraft.raft.inputs import Resign
 from kraft.raft.messages import (
     BeginQuorumEpochResponse,
@@ -131,12 +131,12 @@ def test_a_fetch_with_a_small_limit_gets_a_batch_at_least(max_bytes: int) -> Non
 
 
 def test_no_fetch_gets_more_than_the_limit() -> None:
-    node = RaftHarness(log=large_log(5, MAX_FETCH_ANSWER_BYTES // 4)).start().become_leader()
+    node = RaftHarness(log=large_log(5, MAX_FETCH_RESPONSE_BYTES // 4)).start().become_leader()
 
     response = node.fetch(replace(fetch(2, 2, 1, 1), max_bytes=2**31 - 1))
 
     assert [header.base_offset for header, _ in batches_in(response.records)] == [1, 2, 3]
-    assert len(response.records) <= MAX_FETCH_ANSWER_BYTES
+    assert len(response.records) <= MAX_FETCH_RESPONSE_BYTES
 
 
 def test_a_leader_that_has_committed_nothing_yet_says_so_of_the_quorum() -> None:

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from kafka_common.model import TopicPartition
 from replica_manager.replication.fetch_requests import (
     AskRecords,
-    FetchAnswers,
     FetcherSettings,
+    LeaderFetchResponse,
 )
 from replica_manager.replication.fetch_state import (
     FetchStage,
@@ -83,7 +83,7 @@ class Follower:
         return take_records(
             self.fetcher,
             request,
-            FetchAnswers(17, ErrorCode.none, session_id, named, [ID]),
+            LeaderFetchResponse(17, ErrorCode.none, session_id, named, [ID]),
             self.now_ms,
         )
 

@@ -33,7 +33,7 @@ def at(offset: int, topic_id: UUID | None = ID) -> FetchPartition:
 def opened(wanted: Mapping[TopicPartition, FetchPartition]) -> FetchSessionHandler:
     handler = FetchSessionHandler(leader=1)
     handler.plan(wanted)
-    assert handler.handle_answer(17, ErrorCode.none, 123, list(wanted), [ID])
+    assert handler.handle_response(17, ErrorCode.none, 123, list(wanted), [ID])
     return handler
 
 
@@ -93,7 +93,7 @@ def test_one_partition_without_an_id_takes_the_ids_from_all() -> None:
 def test_forgetting_a_partition_without_an_id_needs_a_version_without_ids() -> None:
     handler = FetchSessionHandler(leader=1)
     handler.plan({ZERO: at(0), ONE: at(0, None)})
-    handler.handle_answer(12, ErrorCode.none, 123, [ZERO, ONE])
+    handler.handle_response(12, ErrorCode.none, 123, [ZERO, ONE])
 
     plan = handler.plan({ZERO: at(0)})
 
@@ -105,7 +105,7 @@ def test_each_answer_moves_the_epoch_on() -> None:
     handler = opened({ZERO: at(0)})
     handler.plan({ZERO: at(0)})
 
-    assert handler.handle_answer(17, ErrorCode.none, 123, [])
+    assert handler.handle_response(17, ErrorCode.none, 123, [])
     assert handler.plan({ZERO: at(0)}).metadata == FetchMetadata(123, 2)
 
 
@@ -113,7 +113,7 @@ def test_a_broker_that_gives_no_session_is_asked_for_everything_again() -> None:
     handler = FetchSessionHandler(leader=1)
     handler.plan({ZERO: at(0)})
 
-    assert handler.handle_answer(17, ErrorCode.none, 0, [ZERO], [ID])
+    assert handler.handle_response(17, ErrorCode.none, 0, [ZERO], [ID])
     assert handler.plan({ZERO: at(0)}).to_send == {ZERO: at(0)}
     assert handler.session_id == 0
 
@@ -122,7 +122,7 @@ def test_a_session_that_the_broker_lost_is_opened_anew() -> None:
     handler = opened({ZERO: at(0)})
     handler.plan({ZERO: at(0)})
 
-    assert not handler.handle_answer(17, ErrorCode.fetch_session_id_not_found, 0, [])
+    assert not handler.handle_response(17, ErrorCode.fetch_session_id_not_found, 0, [])
     assert handler.plan({ZERO: at(0)}).metadata == FetchMetadata(0, 0)
 
 
@@ -131,15 +131,15 @@ def test_after_any_other_trouble_the_session_is_closed_and_everything_named() ->
         handler = opened({ZERO: at(0)})
         handler.plan({ZERO: at(0)})
         if trouble == "epoch":
-            handler.handle_answer(17, ErrorCode.invalid_fetch_session_epoch, 0, [])
+            handler.handle_response(17, ErrorCode.invalid_fetch_session_epoch, 0, [])
         elif trouble == "topic id":
-            handler.handle_answer(17, ErrorCode.fetch_session_topic_id_error, 0, [])
+            handler.handle_response(17, ErrorCode.fetch_session_topic_id_error, 0, [])
         elif trouble == "connection":
             handler.handle_error()
         elif trouble == "extra partition":
-            assert not handler.handle_answer(17, ErrorCode.none, 123, [ONE], [ID])
+            assert not handler.handle_response(17, ErrorCode.none, 123, [ONE], [ID])
         else:
-            assert not handler.handle_answer(17, ErrorCode.none, 123, [], [OTHER_ID])
+            assert not handler.handle_response(17, ErrorCode.none, 123, [], [OTHER_ID])
 
         plan = handler.plan({ZERO: at(0)})
 
@@ -151,7 +151,7 @@ def test_a_full_answer_that_leaves_a_partition_out_is_not_used() -> None:
     handler = FetchSessionHandler(leader=1)
     handler.plan({ZERO: at(0), ONE: at(0)})
 
-    assert not handler.handle_answer(17, ErrorCode.none, 123, [ZERO], [ID])
+    assert not handler.handle_response(17, ErrorCode.none, 123, [ZERO], [ID])
     assert handler.session_id == 0
 
 
@@ -159,7 +159,7 @@ def test_an_empty_answer_with_a_throttle_time_is_no_trouble() -> None:
     handler = FetchSessionHandler(leader=1)
     handler.plan({ZERO: at(0)})
 
-    assert not handler.handle_answer(17, ErrorCode.none, 0, [], throttle_time_ms=100)
+    assert not handler.handle_response(17, ErrorCode.none, 0, [], throttle_time_ms=100)
     assert handler.plan({ZERO: at(0)}).metadata == FetchMetadata(0, 0)
 
 

@@ -18,10 +18,10 @@ from replica_manager.replication import fetch_sessions
 from replica_manager.replication.fetch_sessions import (
     EVICTION_MS,
     MAX_SESSION_ID,
-    FetchAnswer,
     FetchContext,
     FetchSessionCache,
     SessionError,
+    SessionFetchResponse,
     SessionlessFetch,
 )
 from replica_manager.replication.fetch_values import (
@@ -77,13 +77,15 @@ class Broker:
             now_ms=self.now_ms,
         )
 
-    def answer(self, context: FetchContext, result: FetchPartitionData = OK) -> FetchAnswer:
+    def answer(
+        self, context: FetchContext, result: FetchPartitionData = OK
+    ) -> SessionFetchResponse:
         results = {partition: result for partition, _ in context.partitions()}
-        return context.answer(results, self.now_ms)
+        return context.respond(results, self.now_ms)
 
     def open(
         self, *numbers: int, is_from_follower: bool = False, api_version: int = 17
-    ) -> FetchAnswer:
+    ) -> SessionFetchResponse:
         topic_id = ID if api_version >= 13 else None
         context = self.request(
             FetchMetadata(),
@@ -99,7 +101,7 @@ def test_a_full_request_opens_a_session_and_is_answered_everything() -> None:
 
     answer = broker.open(0, 1)
 
-    assert answer == FetchAnswer(ErrorCode.none, 1, dict.fromkeys(partitions(0, 1), OK))
+    assert answer == SessionFetchResponse(ErrorCode.none, 1, dict.fromkeys(partitions(0, 1), OK))
     assert broker.cache.total_partitions == 2
 
 
@@ -109,11 +111,11 @@ def test_an_incremental_response_has_only_changed_partitions() -> None:
     context = broker.request(FetchMetadata(1, 1))
     moved = OK._replace(high_watermark=11)
 
-    answer = context.answer(
+    answer = context.respond(
         dict(zip(partitions(0, 1, 2), (OK, moved, OK), strict=True)), broker.now_ms
     )
 
-    assert answer == FetchAnswer(ErrorCode.none, 1, {partitions(1)[0]: moved})
+    assert answer == SessionFetchResponse(ErrorCode.none, 1, {partitions(1)[0]: moved})
 
 
 def test_records_log_start_divergence_and_preferred_replica_count_as_changes() -> None:
@@ -177,7 +179,7 @@ def test_a_partition_that_gave_records_is_read_last_next_time() -> None:
     broker.open(0, 1, 2)
     context = broker.request(FetchMetadata(1, 1))
     zero, one, two = partitions(0, 1, 2)
-    context.answer({zero: OK._replace(records=b"r"), one: OK, two: OK}, broker.now_ms)
+    context.respond({zero: OK._replace(records=b"r"), one: OK, two: OK}, broker.now_ms)
 
     order = [name for name, _ in broker.request(FetchMetadata(1, 2)).partitions()]
 
@@ -191,7 +193,7 @@ def test_a_session_without_partitions_is_closed() -> None:
     context = broker.request(FetchMetadata(1, 1), forgotten=partitions(0))
 
     assert isinstance(context, SessionlessFetch)
-    assert broker.answer(context) == FetchAnswer(ErrorCode.none, 0, {})
+    assert broker.answer(context) == SessionFetchResponse(ErrorCode.none, 0, {})
     assert len(broker.cache) == 0
 
 
@@ -221,7 +223,7 @@ def test_a_full_request_closes_the_session_it_names() -> None:
 
     assert isinstance(last, SessionlessFetch)
     assert len(broker.cache) == 0
-    assert broker.answer(last) == FetchAnswer(ErrorCode.none, 0, {partitions(0)[0]: OK})
+    assert broker.answer(last) == SessionFetchResponse(ErrorCode.none, 0, {partitions(0)[0]: OK})
 
 
 def test_a_request_that_was_overtaken_is_not_answered_with_records() -> None:
@@ -232,7 +234,7 @@ def test_a_request_that_was_overtaken_is_not_answered_with_records() -> None:
 
     answer = broker.answer(parked, OK._replace(records=b"late"))
 
-    assert answer == FetchAnswer(ErrorCode.invalid_fetch_session_epoch, 1, {})
+    assert answer == SessionFetchResponse(ErrorCode.invalid_fetch_session_epoch, 1, {})
 
 
 def test_an_unknown_topic_id_gets_its_name_once_the_topic_is_known() -> None:
@@ -295,7 +297,7 @@ def test_a_session_id_is_given_to_one_session_at_a_time() -> None:
         context = cache.context(
             17, FetchMetadata(), wanted, (), NAMES, is_from_follower=False, now_ms=0
         )
-        return context.answer({partitions(0)[0]: OK}, 0).session_id
+        return context.respond({partitions(0)[0]: OK}, 0).session_id
 
     assert [open_one() for _ in range(4)] == [MAX_SESSION_ID, 1, 2, 0]
 
@@ -312,10 +314,10 @@ def test_a_preview_of_the_response_leaves_the_session_unchanged() -> None:
     moved = OK._replace(high_watermark=11)
     found = dict(zip(partitions(0, 1), (OK, moved), strict=True))
 
-    assert context.answered(found) == {partitions(1)[0]: moved}
-    assert context.throttled() == FetchAnswer(ErrorCode.none, 1, {})
+    assert context.response_partitions(found) == {partitions(1)[0]: moved}
+    assert context.throttled() == SessionFetchResponse(ErrorCode.none, 1, {})
     again = broker.request(FetchMetadata(1, 2))
-    assert again.answer(found, broker.now_ms).partitions == {partitions(1)[0]: moved}
+    assert again.respond(found, broker.now_ms).partitions == {partitions(1)[0]: moved}
 
 
 def test_a_throttled_request_that_was_overtaken_gets_an_error() -> None:
@@ -324,8 +326,8 @@ def test_a_throttled_request_that_was_overtaken_gets_an_error() -> None:
     context = broker.request(FetchMetadata(1, 1))
     broker.request(FetchMetadata(1, 2))
 
-    assert context.answered({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
-    assert context.throttled() == FetchAnswer(ErrorCode.invalid_fetch_session_epoch, 1, {})
+    assert context.response_partitions({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
+    assert context.throttled() == SessionFetchResponse(ErrorCode.invalid_fetch_session_epoch, 1, {})
 
 
 def test_sessions_remember_so_many_partitions_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_one_request_takes_along_all_that_waits_and_the_next_waits_for_its_answe
     assert first == AlterPartitionCall({ZERO: Proposed(ID, EXPAND)})
     assert proposals.next_call() is None
 
-    assert proposals.answered({ZERO: ACCEPTED}) == [(ZERO, EXPAND, ACCEPTED)]
+    assert proposals.handle_response({ZERO: ACCEPTED}) == [(ZERO, EXPAND, ACCEPTED)]
     assert proposals.next_call() == AlterPartitionCall({ONE: Proposed(ID, SHRINK)})
 
 
@@ -53,7 +53,7 @@ def test_a_partition_waits_for_one_answer_at_a_time(proposals: IsrProposals) -> 
 
     proposals.next_call()
     assert not proposals.submit(ZERO, ID, SHRINK)
-    proposals.answered({ZERO: ErrorCode.fenced_leader_epoch})
+    proposals.handle_response({ZERO: ErrorCode.fenced_leader_epoch})
 
     assert proposals.submit(ZERO, ID, SHRINK)
 
@@ -85,7 +85,7 @@ def test_a_partition_that_the_answer_leaves_out_is_asked_for_again(
     proposals.submit(ONE, ID, SHRINK)
     proposals.next_call()
 
-    verdicts = proposals.answered({ONE: ErrorCode.ineligible_replica})
+    verdicts = proposals.handle_response({ONE: ErrorCode.ineligible_replica})
 
     assert verdicts == [(ONE, SHRINK, ErrorCode.ineligible_replica)]
     assert len(proposals) == 1

@@ -17,7 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replica_manager.broker.broker_gauges import PartitionGauges
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
-from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers, FetcherSettings
+from replica_manager.replication.fetch_requests import (
+    AskRecords,
+    FetcherSettings,
+    LeaderFetchResponse,
+)
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.replica_fetchers import (
@@ -151,7 +155,9 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
     request = fetcher.next_request(0)
     assert isinstance(request, AskRecords)
     answers = {ORDERS: FetchPartitionData(ErrorCode.none, 9, 9, 0)}
-    take_records(fetcher, request, FetchAnswers(17, ErrorCode.none, 5, answers, [ORDERS_ID]), 0)
+    take_records(
+        fetcher, request, LeaderFetchResponse(17, ErrorCode.none, 5, answers, [ORDERS_ID]), 0
+    )
     assert scraped.lag == {"consumerlag": 7}
 
     scraped.fetchers.remove([ORDERS])

@@ -18,7 +18,7 @@ from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
     FetchPartitionStatus,
-    must_answer_at_once,
+    must_respond_at_once,
 )
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
@@ -271,7 +271,7 @@ def test_a_divergence_ends_the_waiting_of_who_named_its_last_epoch() -> None:
 
 def test_what_is_answered_at_once() -> None:
     def at_once(*results: FetchPartitionData, max_wait_ms: int = 500, min_bytes: int = 5) -> bool:
-        return must_answer_at_once(results, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        return must_respond_at_once(results, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
 
     nothing = FetchPartitionData(ErrorCode.none)
 

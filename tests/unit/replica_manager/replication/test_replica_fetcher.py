@@ -25,8 +25,8 @@ from replica_manager.replication.fetch_requests import (
     AskOffsets,
     AskRecords,
     EpochQuestion,
-    FetchAnswers,
     Idle,
+    LeaderFetchResponse,
     OffsetQuestion,
 )
 from replica_manager.replication.fetch_state import (
@@ -158,7 +158,7 @@ def on_disk(tmp_path: Path) -> Follower:
 
 
 def steps(follower: Follower, answer: FetchPartitionData) -> Iterator[Any]:
-    answers = FetchAnswers(17, ErrorCode.none, 9, {ZERO: answer}, [ID])
+    answers = LeaderFetchResponse(17, ErrorCode.none, 9, {ZERO: answer}, [ID])
     return follower.fetcher.records_steps(follower.fetch(), answers, lambda: follower.now_ms)
 
 

@@ -20,9 +20,9 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_requests import (
     AskRecords,
-    FetchAnswers,
     FetcherSettings,
     Idle,
+    LeaderFetchResponse,
 )
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
@@ -147,7 +147,7 @@ class Follower:
             for tp in self.request.fetch.session_partitions
             if tp != ZERO
         }
-        answers = FetchAnswers(17, ErrorCode.none, 0, told, [ID])
+        answers = LeaderFetchResponse(17, ErrorCode.none, 0, told, [ID])
         take_records(self.fetcher, self.request, answers, self.clock.ms)
 
 
