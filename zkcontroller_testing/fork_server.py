@@ -137,22 +137,21 @@ class ForkServer:
         Its limits and umask are those that the caller had at the first start.
         """
         where = str(directory or Path.cwd())
-        status, theirs = os.pipe()
         # The request is in a memory file, because the environment may be larger than a message.
         with os.fdopen(os.memfd_create("request"), "w", encoding="ascii") as request:
             json.dump([package, [*arguments], {**environment}, where], request)
             request.flush()
-            files = [request.fileno(), stdout, stderr, theirs]
-            try:
-                with self._lock:
-                    try:
-                        socket.send_fds(self._connected(), [_FORK], files)
-                    except (BrokenPipeError, ConnectionResetError):  # the server was killed
-                        self.close()
-                        socket.send_fds(self._connected(), [_FORK], files)
-            finally:
-                os.close(theirs)
-        return ForkedProcess(status)
+            files = [request.fileno(), stdout, stderr]
+            with self._lock:
+                is_new = self._socket is None
+                try:
+                    return self._forked(files)
+                except (BrokenPipeError, ConnectionResetError, ChildProcessError):
+                    if is_new:
+                        raise
+                    # It was killed, perhaps so lately that its socket still took the request.
+                    self.close()
+                    return self._forked(files)
 
     def close(self) -> None:
         """Ends the server; the programs it has started continue to run."""
@@ -161,6 +160,17 @@ class ForkServer:
             self._socket.close()
             self._socket = None
         atexit.unregister(self.close)
+
+    def _forked(self, files: Sequence[int]) -> ForkedProcess:
+        status, theirs = os.pipe()
+        try:
+            socket.send_fds(self._connected(), [_FORK], [*files, theirs])
+        except OSError:
+            os.close(status)
+            raise
+        finally:
+            os.close(theirs)
+        return ForkedProcess(status)
 
     def _connected(self) -> socket.socket:
         if self._socket is None:

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -126,6 +128,20 @@ def test_another_server_follows_one_that_was_killed(programs: Programs) -> None:
     os.kill(orphan.pid, signal.SIGKILL)
 
     assert programs.start("files").wait(WAIT_S) > 0
+
+
+def test_another_server_does_what_one_had_not_begun_that_was_killed(programs: Programs) -> None:
+    waiting = programs.start("wait")
+    [server] = (each for each in fork_server.servers.values() if waiting.pid in _children(each))
+    waiting.kill()
+    assert waiting.wait(WAIT_S) == -signal.SIGKILL
+    os.kill(server, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(programs.start, "files")
+        time.sleep(0.1)  # for the request to be sent; a later one finds the server gone
+        os.kill(server, signal.SIGKILL)
+
+        assert started.result(WAIT_S).wait(WAIT_S) > 0
 
 
 def test_the_server_ends_with_the_process_that_uses_it(programs: Programs) -> None:
