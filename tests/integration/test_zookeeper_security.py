@@ -55,13 +55,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeepe
 
 def why_unavailable(open_client: OpenClient, connect: str, properties: dict[str, str]) -> str:
     """What the error says; a busy machine may need longer than the first wait to find out why."""
+    said = ""
     for timeout_ms in (1_500, 6_000, 20_000):
         with pytest.raises(ZooKeeperUnavailable) as raised:
             open_client(connect, tls=context(properties), connection_timeout_ms=timeout_ms)
-        unexplained = f"no connection to ZooKeeper at {connect} within {timeout_ms} ms"
-        if str(raised.value) != unexplained:
+        said = str(raised.value)
+        if not said.endswith(f"within {timeout_ms} ms"):
             break
-    return str(raised.value)
+    return said
 
 
 def context(properties: dict[str, str]) -> Any:
