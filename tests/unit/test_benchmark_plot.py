@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.growth import table
 from benchmarks.operations import print_table
-from benchmarks.plot import read_ratios
+from benchmarks.plot import Curve, read_growth, read_ratios
 from benchmarks.stall_probe import quantile
 
 
@@ -31,6 +32,21 @@ def test_ratios_are_read_as_they_were_printed(capsys: pytest.CaptureFixture[str]
         "a broker's death": {10_000: 0.125, 400_000: 0.125},
         "failover": {10_000: 1.25, 400_000: 1.25},
     }
+
+
+def test_curves_are_read_as_they_were_printed() -> None:
+    sides: list[tuple[str, list[dict[str, float]]]] = [
+        ("zkcontroller", [{"memory, MB": 49.15, "p50, ms": 0.2}, {"memory, MB": 78, "p50, ms": 1}]),
+        ("kafka 3.9.1", [{"memory, MB": 376.84, "p50, ms": 3}, {"memory, MB": 1e4, "p50, ms": 4}]),
+    ]
+    printed = table("partitions", (10, 5_000), sides) + "\n\nMetadata, ms   1.0 / 2.0\n"
+
+    assert read_growth(printed) == {
+        ("partitions", "memory, MB"): Curve([10, 5_000], [49.15, 78], [376.84, 1e4]),
+        ("partitions", "p50, ms"): Curve([10, 5_000], [0.2, 1], [3, 4]),
+    }
+    with pytest.raises(ValueError, match="1 figures for 2 sizes"):
+        read_growth(printed.replace("49.15 / 376.84", ""))
 
 
 def test_a_quantile_is_a_wait_that_occurred() -> None:
