@@ -20,6 +20,7 @@ from kazoo import retry as kazoo_retry
 from kazoo.protocol import connection as kazoo_connection
 
 from tests.file_seconds import FileSeconds
+from tests.first_collection import FirstCollection
 from tests.processor_time import ProcessorTime
 from tests.support.leftovers import Leftovers
 from tests.support.sources import kept
@@ -96,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # a test would depend on the tests that its worker has run before.
         setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010 - not its type
     config.pluginmanager.register(Leftovers())
+    config.pluginmanager.register(FirstCollection(config))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FileSeconds())
     if config.getoption("--processor-time"):
