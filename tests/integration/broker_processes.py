@@ -43,20 +43,35 @@ def wait_for(what: Callable[[], T | None], why: str) -> T:
         time.sleep(POLL_S)
 
 
+def metadata_of(admin: Any) -> Any | None:
+    """What a broker says to confluent-kafka's AdminClient; None while the broker knows no other.
+
+    A broker serves before the first UpdateMetadata reaches it, as Kafka's does, and librdkafka
+    refuses a response without brokers.
+    """
+    module: Any = importlib.import_module("confluent_kafka")
+    try:
+        return admin.list_topics(timeout=10)
+    except module.KafkaException as refused:
+        if refused.args[0].code() != module.KafkaError._PARTIAL:
+            raise
+        return None
+
+
 def admin_client(bootstrap_servers: str) -> Any:
     """confluent-kafka's AdminClient, after the controller is known and knows these brokers.
 
-    A broker serves before the first UpdateMetadata reaches it, as Kafka's does, and before the
-    controller counts it for a new topic.  librdkafka does not ask again soon when no controller is
-    named, so each try is another client.
+    A broker serves before the controller counts it for a new topic.  librdkafka does not ask again
+    soon when no controller is named, so each try is another client.
     """
     module: Any = importlib.import_module("confluent_kafka.admin")
     count = len(bootstrap_servers.split(","))
 
     def informed() -> Any | None:
         admin = module.AdminClient({"bootstrap.servers": bootstrap_servers})
-        found = admin.list_topics(timeout=10)
-        return admin if found.controller_id >= 0 and len(found.brokers) >= count else None
+        found = metadata_of(admin)
+        is_informed = found and found.controller_id >= 0 and len(found.brokers) >= count
+        return admin if is_informed else None
 
     return wait_for(informed, "a broker names the controller and all brokers")
 

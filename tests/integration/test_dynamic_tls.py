@@ -13,7 +13,13 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tests.integration.broker_processes import BrokerProcess, Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import (
+    BrokerProcess,
+    Cluster,
+    cluster_in,
+    metadata_of,
+    wait_for,
+)
 from tests.integration.secured_cluster import address
 from tests.support.certificates import Authority, Identity
 from zkcontroller.zookeeper.requests import ZkCode
@@ -83,7 +89,7 @@ def cluster(tmp_path: Path, zookeeper_connect: str, operator: Operator) -> Itera
     with cluster_in(tmp_path, f"{zookeeper_connect}/{tmp_path.name}") as cluster:
         cluster.start(1, **properties)
         # A client asks the broker itself, which it knows by its metadata.
-        wait_for(lambda: admin_of(cluster).list_topics(timeout=TIMEOUT_S).brokers, "metadata")
+        wait_for(lambda: metadata_of(admin_of(cluster)), "metadata")
         yield cluster
 
 
@@ -171,7 +177,7 @@ def test_a_broker_whose_file_names_a_store_that_is_gone_starts_with_the_one_in_z
     }
     with cluster_in(tmp_path, f"{zookeeper_connect}/{tmp_path.name}") as cluster:
         [broker] = cluster.start(1, **properties)
-        wait_for(lambda: admin_of(cluster).list_topics(timeout=TIMEOUT_S).brokers, "metadata")
+        wait_for(lambda: metadata_of(admin_of(cluster)), "metadata")
         first = operator.served(broker)
         alter(cluster, **{f"{PREFIX}ssl.keystore.location": str(made[1])})
         wait_for(lambda: operator.served(broker) != first, "the new certificate")

@@ -29,6 +29,7 @@ from zkcontroller_testing import fork_server
 GRACE_S: Final = 10.0
 """What was closed may take so long until it is gone: a thread ends, a client closes its sockets."""
 _FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.25
 _NATIVE_CLIENT: Final = b"rdk:"
 """The threads of librdkafka are named so; Python knows nothing of them."""
 UNWATCHED: Final = frozenset(
@@ -78,7 +79,7 @@ def _what_stays(look: Callable[[], dict[Hashable, str]]) -> list[str]:
             if not (found := look()) or time.monotonic() >= deadline:
                 break
             time.sleep(pause_s)
-            pause_s *= 2
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return [*found.values(), *(str(warning.message) for warning in unclosed)]
 
 

@@ -24,15 +24,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "GRACE_S", 0.05)
 
 
-def test_what_is_closed_again_is_not_left_behind(tmp_path: Path) -> None:
-    before = Belongings.now()
-
-    with socket.socket(), (tmp_path / "file").open("w"):
-        pass
-
-    assert before.left_behind() == []
-
-
 def test_an_open_socket_file_and_thread_are_named(tmp_path: Path) -> None:
     may_end = threading.Event()
     waiting = threading.Thread(target=may_end.wait, name="a-waiting-thread")
@@ -50,46 +41,55 @@ def test_an_open_socket_file_and_thread_are_named(tmp_path: Path) -> None:
     assert "thread a-waiting-thread" in left
 
 
-def test_a_thread_that_is_about_to_end_is_waited_for_and_what_it_held_is_collected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Cycle:
-        def __init__(self) -> None:
-            self.itself = self
-            self.descriptor = os.open(os.devnull, os.O_RDONLY)
-
-        def __del__(self) -> None:
-            os.close(self.descriptor)
-
-    monkeypatch.setattr(leftovers, "GRACE_S", 60)
-    before = Belongings.now()
-
-    threading.Timer(0.05, lambda _: None, [Cycle()]).start()
-
-    assert before.left_behind() == []
+def printed(steps: str) -> list[str]:
+    """The lines of a process of its own: in ours another test's client may connect meanwhile."""
+    preface = "import os, socket, threading\nfrom tests.support import leftovers\n"
+    run = subprocess.run(
+        [sys.executable, "-c", preface + dedent(steps)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return run.stdout.splitlines()
 
 
-def test_garbage_that_holds_a_socket_is_left_behind_although_it_is_collected() -> None:
-    class Cycle:
-        pass
+def test_what_is_closed_again_or_will_be_is_not_left_behind_but_garbage_with_a_socket() -> None:
+    closed, waited_for, unclosed, collected = printed("""
+        class Cycle:
+            def __init__(self, held):
+                self.itself, self.held = self, held
 
-    before = Belongings.now()
+        class ClosedCycle(Cycle):
+            def __del__(self):
+                os.close(self.held)
 
-    cycle = Cycle()
-    cycle.__dict__.update(itself=cycle, socket=socket.socket())
-    del cycle
-    [unclosed] = before.left_behind()
+        leftovers.GRACE_S = 0.05
+        before = leftovers.Belongings.now()
+        with socket.socket(), open(os.devnull):
+            pass
+        print(before.left_behind())
 
+        leftovers.GRACE_S = 60
+        held = os.open(os.devnull, os.O_RDONLY)
+        threading.Timer(0.05, lambda _: None, [ClosedCycle(held)]).start()
+        print(before.left_behind())
+
+        leftovers.GRACE_S = 0.05
+        Cycle(socket.socket())
+        print(before.left_behind())
+        print(before.left_behind())
+    """)
+
+    assert closed == waited_for == collected == "[]"
     assert "unclosed <socket.socket" in unclosed
-    assert before.left_behind() == []
 
 
 def test_a_client_of_librdkafka_is_named_until_it_is_gone() -> None:
     pytest.importorskip("confluent_kafka")
-    # In a process of its own: another client in this one may connect meanwhile.
-    steps = """
+
+    with_client, without = printed("""
         from confluent_kafka import Producer
-        from tests.support import leftovers
 
         before = leftovers.Belongings.now()
         leftovers.GRACE_S = 0.05
@@ -98,12 +98,7 @@ def test_a_client_of_librdkafka_is_named_until_it_is_gone() -> None:
         del client
         leftovers.GRACE_S = 60
         print(before.left_behind())
-    """
-
-    run = subprocess.run(
-        [sys.executable, "-c", dedent(steps)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    with_client, without = run.stdout.splitlines()
+    """)
 
     assert "a client of librdkafka: thread rdk:" in with_client
     assert without == "[]"
