@@ -11,10 +11,9 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
-from xdist.workermanage import WorkerController
 
 _FIRST: Final = "gw0"
 _PAUSE_S: Final = 0.05
@@ -33,7 +32,7 @@ class FirstCollection:
             self._is_done = _sign(worker["testrunuid"])
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: WorkerController) -> None:
+    def pytest_configure_node(self, node: Any) -> None:
         """Learns, in the main process, which file to remove at the end."""
         self._is_done = _sign(node.workerinput["testrunuid"])
 
