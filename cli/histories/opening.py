@@ -264,13 +264,18 @@ class Opened:
         from kafka_history.readers.found_tables import wanting
         from kafka_history.readers.ingest import ingest
         from kafka_history.readers.session import start_spark
-        from kafka_history.readers.soundness import SMALL_ROWS, is_little
+        from kafka_history.readers.soundness import BRIEF_ROWS, SMALL_ROWS, is_little
         from kafka_history.readers.store import read_events
         from kafka_history.rules.history import EventHistory
 
         is_small = not self._unread and is_little(self._out, SMALL_ROWS)
         say("starting Spark")
-        spark = start_spark(self._asked.master, memory=self._asked.memory, is_small=is_small)
+        spark = start_spark(
+            self._asked.master,
+            memory=self._asked.memory,
+            is_brief=not self._unread and is_little(self._out, BRIEF_ROWS),
+            is_small=is_small,
+        )
         if self._unread:
             say(f"reading {briefly(self._unread)}")
             ingest(spark, self._unread, self._options, progress())

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, reduce
+from itertools import accumulate, pairwise, repeat
 from typing import Any, TypeVar
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 Spark's own documentation calls it so
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.window import Window
 
 from kafka_history.event_schema import EVENT_COLUMNS, columns_of, ddl
+from kafka_history.readers.arrow_columns import table_of
 from kafka_history.rules.event import Event, in_order
 from kafka_history.rules.history import TOPIC_PARTITION
 
@@ -34,19 +39,22 @@ def first_of_each(rows: DataFrame, keys: Sequence[str], *order: Column | str) ->
 
 
 def gathered(rows: DataFrame) -> list[Event]:
-    """The rows as events, in order, collected in this process; for few rows only."""
+    """The rows as events, in order, collected in this process; for few rows only.
+
+    A field whose column the rows lack has its default.
+    """
     # Rows without a time cannot be put in order.
     timed = rows.where("time_ms IS NOT NULL")
-    table = timed.select(*(column.name for column in EVENT_COLUMNS)).toArrow()
-    columns = table.to_pydict(maps_as_pydicts="strict")
-    return in_order(map(Event._make, zip(*columns.values(), strict=True)))
+    names = [name for name in Event._fields if name in rows.columns]
+    return in_order(_values(Event, timed.select(*names).toArrow()))
 
 
 def as_rows(
     spark: SparkSession, found: Iterable[tuple[Any, ...]], kind: type[Finding]
 ) -> DataFrame:
-    """Findings of one kind as a table."""
-    return spark.createDataFrame(list(found), ddl(columns_of(kind)))
+    """Findings of one kind, or events, as a table."""
+    columns = EVENT_COLUMNS if kind is Event else columns_of(kind)
+    return spark.createDataFrame(table_of(found, columns))
 
 
 def in_each(
@@ -63,14 +71,22 @@ def in_each(
     partition; rows with a null key are left out.
     """
 
-    def found(*groups: list[Row]) -> list[tuple[Any, ...]]:
+    def found(*groups: pa.Array) -> pa.Array:
         rows = [
-            [make(**row.asDict()) for row in group]
-            for make, group in zip(types, groups, strict=True)
+            _values(make, pa.RecordBatch.from_struct_array(each.flatten()))
+            for make, each in zip(types, groups, strict=True)
         ]
-        return list(rule(*rows))
+        ends = [accumulate(pc.list_value_length(each).to_pylist(), initial=0) for each in groups]
+        results: list[tuple[Any, ...]] = []
+        offsets = [0]
+        for spans in zip(*map(pairwise, ends), strict=True):
+            its = (all_rows[start:end] for all_rows, (start, end) in zip(rows, spans, strict=True))
+            results.extend(rule(*its))
+            offsets.append(len(results))
+        structs = table_of(results, columns).to_struct_array().combine_chunks()
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
 
-    types = [make for make, _ in needed]
+    types, columns = [make for make, _ in needed], columns_of(kind)
     packed = [
         table.dropna(subset=list(keys)).select(
             *keys,
@@ -83,12 +99,27 @@ def in_each(
         .groupBy(*keys)
         .agg(*(F.collect_list(f"rows_{at}").alias(f"rows_{at}") for at in range(len(needed))))
     )
-    # Spark's Arrow functions need pandas, which nothing else here needs.
-    of_group = F.udf(found, f"array<struct<{ddl(columns_of(kind))}>>", useArrow=False)
+    of_group = arrow_udf(  # type: ignore[call-overload]  # the hints of found say the rest
+        found, f"array<struct<{ddl(columns)}>>"
+    )
     return grouped.select(F.inline(of_group(*grouped.columns[len(keys) :])))
 
 
 def listed(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
     """The rows as findings of type ``kind``, collected in this process."""
     names = [column.name for column in columns_of(kind)]
-    return [kind(**row.asDict(recursive=True)) for row in rows.select(*names).collect()]
+    return _values(kind, rows.select(*names).toArrow())
+
+
+def _values(kind: type[Finding], rows: pa.Table | pa.RecordBatch) -> list[Finding]:
+    """The rows as values of one type; a field whose column the rows lack has its default."""
+    make: Any = kind
+    columns: list[Iterable[Any]] = []
+    for name in make._fields:
+        if name not in rows.schema.names:
+            columns.append(repeat(make._field_defaults[name], rows.num_rows))
+        elif rows[name].null_count == rows.num_rows:
+            columns.append(repeat(None, rows.num_rows))  # as are most columns of most events
+        else:
+            columns.append(rows[name].to_pylist(maps_as_pydicts="strict"))
+    return list(map(make._make, zip(*columns, strict=True)))

@@ -16,12 +16,11 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafka_history.event_schema import columns_of
-from kafka_history.readers.arrow_columns import TYPES
+from kafka_history.readers.arrow_columns import table_of
 from kafka_history.readers.soundness import is_as_written, seal
 
 ANSWERS: Final = "answers"
@@ -49,16 +48,22 @@ def answers_of(ingests: Sequence[str]) -> str:
 
 
 def findings(
-    folder: Path, name: str, kind: type[Finding], fields: Mapping[str, object] = _ANY
+    folder: Path,
+    name: str,
+    kind: type[Finding],
+    fields: Mapping[str, object] = _ANY,
+    rows_max: int | None = None,
 ) -> list[Finding] | None:
     """The stored findings whose fields have these values, in no order.
 
-    None: they are not stored, are damaged, or are larger than :data:`BYTES_MAX`.
+    None: they are not stored, are damaged, or are larger than :data:`BYTES_MAX` or ``rows_max``.
     """
     files = sorted((folder / name).glob("*.parquet"))
     if not files or sum(file.stat().st_size for file in files) > BYTES_MAX:
         return None
     if not is_as_written(folder / name):
+        return None
+    if rows_max is not None and sum(pq.read_metadata(file).num_rows for file in files) > rows_max:
         return None
     where = [pc.field(field) == value for field, value in fields.items()]
     only = reduce(operator.and_, where) if where else None
@@ -68,14 +73,7 @@ def findings(
 
 def keep_findings(folder: Path, found: Iterable[tuple[Any, ...]], kind: type[Finding]) -> None:
     """Stores findings of type ``kind`` as Parquet in the folder."""
-    columns = columns_of(kind)
-    rows = list(found)
-    table = pa.table(
-        {
-            column.name: pa.array([row[at] for row in rows], TYPES[column.type])
-            for at, column in enumerate(columns)
-        }
-    )
+    table = table_of(found, columns_of(kind))
 
     def write(mine: Path) -> None:
         mine.mkdir(parents=True)

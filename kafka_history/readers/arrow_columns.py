@@ -7,14 +7,14 @@ does not fit the column's type becomes null, too, because no log line may end an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from kafka_history.event_schema import EVENT_COLUMNS
+from kafka_history.event_schema import EVENT_COLUMNS, Column
 
 Texts = Sequence[bytes]
 
@@ -169,3 +169,14 @@ def pairs(names: Sequence[str], columns: Sequence[Texts]) -> pa.Array:
         keys = keys.filter(pa.array(is_there))
         texts = [text for text in texts if text]
     return pa.MapArray.from_arrays(pa.array(offsets), keys, strings(texts))
+
+
+def table_of(found: Iterable[tuple[Any, ...]], columns: Sequence[Column]) -> pa.Table:
+    """The values as a table with these columns, one for each field."""
+    rows = list(found)
+    return pa.table(
+        {
+            column.name: pa.array([row[at] for row in rows], TYPES[column.type])
+            for at, column in enumerate(columns)
+        }
+    )

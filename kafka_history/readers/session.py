@@ -69,6 +69,8 @@ _DEFAULTS: Final = {
     # One writer per cluster and day at once; without it each task sorts all its rows first.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.compression.codec": "zstd",
+    # A worker makes values of a whole batch, which take some ten times its bytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
 }
 """Defaults, used where neither spark-submit nor spark-defaults.conf sets a value."""
 

@@ -25,6 +25,8 @@ SMALL_ROWS: Final = 100_000
 """Up to this many rows are gathered by one job of Spark; the driver applies the rules to them."""
 LOCAL_ROWS: Final = 1_000_000
 """Above this many rows, Spark is used by default."""
+BRIEF_ROWS: Final = 2_000_000
+"""Up to this many rows, code that a JVM compiles fully would cost more time than it saves."""
 BATCH_ROWS: Final = 50_000
 """Most rows that are read into memory at once."""
 CONTENTS: Final = "_contents.json"

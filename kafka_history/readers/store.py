@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from kafka_history.event_schema import EVENT_COLUMNS, columns_of, ddl
+from kafka_history.readers.arrow_columns import table_of
 from kafka_history.readers.found_tables import PiecePlace, newest_pieces
 from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.soundness import check_ingests
@@ -37,7 +38,7 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
         .option("basePath", str(folder / "events"))
         .parquet(*(str(folder / "events" / f"ingest={ingest}") for ingest in ingests))
     )
-    pieces = spark.createDataFrame(newest_pieces(folder, ingests), ddl(columns_of(PiecePlace)))
+    pieces = spark.createDataFrame(table_of(newest_pieces(folder, ingests), columns_of(PiecePlace)))
     rows = stored.join(F.broadcast(pieces), ["ingest", "uri", "block"])
     return rows.withColumn("line", F.expr("line_id + lines_before + 1")).select(
         *(F.col(c.name).cast(c.type).alias(c.name) for c in EVENT_COLUMNS)

@@ -107,7 +107,9 @@ def _findings(history: Answers[Any], gather: _Gatherer, said: Progress) -> dict[
     found["failed_transitions"] = gather.rows(
         "failed_transitions", history.failed_transitions, "-count", "first_ms"
     )
-    found["invariants"] = gather.rows("invariants", history.violations, "at_ms", "rule")
+    found["invariants"] = gather.rows(
+        "invariants", history.violations, "at_ms", "rule", "topic", "partition", "file", "line"
+    )
     said("topics")
     found["deletions"] = gather.rows("deletions", history.deletions, "from_ms", "topic")
     found["reassignments"] = gather.rows(

@@ -89,7 +89,7 @@ def overlapping_files(spans: Iterable[LoggerSpan]) -> frozenset[str]:
 def copied_lines(events: Iterable[Event]) -> Iterator[CopiedLine]:
     """All but one of each set of equal lines.
 
-    ``events``: for each millisecond at least all events in overlapping files.
+    ``events``: at least all those in overlapping files that are equal to one in another file.
     """
     # Equal lines in one file are separate events: match the first with the first, and so on.
     times: defaultdict[tuple[_Said, str], int] = defaultdict(int)

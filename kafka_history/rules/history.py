@@ -173,8 +173,8 @@ class Answers(ABC, Generic[Table]):
         del name, kind
         return list(make())
 
-    def _kept_table(self, name: str, make: Callable[[], Table]) -> Table:
-        del name
+    def _kept_table(self, name: str, kind: type[Finding], make: Callable[[], Table]) -> Table:
+        del name, kind
         return make()
 
     # The findings.
@@ -345,7 +345,7 @@ class Answers(ABC, Generic[Table]):
             lines = self._events(_partition_states.STATE_KINDS, _partition_states.COLUMNS)
             return self._in_each(of_one, State, (Event, lines))
 
-        return self._kept_table("states", make)
+        return self._kept_table("states", State, make)
 
     @cached_property
     def isr_changes(self) -> Table:
@@ -356,7 +356,7 @@ class Answers(ABC, Generic[Table]):
                 _isr_changes.isr_changes, _isr_changes.InSyncChange, (State, self.states)
             )
 
-        return self._kept_table("isr_changes", make)
+        return self._kept_table("isr_changes", _isr_changes.InSyncChange, make)
 
     @property
     @abstractmethod
@@ -418,7 +418,7 @@ class Answers(ABC, Generic[Table]):
             said = self._events(_leaderless.KINDS, _leaderless.COLUMNS)
             return self._in_each(of_one, Window, (State, self.states), (Event, said))
 
-        return self._kept_table("leaderless", make)
+        return self._kept_table("leaderless", Window, make)
 
     @cached_property
     def outages(self) -> list[_outages.Outage]:
@@ -516,19 +516,15 @@ class EventHistory(Answers[list[Any]]):
 
     @override
     def listed(self, table: list[Any], kind: type[Finding]) -> list[Finding]:
-        return [row if isinstance(row, kind) else _as(kind, row) for row in table]
+        return listed_here(table, kind)
 
     @override
     def biographies(self, partitions: Collection[TopicPartition]) -> list[State]:
-        return [state for state in self.states if (state.topic, state.partition) in partitions]
+        return biographies_here(self.states, partitions)
 
     @override
     def longest_outages(self, limit: int) -> tuple[list[dict[str, Any]], int]:
-        windows = [
-            {**window._asdict(), "span_ms": _outages.span_ms(window, self.end_ms)}
-            for window in self.leaderless
-        ]
-        return self.taken(windows, *LONGEST, limit=limit)
+        return longest_outages_here(self.leaderless, self.end_ms, limit)
 
     @cached_property
     @override
@@ -568,20 +564,7 @@ class EventHistory(Answers[list[Any]]):
         keys: Sequence[str] = TOPIC_PARTITION,
     ) -> list[Finding]:
         del kind
-        groups: dict[Any, tuple[list[Any], ...]] = {}
-        key_of = attrgetter(*keys)
-        for at, (_, rows) in enumerate(needed):
-            for row in rows:
-                key = key_of(row)
-                if (group := groups.get(key)) is None:
-                    groups[key] = group = tuple([] for _ in needed)
-                group[at].append(row)
-        return [
-            found
-            for key, group in groups.items()
-            if key is not None and not (isinstance(key, tuple) and None in key)
-            for found in rule(*group)
-        ]
+        return in_each_here(rule, *needed, keys=keys)
 
     @override
     def _and(
@@ -592,10 +575,7 @@ class EventHistory(Answers[list[Any]]):
 
     @override
     def _first_of(self, kinds: Collection[str], *keys: str) -> list[Event]:
-        found: dict[Any, Event] = {}
-        for event in self.said(kinds):
-            found.setdefault(tuple(getattr(event, key) for key in keys), event)
-        return list(found.values())
+        return first_of_each_here(self.said(kinds), keys)
 
     @cached_property
     def _works(self) -> list[Event]:
@@ -648,6 +628,19 @@ class EventHistory(Answers[list[Any]]):
         return _windows.counted_lines(self.events, both)
 
 
+FEW_KINDS: Final = frozenset().union(
+    {_totals.VERSION_KIND, _totals.CLUSTER_KIND, _slow_requests.FINISHED},
+    {_partition_states.TOPIC_END, _broker_lives.REGISTERED, _invariants.LEADER_KIND},
+    {*_totals.SIGN_KINDS, *_min_isr.SETTING_KINDS, _min_isr.REFUSAL_KIND},
+    {*_leaderless.DELETION_KINDS, *_leaderless.KINDS, *_unclean_elections.KINDS},
+    _tenures.ELECTIONS | _tenures.MARKS | _tenures.PHASE_KINDS,
+    _deposed.REFUSED_BY_BROKER | _deposed.REFUSED_BY_ZOOKEEPER,
+    *(_broker_lives.MARKS, _broker_lives.EXPIRIES, _broker_lives.VIEWS, _departures.CLIENT),
+    *(_zookeeper_gaps.KINDS, _log_dir_failures.KINDS, _failed_transitions.KINDS),
+    *(_topic_deletions.KINDS, _reassignments.KINDS, _acts.KINDS, _acts.ELECTIONS),
+)
+"""Kinds of events that are few in most clusters; rules read them more than once."""
+
 LONGEST: Final = ("-span_ms", "from_ms", "topic", "partition")
 """The order of windows without a leader, for :meth:`Answers.taken`: the longest first."""
 
@@ -674,5 +667,52 @@ def taken_here(answer: Iterable[Any], *order: str, limit: int) -> tuple[list[dic
     return sorted(rows, key=place)[:limit], max(len(rows) - limit, 0)
 
 
-def _as(kind: type[Finding], row: Any) -> Finding:
-    return kind(*(getattr(row, name) for name in kind._fields))  # type: ignore[attr-defined]
+def listed_here(table: Iterable[Any], kind: type[Finding]) -> list[Finding]:
+    """The rows of a table in memory as values of ``kind``."""
+    fields = attrgetter(*kind._fields)  # type: ignore[attr-defined]
+    return [row if isinstance(row, kind) else kind(*fields(row)) for row in table]
+
+
+def in_each_here(
+    rule: Callable[..., Iterable[Finding]],
+    *needed: tuple[type[Any], Any],
+    keys: Sequence[str] = TOPIC_PARTITION,
+) -> list[Finding]:
+    """The findings that ``rule`` makes for each partition, of tables in memory."""
+    groups: dict[Any, tuple[list[Any], ...]] = {}
+    key_of = attrgetter(*keys)
+    for at, (_, rows) in enumerate(needed):
+        for row in rows:
+            key = key_of(row)
+            if (group := groups.get(key)) is None:
+                groups[key] = group = tuple([] for _ in needed)
+            group[at].append(row)
+    return [
+        found
+        for key, group in groups.items()
+        if key is not None and not (isinstance(key, tuple) and None in key)
+        for found in rule(*group)
+    ]
+
+
+def first_of_each_here(events: Iterable[Event], keys: Sequence[str]) -> list[Event]:
+    """The first of the events, which must be in order, for each combination of the ``keys``."""
+    found: dict[Any, Event] = {}
+    for event in events:
+        found.setdefault(tuple(getattr(event, key) for key in keys), event)
+    return list(found.values())
+
+
+def biographies_here(
+    states: Iterable[State], partitions: Collection[TopicPartition]
+) -> list[State]:
+    """The states of these partitions."""
+    return [state for state in states if (state.topic, state.partition) in partitions]
+
+
+def longest_outages_here(
+    windows: Iterable[Window], end_ms: int, limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """See :meth:`Answers.longest_outages`."""
+    spans = ({**each._asdict(), "span_ms": _outages.span_ms(each, end_ms)} for each in windows)
+    return taken_here(spans, *LONGEST, limit=limit)

@@ -31,6 +31,11 @@ ELECTIONS: Final = frozenset({"ctl-elected", "ctl-epoch-incremented"})
 UPDATED: Final = "um-applied"
 WITNESS_KINDS: Final = frozenset({UPDATED, "lisr-received", "um-cached", "stop-received"})
 """Lines of brokers that name the controller and its epoch."""
+WITNESS_COLUMNS: Final = (
+    "file", "line", "time_ms", "kind", "logger", "component", "broker_id", "controller_id",
+    "controller_epoch",
+)  # fmt: skip
+"""The columns of an event that :func:`witnessed` and :func:`is_controllers` need."""
 MARKS: Final = frozenset({
     "ctl-resigned", "zkc-session", "zk-timeout", "zk-state", "server-life", "ctl-thread",
     "ctl-elect-error", "ctl-ready",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -77,6 +78,23 @@ def test_a_broker_that_says_the_same_twice_in_one_file_means_it_twice(spark: Spa
     assert answers(sorted(history.copies), "file", "records", "of") == [
         ("broker-1/console.log", 2, "broker-1/server.log"),
         ("broker-2/server.log", 1, "broker-1/server.log"),
+    ]
+
+
+def test_a_state_change_in_a_log_and_in_the_export_counts_once(spark: SparkSession) -> None:
+    moved: dict[str, Any] = {"topic": "orders", "partition": 0, "to_state": "OnlinePartition"}
+    rows = frame(
+        spark,
+        row("partition-state", 1_000, 1, "Changed orders-0", file="1/state-change.log", **moved),
+        row("partition-state", 1_000, 1, file="1/state-changes.jsonl", **moved),
+        row("partition-state", 1_000, 1, file="1/state-changes.jsonl", **moved | {"partition": 1}),
+    )
+
+    history = History(rows)
+
+    assert history.totals.records == 2
+    assert answers(history.copies, "file", "of") == [
+        ("1/state-changes.jsonl", "1/state-change.log")
     ]
 
 

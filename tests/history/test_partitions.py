@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 from pyspark.sql import SparkSession
 
 from kafka_history.analyses.history import History
+from kafka_history.rules.partition_states import State
 from tests.support.event_rows import START_MS, Row, row
 from tests.support.partition_rows import created, online, shrunk
 
@@ -139,7 +142,7 @@ def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_i
     assert answers(history.leaderless, "topic") == []
     assert answers(history.violations, "rule") == []
     assert answers(history.deletions, "topic", "took_ms", "blocked_by") == [("orders", 100, None)]
-    states = history.states.orderBy("incarnation", "number")
+    states = sorted(history.listed(history.states, State), key=attrgetter("incarnation", "number"))
     assert answers(states, "incarnation", "leader_epoch", "is_deleted") == [
         (1, 0, False), (1, 5, False), (1, 6, False), (1, None, True), (2, 0, False),
     ]  # fmt: skip

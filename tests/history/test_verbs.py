@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from kafka_history.analyses import kept
+from kafka_history.analyses import history, kept
 from kafka_history.analyses.history import History
 from kafka_history.readers import ingest as ingest_module
 from kafka_history.readers import session, soundness
@@ -154,7 +154,11 @@ def test_the_second_question_starts_no_spark(
     assert [(tmp_path / name).read_bytes() for name in page] == pages
 
 
-@pytest.mark.parametrize("small_rows", [0, soundness.SMALL_ROWS], ids=["many", "few"])
+@pytest.mark.parametrize(
+    ("small_rows", "few_rows"),
+    [(0, 0), (0, history.FEW_ROWS), (soundness.SMALL_ROWS, history.FEW_ROWS)],
+    ids=["many", "some", "few"],
+)
 def test_one_process_answers_as_spark_does(
     zkctl: Zkctl,
     store: Path,
@@ -163,8 +167,10 @@ def test_one_process_answers_as_spark_does(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     small_rows: int,
+    few_rows: int,
 ) -> None:
     monkeypatch.setattr(soundness, "SMALL_ROWS", small_rows)
+    monkeypatch.setattr(history, "FEW_ROWS", few_rows)
     questions = all_questions(tmp_path)
     answers: dict[tuple[str, object], Any] = {}
     for engine in ("spark", "local"):
