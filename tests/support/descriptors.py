@@ -10,8 +10,9 @@ import asyncio
 import gc
 import os
 import resource
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 TRIES: Final = 50
@@ -23,17 +24,25 @@ def open_descriptors() -> int:
     return len(_numbers())
 
 
-async def leaked_descriptors(before: int) -> int:
-    """How many more than ``before`` stay open.
+async def left_connections(port: int) -> int:
+    """How many connections to a server of this process, which listens on ``port``, it keeps open.
 
-    A thread of something else in this process, such as a client of a shared cluster, may have one
-    open for a moment, and the event loop closes a connection some turns after its last byte.
+    The event loop closes a connection some turns after its last byte.  All descriptors cannot be
+    counted instead: threads of other clients in this process connect at any time.
     """
     for _ in range(TRIES):
-        if open_descriptors() <= before:
-            return 0
+        if not (found := sum(_is_accepted(number, port) for number in _numbers())):
+            break
         await asyncio.sleep(PAUSE_S)
-    return max(open_descriptors() - before, 0)
+    return found
+
+
+def _is_accepted(number: int, port: int) -> bool:
+    """Whether a descriptor is such a connection, be it that the client has reset it."""
+    with suppress(OSError), socket.socket(fileno=os.dup(number)) as seen:
+        listens = seen.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return seen.family is socket.AF_INET and not listens and seen.getsockname()[1] == port
+    return False
 
 
 def highest_descriptor() -> int:

@@ -22,7 +22,7 @@ from replica_manager.network.listener import SocketServer
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.dispatch import respond
 from tests.support import fetch_world
-from tests.support.descriptors import leaked_descriptors, open_descriptors
+from tests.support.descriptors import left_connections
 from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.unit.replica_manager.network.echo_server import server_with
@@ -61,7 +61,7 @@ class Operation:
         return False
 
 
-async def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_waiter() -> None:
+async def test_a_thousand_long_polls_that_are_reset_hold_no_connection_and_no_waiter() -> None:
     room: WaitingRoom[str, Any] = WaitingRoom()
 
     async def fetch(_: bytes, __: Peer) -> ResponseFrame:
@@ -70,7 +70,6 @@ async def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_wa
 
     async with server_with(fetch, backlog=CLIENTS) as server:
         for _ in range(1_000 // CLIENTS):
-            before = open_descriptors()
             clients = [connect(server, b"fetch") for _ in range(CLIENTS)]
             await until(lambda: len(room) == CLIENTS)
 
@@ -78,7 +77,7 @@ async def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_wa
                 reset(client)
 
             await until(lambda: server.connection_count == 0)
-            assert await leaked_descriptors(before) == 0
+            assert await left_connections(server.ports["PLAINTEXT"]) == 0
             await until(lambda: len(room) == 0 and server.unfinished_count == 0)
 
 
@@ -303,7 +302,6 @@ async def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
     waiting = world.context.records.reads.waiting
 
     async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
-        before = open_descriptors()
         clients = [connect(server, fetch) for _ in range(40)]
         await until(lambda: len(waiting) == 40)
 
@@ -312,7 +310,7 @@ async def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
 
         await until(lambda: server.connection_count == 0 and len(waiting) == 0)
         await until(lambda: server.unfinished_count == 0)
-        assert await leaked_descriptors(before) == 0
+        assert await left_connections(server.ports["PLAINTEXT"]) == 0
 
 
 def test_records_whose_producer_has_gone_are_in_the_log(

@@ -9,7 +9,7 @@ import ssl
 import pytest
 
 from replica_manager.security.settings import ListenerSecurity
-from tests.support.descriptors import leaked_descriptors, open_descriptors
+from tests.support.descriptors import left_connections
 from tests.unit.replica_manager.security.listeners import Broker, listener, sasl, tls_listener
 
 CLIENTS = 30
@@ -47,11 +47,10 @@ def client_hello() -> bytes:
     # A ClientHello is random, so its bytes cannot name the test.
     ids=["nothing", "hello", "half-a-hello", "nothing-sasl", "half-a-frame", "hello-sasl"],
 )
-async def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
+async def test_who_never_comes_in_is_closed_and_leaves_no_connection(
     protocol: str, beginning: bytes
 ) -> None:
     async with listener(Broker(), secured(protocol), max_idle_ms=MAX_IDLE_MS) as port:
-        before = open_descriptors()
         clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CLIENTS)]
         for _, writer in clients:
             writer.write(beginning)
@@ -61,7 +60,7 @@ async def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-        assert await leaked_descriptors(before) == 0
+        assert await left_connections(port) == 0
 
 
 @pytest.mark.parametrize(
