@@ -21,6 +21,7 @@ from kazoo.protocol import connection as kazoo_connection
 
 from tests.file_seconds import FileSeconds
 from tests.processor_time import ProcessorTime
+from tests.support import coroutine_tests
 from tests.support.leftovers import Leftovers
 from tests.support.sources import kept
 from zkcontroller.zookeeper.container import ZooKeeperContainer
@@ -90,11 +91,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watches what tests leave behind, how long files of tests take, and what else is asked for."""
+    """Runs coroutines, watches what tests leave behind and how long files take, and what else."""
     if not config.getoption("--hypothesis-profile"):
         # Hypothesis tries constants out of all modules that are imported, so that the examples of
         # a test would depend on the tests that its worker has run before.
         setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010 - not its type
+    config.pluginmanager.register(coroutine_tests)
     config.pluginmanager.register(Leftovers())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FileSeconds())

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import leftovers
 from tests.support.leftovers import Belongings
+from tests.support.pytest_runs import run_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,6 +110,11 @@ def test_a_client_of_librdkafka_is_named_until_it_is_gone() -> None:
     assert without == "[]"
 
 
+IMPATIENT = """
+    from tests.support import leftovers
+
+    leftovers.GRACE_S = 0.05
+"""
 LEAVING = """
     import socket
 
@@ -143,26 +149,10 @@ SHARING = """
 """
 
 
-def run_of(directory: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """A run of pytest with our conftest and this file."""
-    (directory / "test_it.py").write_text(
-        "from tests.support import leftovers\nleftovers.GRACE_S = 0.05\n" + dedent(text)
-    )
-    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--import-mode=importlib"]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, f"--rootdir={directory}", "test_it.py"],
-        cwd=directory,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_a_test_that_leaves_a_socket_open_fails_itself_and_its_neighbour_does_not(
     tmp_path: Path,
 ) -> None:
-    run = run_of(tmp_path, LEAVING)
+    run = run_of(tmp_path, IMPATIENT + LEAVING)
 
     assert run.returncode == 1, run.stdout + run.stderr
     assert "ERROR test_it.py::test_that_leaves_a_socket - left behind" in run.stdout
@@ -170,7 +160,7 @@ def test_a_test_that_leaves_a_socket_open_fails_itself_and_its_neighbour_does_no
 
 
 def test_what_a_shared_fixture_opens_while_tests_run_is_its_own(tmp_path: Path) -> None:
-    run = run_of(tmp_path, SHARING.replace("CLOSED_FROM", "0"))
+    run = run_of(tmp_path, IMPATIENT + SHARING.replace("CLOSED_FROM", "0"))
 
     assert run.returncode == 0, run.stdout + run.stderr
 
@@ -178,7 +168,7 @@ def test_what_a_shared_fixture_opens_while_tests_run_is_its_own(tmp_path: Path) 
 def test_what_outlives_the_shared_fixtures_fails_the_last_test_and_names_where_it_came(
     tmp_path: Path,
 ) -> None:
-    run = run_of(tmp_path, SHARING.replace("CLOSED_FROM", "1"))
+    run = run_of(tmp_path, IMPATIENT + SHARING.replace("CLOSED_FROM", "1"))
 
     assert run.returncode == 1, run.stdout + run.stderr
     assert "ERROR test_it.py::test_during_which_it_opens_another - left behind" in run.stdout
